@@ -1,0 +1,77 @@
+"""Every expected failure of the bridge.
+
+BridgeError                 what, where, what to do; carries the exit code
++-- UsageError              2   wrong flags, settings, or a file that is not there
++-- StoppedError            3   a failure that a retry did not cure
+|   +-- BadMessageError     3   a message that cannot be decoded
+|   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
+|   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
+|   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
+|   +-- TargetError         3   the target cannot be reached or lacks something
++-- OwnedError              5   another bridge owns the pipeline
+
+`protocols.DecodeError` stands apart: it never leaves the decoder, which turns it into a BAD event.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BridgeError(Exception):
+    """An expected failure.
+
+    what: what happened, in one sentence, with the server's own words where there are any.
+    where: topic/partition/offset, table, commit ts, as far as known.
+    mend: what the operator does now.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.mend = what, where, mend
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.append(f"at {self.where}")
+        if self.mend:
+            parts.append(f"mend: {self.mend}")
+        return "; ".join(part.replace("\n", " ") for part in parts)
+
+
+class UsageError(BridgeError):
+    """Wrong flags or settings."""
+
+    exit_code = 2
+
+
+class StoppedError(BridgeError):
+    """A failure that a retry did not cure."""
+
+
+class BadMessageError(StoppedError):
+    """A message that cannot be decoded."""
+
+
+class SchemaChangeError(StoppedError):
+    """A schema change that cannot run on the target."""
+
+
+class ApplyError(StoppedError):
+    """Rows that cannot be applied."""
+
+
+class SourceError(StoppedError):
+    """The source cannot be read."""
+
+
+class TargetError(StoppedError):
+    """The target cannot be reached or lacks something."""
+
+
+class OwnedError(BridgeError):
+    """Another bridge owns the pipeline."""
+
+    exit_code = 5

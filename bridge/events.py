@@ -1,0 +1,100 @@
+"""The vocabulary: what protocols decode messages to, and what the stream and the target work with.
+
+A protocol turns one message, ``(key, value)`` bytes, into `Event`s.  The stream adds the message's position
+(topic, partition, offset) and carries events as Arrow record batches of `EVENT_SCHEMA`.
+
+Row images travel as *ready SQL literals*: one string per image, the literals of its columns joined by NUL.  A real
+NUL can stand in neither a column name nor a literal (`protocols.literals` escapes it), so an image can be split
+again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+SEP: Final = "\0"
+"""Joins column names and literals of an image."""
+
+TSO_LOGICAL_BITS: Final = 18
+"""A TSO is physical milliseconds since 1970 shifted left by 18 bits, plus a logical counter (TiDB, TSO)."""
+
+
+class Kind(IntEnum):
+    """What an event is."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+    SCHEMA_CHANGE = 4
+    BOUNDARY = 5
+    """Every change of this partition with a commit_ts *below* this one has been sent."""
+    BAD = 6
+    """A message, or a part of one, that could not be decoded; `text` says why."""
+
+
+class Event(NamedTuple):
+    """One decoded event; fields that do not apply to its kind are ``None`` (``""`` for schema and table).
+
+    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.
+    index: position inside the message, from 0.
+    columns: names of the image's columns, joined by SEP, in message order.
+    key: names of the handle key's columns, joined by SEP; ``""`` when the message names none.
+    before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
+        the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
+    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.
+    """
+
+    kind: Kind
+    commit_ts: int
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    schema: str = ""
+    table: str = ""
+    columns: str | None = None
+    key: str | None = None
+    before: str | None = None
+    after: str | None = None
+    text: str | None = None
+
+
+EVENT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("commit_ts", pa.int64(), nullable=False),
+        pa.field("index", pa.int32(), nullable=False),
+        pa.field("schema", pa.string(), nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("columns", pa.string()),
+        pa.field("key", pa.string()),
+        pa.field("before", pa.string()),
+        pa.field("after", pa.string()),
+        pa.field("text", pa.string()),
+    ]
+)
+"""Position, then the fields of `Event`."""
+
+
+class Position(NamedTuple):
+    """Where a message lies."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+def tso_ms(tso: int) -> int:
+    """Milliseconds since 1970 of a TSO."""
+    return tso >> TSO_LOGICAL_BITS
+
+
+def ms_tso(ms: int) -> int:
+    """The first TSO of a millisecond."""
+    return ms << TSO_LOGICAL_BITS

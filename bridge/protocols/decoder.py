@@ -1,0 +1,128 @@
+"""What every protocol shares: its options, its interface, and the one boundary where failures become `DecodeError`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from bridge.events import Event, Kind
+
+MAX_COMMIT_TS: Final = (1 << 63) - 1
+MAX_CACHED: Final = 4096
+"""Caches are emptied at this size, so that a flood of table names cannot fill the memory."""
+
+_SHOWN: Final = 60
+
+
+class DecodeError(Exception):
+    """A message that cannot be decoded; its text is the reason, for people."""
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """What a decoder must be told, since the messages do not say it.
+
+    timezone: zone of TIMESTAMP values, an IANA name, "UTC" or an offset like "+08:00".  None: a TIMESTAMP that is
+        neither NULL nor zero is a `DecodeError`.
+    accepts: (schema, table) -> wanted.  Rows of unwanted tables are dropped before their values are decoded; schema
+        changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
+    """
+
+    timezone: str | None
+    accepts: Callable[[str, str], bool] | None = None
+
+
+class Decoder(Protocol):
+    """A protocol's decoder: made once per batch, since it keeps what it learnt of each table's columns."""
+
+    def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        """The events of one message, all or none; raises nothing but `DecodeError`."""
+
+
+class GuardedDecoder:
+    """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        self._accepts = options.accepts
+
+    def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        """The events of one message, all or none; raises nothing but `DecodeError`."""
+        try:
+            return self._events(key, value)
+        except FAILURES as failure:
+            raise DecodeError(f"malformed message: {explain(failure)}") from failure
+
+    def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        raise NotImplementedError
+
+    def _wanted(self, schema: str, table: str) -> bool:
+        """Whether rows of a table are wanted; checks the names, which no later step does again."""
+        check_name(schema, "schema")
+        check_name(table, "table")
+        return self._accepts is None or self._accepts(schema, table)
+
+
+def decode_message(decoder: Decoder, key: bytes | None, value: bytes | None) -> list[Event]:
+    """The events of one message, or one BAD event that says why there are none."""
+    try:
+        return decoder.decode(key, value)
+    except DecodeError as failure:
+        return [Event(Kind.BAD, 0, text=str(failure))]
+
+
+def explain(failure: Exception) -> str:
+    """A failure's reason in words that a person understands."""
+    match failure:
+        case DecodeError():
+            return str(failure)
+        case RecursionError():
+            return "nested too deeply"
+        case MemoryError():
+            return "too large for the memory"
+        case KeyError():
+            return f"{shown(failure.args[0] if failure.args else '')} is missing"
+        case AttributeError() | TypeError():
+            return f"a part of it has the wrong JSON type ({failure})"
+        case _:
+            return str(failure) or type(failure).__name__
+
+
+def shown(found: object) -> str:
+    """A value from the wire, fit for a reason: escaped and short."""
+    if isinstance(found, str | bytes):
+        found = found[: _SHOWN + 1]
+    elif isinstance(found, list | dict):
+        return f"a JSON {'array' if isinstance(found, list) else 'object'}"
+    text = ascii(found)
+    return text if len(text) <= _SHOWN + 10 else f"{text[:_SHOWN]}..."
+
+
+def check_name(name: object, what: str) -> str:
+    """A schema's, table's or column's name; NUL would break an image apart and stands in no MySQL identifier."""
+    if not isinstance(name, str):
+        raise DecodeError(f"the {what} name is {shown(name)}, not a string")
+    if "\0" in name:
+        raise DecodeError(f"the {what} name {shown(name)} holds a NUL")
+    return name
+
+
+def check_commit_ts(ts: object, what: str) -> int:
+    """A TSO that Arrow's int64 can hold."""
+    if type(ts) is int and 0 < ts <= MAX_COMMIT_TS:
+        return ts
+    raise DecodeError(f"{what} is {shown(ts)}, not a TSO")
+
+
+FAILURES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What code that trusts its input can raise on bytes that do not deserve it."""

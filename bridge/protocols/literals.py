@@ -1,0 +1,193 @@
+r"""Values to SQL literals, for a connection with utf8mb4 and without NO_BACKSLASH_ESCAPES.
+
+Nothing from the wire reaches a literal unchecked: numbers are matched whole and written in one canonical form, dates
+are matched whole, text is escaped.  No literal ever holds a real NUL (`events.SEP` depends on it).
+
+Converters take what JSON gave, and must *fail*, not convert, when that is of another JSON type: they build strings by
+``+`` and never by f-strings, which would take anything.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, Final
+
+from bridge.protocols.decoder import DecodeError, shown
+
+Converter = Callable[[Any], str]
+"""A value that is not null, as JSON gave it, to its literal."""
+
+NULL: Final = "NULL"
+MIN_INTEGER: Final = -(1 << 63)
+MAX_INTEGER: Final = (1 << 64) - 1
+MAX_DECIMAL_DIGITS: Final = 65
+"""The largest precision of DECIMAL in MySQL, MariaDB and TiDB; a longer bare number is cut by MariaDB."""
+MAX_NUMBER_LENGTH: Final = 2000
+"""A double in plain notation needs 343 characters at most when shortest, and about 1,080 when exact."""
+
+_INTEGER: Final = re.compile(r"-?[0-9]+")
+_DECIMAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_REAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
+
+_DATE_PART: Final = r"[0-9]{4}-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])"
+_CLOCK_PART: Final = r"[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_DATE: Final = re.compile(_DATE_PART)
+_DATETIME: Final = re.compile(_DATE_PART + " (?:[01][0-9]|2[0-3]):" + _CLOCK_PART)
+_TIME: Final = re.compile("-?(?:[0-7]?[0-9]{2}|8[0-2][0-9]|83[0-8]):" + _CLOCK_PART)
+
+_FLOAT32: Final = struct.Struct("f")
+
+
+def text(value: str) -> str:
+    r"""'...' with \ ' and NUL escaped."""
+    if "\\" in value or "'" in value or "\0" in value:
+        value = value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
+    return "'" + value + "'"
+
+
+def binary(value: bytes) -> str:
+    """x'...', the only form that no character set can change; '' when empty."""
+    return "x'" + value.hex() + "'" if value else "''"
+
+
+def latin1(value: str) -> str:
+    """Bytes that were written as one ISO-8859-1 character each."""
+    try:
+        return binary(value.encode("latin-1"))
+    except UnicodeEncodeError:
+        raise DecodeError("a binary value holds characters beyond ISO-8859-1") from None
+
+
+def integer(value: str) -> str:
+    """Digits without leading zeros, within signed or unsigned 64 bits."""
+    if value.isdecimal() and value.isascii() and len(value) < 19 and value[0] != "0":
+        return value
+    if not _INTEGER.fullmatch(value):
+        raise DecodeError(f"{shown(value)} is not an integer")
+    digits = value.lstrip("-").lstrip("0") or "0"
+    if len(digits) > 20:
+        raise DecodeError(f"{shown(value)} is beyond 64 bits")
+    return integer_number(-int(digits) if value[0] == "-" else int(digits))
+
+
+def integer_number(value: int) -> str:
+    """The same from a JSON number; one beyond 64 bits has become a float on the way, and bool is an int to Python."""
+    if type(value) is not int:
+        raise DecodeError(f"{shown(value)} is not an integer")
+    if MIN_INTEGER <= value <= MAX_INTEGER:
+        return str(value)
+    raise DecodeError(f"{shown(value)} is beyond 64 bits")
+
+
+def unsigned(value: str) -> str:
+    """BIT, ENUM (index) and SET (bit mask) as numbers, which no SQL mode or character set reads otherwise."""
+    return _not_negative(integer(value))
+
+
+def unsigned_number(value: int) -> str:
+    """The same from a JSON number."""
+    return _not_negative(integer_number(value))
+
+
+def _not_negative(literal: str) -> str:
+    if literal[0] == "-":
+        raise DecodeError(f"{literal} is negative")
+    return literal
+
+
+def year(value: str) -> str:
+    """YEAR as a number: the string '0' would store 2000; one and two digits would be read as 19xx or 20xx."""
+    return _year(integer(value))
+
+
+def year_number(value: int) -> str:
+    """The same from a JSON number."""
+    return _year(integer_number(value))
+
+
+def _year(literal: str) -> str:
+    if literal == "0" or 1901 <= int(literal) <= 2155:
+        return literal
+    raise DecodeError(f"{literal} is not a YEAR")
+
+
+def decimal(value: str) -> str:
+    """DECIMAL keeps its text, so it keeps its scale."""
+    if not _DECIMAL.fullmatch(value):
+        raise DecodeError(f"{shown(value)} is not a decimal number")
+    if len(value) > MAX_DECIMAL_DIGITS and len(value) - value.count("-") - value.count(".") > MAX_DECIMAL_DIGITS:
+        raise DecodeError(f"{shown(value)} has more than {MAX_DECIMAL_DIGITS} digits")
+    return value
+
+
+def double(value: str) -> str:
+    """DOUBLE from its text, in plain or exponent notation."""
+    return double_number(_real(value))
+
+
+def double_number(value: float) -> str:
+    """DOUBLE in exponent form always: MariaDB cuts a bare number at 65 digits without an error."""
+    if type(value) is not float and type(value) is not int:
+        raise DecodeError(f"{shown(value)} is not a number")
+    literal = repr(float(value))
+    if "e" in literal:
+        return literal
+    if isfinite(value):
+        return literal + "e0"
+    raise DecodeError("the number is beyond DOUBLE")
+
+
+def float32(value: str) -> str:
+    """FLOAT from its text."""
+    return float32_number(_real(value))
+
+
+def float32_number(value: float) -> str:
+    """FLOAT as the double of the float32: the shortest form of the largest float overflows a strict FLOAT column."""
+    if type(value) is not float and type(value) is not int:
+        raise DecodeError(f"{shown(value)} is not a number")
+    try:
+        return double_number(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
+    except OverflowError:
+        raise DecodeError("the number is beyond FLOAT") from None
+
+
+def _real(value: str) -> float:
+    if len(value) > MAX_NUMBER_LENGTH or not _REAL.fullmatch(value):
+        raise DecodeError(f"{shown(value)} is not a number")
+    return float(value)
+
+
+def date(value: str) -> str:
+    """DATE; zero dates and zero parts (2024-00-10) are legal."""
+    if _DATE.fullmatch(value):
+        return "'" + value + "'"
+    raise DecodeError(f"{shown(value)} is not a date")
+
+
+def time(value: str) -> str:
+    """TIME from -838:59:59.999999 to 838:59:59.999999."""
+    if _TIME.fullmatch(value):
+        return "'" + value + "'"
+    raise DecodeError(f"{shown(value)} is not a time")
+
+
+def datetime(value: str) -> str:
+    """DATETIME, which has no zone; zero dates and zero parts are legal."""
+    if _DATETIME.fullmatch(value):
+        return "'" + value + "'"
+    raise DecodeError(f"{shown(value)} is not a date and time")
+
+
+def timestamp(to_utc: Callable[[str], str]) -> Converter:
+    """TIMESTAMP, given the function that takes its local text to UTC."""
+
+    def convert(value: str) -> str:
+        if _DATETIME.fullmatch(value):
+            return "'" + to_utc(value) + "'"
+        raise DecodeError(f"{shown(value)} is not a date and time")
+
+    return convert

@@ -1,0 +1,1 @@
+"""The Spark side: from messages to windows of complete upstream transactions."""

@@ -1,0 +1,197 @@
+"""The backlog: decoded changes that are not yet in the target, as immutable chunks, one per micro-batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.stream.frontier import PartitionId
+from bridge.target.progress import PartitionStart, SchemaChange
+
+ROW_COLUMNS = ("commit_ts", "topic", "partition", "offset", "index")
+"""Order of row changes: whatever order they came in (design, decision 11)."""
+
+Starts = dict[PartitionId, PartitionStart]
+
+
+class RowStore(Protocol):
+    """Row changes of one chunk, wherever they are kept."""
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts of its row changes, -1 without any."""
+
+    def release(self) -> None:
+        """Frees what it holds; it is not used again."""
+
+
+@dataclass(frozen=True)
+class ControlEvents:
+    """The events of a micro-batch that are not row changes, and how far it read.
+
+    boundaries: highest boundary per partition that is not behind a bad message.
+    read: per partition, the offset after the last event.
+    bad: position and reason of each bad message, in order.
+    """
+
+    boundaries: dict[PartitionId, int]
+    read: dict[PartitionId, int]
+    changes: tuple[SchemaChange, ...]
+    bad: tuple[tuple[Position, str], ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one micro-batch brought.
+
+    starts: where a restart would read from to see this chunk again.
+    last_ts: highest commit_ts of anything in it that is not applied yet; infinite when it holds a bad message.
+    """
+
+    store: RowStore
+    changes: tuple[SchemaChange, ...]
+    starts: Starts
+    last_ts: float
+
+
+@dataclass(frozen=True)
+class TableStore:
+    """Row changes in the driver's memory."""
+
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+        return int(self.table.num_rows)
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts, -1 without rows."""
+        return -1 if self.table.num_rows == 0 else int(pc.max(self.table["commit_ts"]).as_py())
+
+    def due(self, low: int, high: int) -> pa.Table:
+        """Rows with low <= commit_ts < high."""
+        ts = self.table["commit_ts"]
+        return self.table.filter(pc.and_(pc.greater_equal(ts, low), pc.less(ts, high)))
+
+    def release(self) -> None:
+        """Nothing to do: memory goes with the last reference."""
+
+
+def split_events(events: pa.Table) -> tuple[pa.Table, ControlEvents]:
+    """Row changes, and everything else, of one micro-batch's events (EVENT_SCHEMA, any order)."""
+    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
+    others = events.filter(pc.invert(is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    read = {
+        (topic, partition): last + 1
+        for topic, partition, last in _rows_of(
+            events.group_by(["topic", "partition"]).aggregate([("offset", "max")]),
+            ("topic", "partition", "offset_max"),
+        )
+    }
+    return events.filter(is_row), control_events(others, read)
+
+
+def control_events(others: pa.Table, read: dict[PartitionId, int]) -> ControlEvents:
+    """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
+    boundaries: dict[PartitionId, int] = {}
+    changes: list[SchemaChange] = []
+    bad: list[tuple[Position, str]] = []
+    stopped: set[PartitionId] = set()
+    names = ("topic", "partition", "offset", "kind", "commit_ts", "schema", "table", "text")
+    for topic, partition, offset, kind, commit_ts, schema, table, text in _rows_of(others, names):
+        where = (topic, partition)
+        if kind == Kind.BAD:
+            bad.append((Position(topic, partition, offset), text))
+            stopped.add(where)
+        elif kind == Kind.SCHEMA_CHANGE:
+            changes.append(SchemaChange(commit_ts, schema, table, text, str(Position(topic, partition, offset))))
+        elif where not in stopped:
+            boundaries[where] = max(commit_ts, boundaries.get(where, 0))
+    return ControlEvents(boundaries, read, tuple(changes), tuple(bad))
+
+
+def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """Row changes of several tables in the order they are applied."""
+    joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
+    return joined.sort_by([(name, "ascending") for name in ROW_COLUMNS])
+
+
+class Backlog:
+    """Chunks that are not wholly applied, oldest first.
+
+    positions: where the stream stands: the next offset and last boundary per partition.
+    """
+
+    def __init__(self, positions: Starts) -> None:
+        self.positions: Starts = dict(positions)
+        self.chunks: list[Chunk] = []
+
+    @property
+    def rows(self) -> int:
+        """Row changes held."""
+        return sum(chunk.store.rows for chunk in self.chunks)
+
+    def add(self, store: RowStore, control: ControlEvents, boundary: dict[PartitionId, int]) -> None:
+        """Takes a micro-batch in; `boundary` holds the partitions' boundaries after it."""
+        last_ts = max((store.last_ts, *(change.commit_ts for change in control.changes)))
+        starts = dict(self.positions)
+        for partition in control.read:
+            starts.setdefault(partition, PartitionStart(0, 0, 0))
+        if last_ts >= 0 or control.bad:
+            self.chunks.append(Chunk(store, control.changes, starts, math.inf if control.bad else last_ts))
+        self.positions = {
+            partition: PartitionStart(
+                max(control.read.get(partition, 0), start.offset),
+                boundary.get(partition, start.boundary),
+                max(control.read.get(partition, 0), start.read),
+            )
+            for partition, start in starts.items()
+        }
+
+    def changes(self, low: int, high: int) -> list[SchemaChange]:
+        """Schema changes with low <= commit_ts < high, copies included."""
+        return [c for chunk in self.chunks for c in chunk.changes if low <= c.commit_ts < high]
+
+    def restart_positions(self, applied_ts: int) -> Starts:
+        """Where a restart begins once everything below applied_ts is in the target: at the oldest chunk that still
+        holds anything at or above it."""
+        alive = next((chunk for chunk in self.chunks if chunk.last_ts >= applied_ts), None)
+        if alive is None:
+            return self.positions
+        return {
+            partition: alive.starts.get(partition, PartitionStart(0, 0, 0))._replace(read=now.read)
+            for partition, now in self.positions.items()
+        }
+
+    def release(self, applied_ts: int) -> None:
+        """Forgets what lies below applied_ts."""
+        kept = []
+        for chunk in self.chunks:
+            if chunk.last_ts < applied_ts:
+                chunk.store.release()
+            else:
+                kept.append(_without_applied(chunk, applied_ts))
+        self.chunks = kept
+
+
+def _without_applied(chunk: Chunk, applied_ts: int) -> Chunk:
+    if isinstance(chunk.store, TableStore):
+        rest = chunk.store.table.filter(pc.greater_equal(chunk.store.table["commit_ts"], applied_ts))
+        return replace(chunk, store=TableStore(rest))
+    return chunk

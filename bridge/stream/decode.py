@@ -1,0 +1,43 @@
+"""Decoding as Arrow batches: the same function on executors (mapInArrow) and in the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from bridge.events import EVENT_SCHEMA
+from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+
+MESSAGE_COLUMNS = ("topic", "partition", "offset", "key", "value")
+"""What every source gives: string, int, long, binary, binary."""
+
+
+def batch_decoder(
+    protocol: str, options: DecodeOptions
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: batches of messages in, batches of events (EVENT_SCHEMA) out."""
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = make_decoder(protocol, options)
+        for batch in batches:
+            yield decode_batch(decoder, batch)
+
+    return decode
+
+
+def decode_batch(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The events of a batch of messages, in the batch's order."""
+    topics, partitions, offsets, keys, values = (batch.column(name).to_pylist() for name in MESSAGE_COLUMNS)
+    sources: list[int] = []
+    events = []
+    for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+        decoded = decode_message(decoder, key, value)
+        events.extend(decoded)
+        sources.extend([i] * len(decoded))
+    columns = list(zip(*events, strict=True)) if events else [()] * (len(EVENT_SCHEMA) - 3)
+    positions = [[column[i] for i in sources] for column in (topics, partitions, offsets)]
+    arrays = [
+        pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)

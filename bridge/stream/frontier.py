@@ -1,0 +1,83 @@
+"""The frontier: a boundary per partition, and the resolved ts as their minimum (design, "Words")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bridge.events import Position
+
+PartitionId = tuple[str, int]
+
+
+@dataclass
+class _Partition:
+    boundary: int
+    seen_at: float
+    """Clock time of the last boundary, or of the start."""
+    frozen_by: Position | None = None
+
+
+class Frontier:
+    """Boundaries of all partitions.
+
+    clock: seconds, monotonic; only used to say how long a partition has been silent.
+    """
+
+    def __init__(self, partitions: Iterable[tuple[PartitionId, int]], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        now = clock()
+        self._partitions = {partition: _Partition(boundary, now) for partition, boundary in partitions}
+
+    @property
+    def partitions(self) -> list[PartitionId]:
+        """All partitions known so far."""
+        return list(self._partitions)
+
+    def boundary(self, partition: PartitionId) -> int:
+        """The partition's boundary (TSO), 0 while there is none."""
+        known = self._partitions.get(partition)
+        return known.boundary if known else 0
+
+    def observe(self, partition: PartitionId, ts: int) -> None:
+        """A boundary arrived.  One below an earlier one is a repeated message; a frozen partition stays."""
+        known = self._known(partition)
+        known.seen_at = self._clock()
+        if known.frozen_by is None:
+            known.boundary = max(known.boundary, ts)
+
+    def freeze(self, position: Position) -> None:
+        """A bad message: later boundaries of its partition vouch for it too, so none of them counts."""
+        known = self._known((position.topic, position.partition))
+        known.frozen_by = known.frozen_by or position
+
+    def admit(self, partition: PartitionId) -> None:
+        """A partition that was not known at the start; until it has a boundary, nothing is complete."""
+        self._known(partition)
+
+    @property
+    def resolved_ts(self) -> int:
+        """The ts below which everything is complete in every partition, 0 while one has no boundary."""
+        return min((known.boundary for known in self._partitions.values()), default=0)
+
+    @property
+    def frozen_at(self) -> int | None:
+        """The lowest boundary of a frozen partition: nothing at or above it can become complete."""
+        return min((known.boundary for known in self._partitions.values() if known.frozen_by), default=None)
+
+    def waiting_for(self) -> str:
+        """Which partition holds the resolved ts back, and why, for the status line."""
+        if not self._partitions:
+            return "the source has no partitions"
+        (topic, partition), known = min(self._partitions.items(), key=lambda item: item[1].boundary)
+        where = f"partition {partition}" if len({t for t, _ in self._partitions}) == 1 else f"{topic}/{partition}"
+        if known.frozen_by:
+            return f"{where} is stopped by a bad message at {known.frozen_by}"
+        silent = self._clock() - known.seen_at
+        return f"{where} has had no boundary for {silent:.0f} s"
+
+    def _known(self, partition: PartitionId) -> _Partition:
+        known = self._partitions.get(partition)
+        if known is None:
+            known = self._partitions[partition] = _Partition(0, self._clock())
+        return known

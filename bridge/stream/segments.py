@@ -1,0 +1,62 @@
+"""Cuts a window into segments at its schema changes, and a segment into target transactions.  Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bridge.target.progress import SchemaChange
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows with low <= commit_ts < high, then `changes`, in order."""
+
+    low: int
+    high: int
+    changes: tuple[SchemaChange, ...] = ()
+
+
+def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
+    """Schema changes in the order they run: by commit_ts, then as they came; broadcast and repeated copies (same
+    commit_ts, schema and text) are one."""
+    seen: dict[tuple[int, str, str], SchemaChange] = {}
+    for change in changes:
+        seen.setdefault((change.commit_ts, change.schema, change.text), change)
+    return sorted(seen.values(), key=lambda change: change.commit_ts)
+
+
+def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Sequence[int]) -> Iterator[Segment]:
+    """Segments of the window [low, high).
+
+    changes: the window's schema changes as `fold_copies` orders them; rows at a change's commit_ts come before it.
+    row_ts: commit_ts of the window's rows, ascending.  Changes with no rows between them end one segment together.
+    """
+    held: list[SchemaChange] = []
+    for change in changes:
+        if held and _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1):
+            yield Segment(low, held[-1].commit_ts + 1, tuple(held))
+            low, held = held[-1].commit_ts + 1, []
+        held.append(change)
+    if held:
+        yield Segment(low, held[-1].commit_ts + 1, tuple(held))
+        low = held[-1].commit_ts + 1
+    if low < high:
+        yield Segment(low, high)
+
+
+def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:
+    return bisect_left(row_ts, low) < bisect_left(row_ts, high)
+
+
+def cut_transactions(row_ts: Sequence[int], rows_per_transaction: int) -> Iterator[tuple[int, int]]:
+    """Index ranges of whole upstream transactions of about `rows_per_transaction` rows each; one upstream
+    transaction is never divided.  row_ts: commit_ts of the rows, ascending."""
+    start = 0
+    while start < len(row_ts):
+        end = min(start + rows_per_transaction, len(row_ts))
+        if end < len(row_ts):
+            end = bisect_left(row_ts, row_ts[end - 1] + 1, lo=end)
+        yield start, end
+        start = end

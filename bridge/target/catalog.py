@@ -1,0 +1,82 @@
+"""What the target's tables look like now: columns, keys, generated columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bridge.target.session import Session
+
+
+class TableName(NamedTuple):
+    """A table as the messages name it."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the target: `charset` is None for types without one."""
+
+    name: str
+    type: str
+    charset: str | None
+    generated: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the target.
+
+    columns: by lower-case name, in table order.
+    keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
+    uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
+        or a hidden column holds ``""`` for that part.
+    """
+
+    name: TableName
+    columns: Mapping[str, Column]
+    keys: tuple[tuple[str, ...], ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = field(default=())
+
+
+def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
+    """The named tables as they are on the target; tables that do not exist are missing from the answer."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    places = ",".join(["(%s,%s)"] * len(wanted))
+    args = [part for name in wanted for part in name]
+    columns: dict[TableName, dict[str, Column]] = {}
+    nullable: dict[TableName, set[str]] = {}
+    for schema, table, column, column_type, charset, is_nullable, extra in session.rows(
+        "SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable, extra"
+        f" FROM information_schema.columns WHERE (table_schema, table_name) IN ({places})"
+        " ORDER BY table_schema, table_name, ordinal_position",
+        args,
+    ):
+        name = TableName(schema, table)
+        generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
+        columns.setdefault(name, {})[column.lower()] = Column(column, column_type, charset, generated)
+        if is_nullable == "YES":
+            nullable.setdefault(name, set()).add(column.lower())
+    indexes: dict[TableName, dict[str, list[str]]] = {}
+    for schema, table, index, column in session.rows(
+        "SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics"
+        f" WHERE non_unique = 0 AND (table_schema, table_name) IN ({places})"
+        " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
+        args,
+    ):
+        indexes.setdefault(TableName(schema, table), {}).setdefault(index, []).append((column or "").lower())
+    return {name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set())) for name in columns}
+
+
+def _table(name: TableName, columns: dict[str, Column], indexes: dict[str, list[str]], nullable: set[str]) -> Table:
+    uniques = tuple(tuple(parts) for parts in indexes.values())
+    keys = tuple(key for key in uniques if all(part and part not in nullable for part in key))
+    return Table(name, columns, keys, uniques)

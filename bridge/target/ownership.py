@@ -1,0 +1,135 @@
+"""One owner per pipeline: a server lock, an epoch, a heartbeat (design, decision 7).
+
+The lock is `GET_LOCK` on the control session, which also runs schema changes: when the server drops that session the
+lock is free and no statement can follow on it.  The epoch in the progress row keeps an owner that was taken over from
+committing anything, however long it slept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from contextlib import suppress
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import OwnedError
+from bridge.target.progress import ProgressTable
+from bridge.target.session import Session, Target, quote_name
+
+STALE_SECONDS: Final = 30
+"""A heartbeat older than this lets another bridge take over."""
+_PATIENCE_SECONDS: Final = 3
+"""A killed process frees the lock as soon as the server notices; that may take a moment."""
+_UNKNOWN_THREAD: Final = 1094
+
+
+class Ownership:
+    """The right to write for one pipeline, held while the control session lives."""
+
+    def __init__(self, target: Target, table: ProgressTable) -> None:
+        self._target, self._table = target, table
+        self._lock = (
+            "bridge:" + hashlib.sha1(f"{table.schema}\0{table.name}".encode(), usedforsecurity=False).hexdigest()
+        )
+        self.control = target.connect(autocommit=True)
+        self.epoch = 0
+
+    def acquire(self, *, take_over: bool) -> None:
+        """Takes the pipeline and raises its epoch.
+
+        Raises OwnedError when a live bridge owns it and `take_over` is off.
+        """
+        if not self._try_lock(_PATIENCE_SECONDS):
+            self._evict(take_over=take_over)
+        self.epoch = self._table.raise_epoch(self.control)
+        self.control.execute(
+            f"REPLACE INTO {self._owner_table} (name, epoch, host, pid, connections, started_at, heartbeat_at, state)"
+            " VALUES (%s, %s, %s, %s, %s, NOW(3), NOW(3), '{}')",
+            (self._table.name, self.epoch, socket.gethostname(), os.getpid(), str(self.control.connection_id)),
+        )
+
+    def reconnect(self) -> None:
+        """A new control session after the old one was cut; OwnedError when another bridge was faster."""
+        self.control.close()
+        self.control = self._target.connect(autocommit=True)
+        if not self._try_lock(_PATIENCE_SECONDS):
+            raise self.lost()
+        self.check()
+
+    def check(self) -> None:
+        """Raises OwnedError unless this process still holds the lock and the epoch is its own."""
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
+        progress = self._table.read(self.control)
+        if holder != self.control.connection_id or progress is None or progress.epoch != self.epoch:
+            raise self.lost()
+
+    def lost(self) -> OwnedError:
+        """The error of an owner that was taken over."""
+        return OwnedError(
+            f"another bridge has taken over the pipeline {self._table.name!r}",
+            where=f"epoch {self.epoch}",
+            mend="nothing to do here: the other one goes on; `bridge status` shows it",
+        )
+
+    def beat(self, session: Session, connections: list[int], state: str) -> None:
+        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long."""
+        session.execute(
+            f"UPDATE {self._owner_table} SET heartbeat_at = NOW(3), connections = %s, state = %s"
+            " WHERE name = %s AND epoch = %s",
+            (",".join(map(str, connections)), state, self._table.name, self.epoch),
+        )
+
+    def release(self) -> None:
+        """Closes the control session, which frees the lock."""
+        with suppress(MySQLError, OSError):
+            self.control.execute(
+                f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s",
+                (self._table.name, self.epoch),
+            )
+        self.control.close()
+
+    @property
+    def _owner_table(self) -> str:
+        return quote_name(self._table.schema, "owner")
+
+    def _try_lock(self, seconds: int) -> bool:
+        return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self._lock, seconds)) == 1)
+
+    def _evict(self, *, take_over: bool) -> None:
+        host, pid, connections, age = self._current_owner()
+        if not take_over and age is not None and age <= STALE_SECONDS:
+            raise OwnedError(
+                f"the pipeline {self._table.name!r} belongs to another bridge",
+                where=f"process {pid} on {host}, heartbeat {age} s old",
+                mend="stop that one, or take over with --take-over",
+            )
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
+        for connection in {*connections, *([int(holder)] if holder else [])}:
+            self._kill(connection)
+        if not self._try_lock(10):
+            raise OwnedError(
+                f"the pipeline {self._table.name!r} could not be taken over",
+                where=f"process {pid} on {host}",
+                mend="its connections did not end when killed; stop that process",
+            )
+
+    def _current_owner(self) -> tuple[str, int, list[int], int | None]:
+        rows = self.control.rows(
+            "SELECT host, pid, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3))"
+            f" FROM {self._owner_table} WHERE name = %s",
+            (self._table.name,),
+        )
+        if not rows:  # the other one holds the lock, and is about to write its row
+            return "?", 0, [], 0
+        host, pid, connections, age = rows[0]
+        return host, pid, [int(part) for part in connections.split(",") if part], int(age)
+
+    def _kill(self, connection: int) -> None:
+        try:
+            self.control.execute(f"KILL {connection}")
+        except MySQLError as error:
+            if error.args[0] != _UNKNOWN_THREAD:
+                raise

@@ -1,0 +1,220 @@
+"""The progress row: the only truth about how far a pipeline is (design, decision 1), and who owns it (decision 7).
+
+Everything lives in one database of the target, `_bridge` by default:
+progress         one row per pipeline; every target transaction starts with a compare-and-set on it
+owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
+                 transaction holds locked)
+schema_changes   what ran, when, with which outcome
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from bridge.target.session import Session, quote_name
+
+DEFAULT_SCHEMA: Final = "_bridge"
+
+_TABLES: Final = (
+    """CREATE TABLE IF NOT EXISTS {schema}.progress (
+        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
+        epoch BIGINT UNSIGNED NOT NULL,
+        applied_ts BIGINT UNSIGNED NOT NULL COMMENT 'everything below it is in the target, nothing at or above it',
+        start_ts BIGINT UNSIGNED NOT NULL COMMENT 'where the pipeline began',
+        positions LONGTEXT NOT NULL COMMENT 'per topic and partition: where a restart reads from',
+        pending LONGTEXT NOT NULL COMMENT 'schema changes below applied_ts still to run, in order',
+        updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)
+    ) DEFAULT CHARSET = utf8mb4""",
+    """CREATE TABLE IF NOT EXISTS {schema}.owner (
+        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
+        epoch BIGINT UNSIGNED NOT NULL,
+        host VARCHAR(255) NOT NULL,
+        pid BIGINT NOT NULL,
+        connections VARCHAR(255) NOT NULL,
+        started_at TIMESTAMP(3) NOT NULL,
+        heartbeat_at TIMESTAMP(3) NOT NULL,
+        state LONGTEXT NOT NULL COMMENT 'what the owner last said of itself'
+    ) DEFAULT CHARSET = utf8mb4""",
+    """CREATE TABLE IF NOT EXISTS {schema}.schema_changes (
+        name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,
+        commit_ts BIGINT UNSIGNED NOT NULL,
+        statement_hash CHAR(40) CHARACTER SET ascii NOT NULL,
+        schema_name VARCHAR(255) NOT NULL,
+        statement LONGTEXT NOT NULL,
+        position VARCHAR(400) NOT NULL,
+        state VARCHAR(16) NOT NULL COMMENT 'running, done, refused',
+        fingerprint CHAR(40) CHARACTER SET ascii NOT NULL COMMENT 'of what it touches, before it ran',
+        outcome TEXT NOT NULL,
+        started_at TIMESTAMP(3) NOT NULL,
+        finished_at TIMESTAMP(3) NULL,
+        PRIMARY KEY (name, commit_ts, statement_hash)
+    ) DEFAULT CHARSET = utf8mb4""",
+)
+
+
+class PartitionStart(NamedTuple):
+    """Where a restart begins in one partition.
+
+    offset: first offset to read; everything before it is in the target or below the pipeline's start.
+    boundary: the last boundary before that offset (TSO), 0 when there was none.
+    read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
+    """
+
+    offset: int
+    boundary: int
+    read: int
+
+
+Positions = Mapping[tuple[str, int], PartitionStart]
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """One schema change of the upstream; broadcast copies are one."""
+
+    commit_ts: int
+    schema: str
+    table: str
+    text: str
+    position: str
+    """topic/partition/offset of its first copy."""
+
+    @property
+    def statement_hash(self) -> str:
+        """Tells schema changes of one commit_ts apart."""
+        return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress row as read."""
+
+    name: str
+    epoch: int
+    applied_ts: int
+    start_ts: int
+    positions: Positions
+    pending: tuple[SchemaChange, ...]
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one target transaction changes in the progress row."""
+
+    old_ts: int
+    new_ts: int
+    positions: Positions
+    pending: tuple[SchemaChange, ...] = ()
+
+
+class ProgressTable:
+    """Reads and writes the bridge's own tables for one pipeline; sessions are the caller's."""
+
+    def __init__(self, name: str, schema: str = DEFAULT_SCHEMA) -> None:
+        self.name = name
+        self.schema = schema
+        self._progress = quote_name(schema, "progress")
+
+    def create(self, session: Session) -> None:
+        """Creates the bridge's own database and tables where they are missing."""
+        session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(self.schema)}")
+        for statement in _TABLES:
+            session.execute(statement.format(schema=quote_name(self.schema)))
+
+    def exists(self, session: Session) -> bool:
+        """The bridge's tables are there (not: this pipeline is known)."""
+        found = session.value(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name IN"
+            " ('progress', 'owner', 'schema_changes')",
+            (self.schema,),
+        )
+        return bool(found == len(_TABLES))
+
+    def begin(self, session: Session, start_ts: int) -> None:
+        """Makes the pipeline known, beginning at start_ts (TSO); a known one stays as it is."""
+        session.execute(
+            f"INSERT IGNORE INTO {self._progress} (name, epoch, applied_ts, start_ts, positions, pending)"
+            " VALUES (%s, 0, %s, %s, '{}', '[]')",
+            (self.name, start_ts, start_ts),
+        )
+
+    def read(self, session: Session, *, lock: bool = False) -> Progress | None:
+        """The progress row, None when the pipeline is unknown.  With `lock` a commit in flight is waited for."""
+        rows = session.rows(
+            f"SELECT epoch, applied_ts, start_ts, positions, pending FROM {self._progress} WHERE name = %s"
+            + (" FOR UPDATE" if lock else ""),
+            (self.name,),
+        )
+        if not rows:
+            return None
+        epoch, applied_ts, start_ts, positions, pending = rows[0]
+        return Progress(
+            self.name,
+            int(epoch),
+            int(applied_ts),
+            int(start_ts),
+            _load_positions(positions),
+            tuple(SchemaChange(**change) for change in orjson.loads(pending)),
+        )
+
+    def raise_epoch(self, session: Session) -> int:
+        """Fences every earlier owner; gives the new epoch.  Waits for a transaction that holds the row."""
+        session.execute(f"UPDATE {self._progress} SET epoch = epoch + 1 WHERE name = %s", (self.name,))
+        return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
+
+    def advance(self, session: Session, epoch: int, step: Advance) -> bool:
+        """The compare-and-set at the start of every target transaction; False when the row is not as expected."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET applied_ts = %s, positions = %s, pending = %s"
+            " WHERE name = %s AND epoch = %s AND applied_ts = %s",
+            (
+                step.new_ts,
+                _dump_positions(step.positions),
+                _dump_pending(step.pending),
+                self.name,
+                epoch,
+                step.old_ts,
+            ),
+        )
+        return matched == 1
+
+    def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
+        """Replaces the list of schema changes still to run; False when another owner has taken over."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET pending = %s WHERE name = %s AND epoch = %s",
+            (_dump_pending(pending), self.name, epoch),
+        )
+        return matched == 1
+
+    def forget(self, session: Session) -> bool:
+        """Deletes the rows of the pipeline; False when it was unknown."""
+        known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
+        session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
+        session.execute(f"DELETE FROM {quote_name(self.schema, 'schema_changes')} WHERE name = %s", (self.name,))
+        return known
+
+
+def _dump_positions(positions: Positions) -> str:
+    by_topic: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition), start in positions.items():
+        by_topic.setdefault(topic, {})[str(partition)] = list(start)
+    return orjson.dumps(by_topic).decode()
+
+
+def _load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
+    by_topic: dict[str, dict[str, list[int]]] = orjson.loads(text)
+    return {
+        (topic, int(partition)): PartitionStart(*start)
+        for topic, partitions in by_topic.items()
+        for partition, start in partitions.items()
+    }
+
+
+def _dump_pending(pending: Iterable[SchemaChange]) -> str:
+    documents: list[dict[str, Any]] = [asdict(change) for change in pending]
+    return orjson.dumps(documents).decode()

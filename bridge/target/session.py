@@ -1,0 +1,157 @@
+"""Connections to the target: one way to open them, one way to run statements, errors sorted into kinds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pymysql
+from pymysql.err import MySQLError
+from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
+
+from bridge.errors import TargetError, UsageError
+
+SESSION_SETTINGS: Final = (
+    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
+    "time_zone = '+00:00', foreign_key_checks = 0, tx_isolation = 'READ-COMMITTED', "
+    "innodb_lock_wait_timeout = 50, wait_timeout = 86400",
+)
+
+LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
+"""Server shutting down, killed or cut connections (MariaDB error codes; 1927 is "Connection was killed")."""
+UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
+LOCK_CONFLICT: Final = frozenset({1205, 1213})
+DUPLICATE_KEY: Final = frozenset({1062, 1586})
+
+
+def error_code(error: BaseException) -> int:
+    """The server's (or client library's) number of an error; 0 for a cut connection without one."""
+    return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """The statement's outcome is unknown: the connection ended before the answer came."""
+    return isinstance(error, pymysql.err.InterfaceError | OSError) or error_code(error) in LOST_CONNECTION | UNREACHABLE
+
+
+def server_words(error: BaseException) -> str:
+    """An error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
+    return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)
+
+
+def quote_name(*parts: str) -> str:
+    """Identifier in backticks, parts joined by dots."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+class Target:
+    """Where the target is, and how to open sessions on it.
+
+    url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
+    Raises UsageError for a URL that cannot be read.
+    """
+
+    def __init__(self, url: str, *, password: str | None = None, password_file: str | None = None) -> None:
+        parsed = _parse(url)
+        secret = _secret(password, password_file)
+        if secret is not None:
+            parsed = parsed.set(password=secret)
+        self._url = parsed
+        self._engine = create_engine(
+            parsed.set(drivername="mysql+pymysql"),
+            poolclass=NullPool,
+            connect_args={"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
+        )
+
+    def __str__(self) -> str:
+        return str(self._url.render_as_string(hide_password=True))
+
+    def connect(self, *, autocommit: bool = False) -> Session:
+        """A new session with the bridge's settings.
+
+        Raises TargetError when the server refuses the login, MySQLError when it cannot be reached.
+        """
+        try:
+            session = Session(self._engine.raw_connection(), autocommit=autocommit)
+        except MySQLError as error:
+            if error_code(error) in {1044, 1045, 1698}:
+                raise TargetError(
+                    f"the target refused the login: {server_words(error)}",
+                    where=str(self),
+                    mend="check the user in --target and the password in BRIDGE_TARGET_PASSWORD",
+                ) from error
+            raise
+        return session
+
+
+class Session:
+    """One connection.  Statements are sent as they are; only `args` are quoted by the driver."""
+
+    def __init__(self, pooled: Any, *, autocommit: bool) -> None:
+        self._pooled = pooled
+        self._raw: Any = pooled.driver_connection
+        self._raw.autocommit(autocommit)
+        for setting in SESSION_SETTINGS:
+            self.execute(setting)
+        self.connection_id = int(self._raw.thread_id())
+
+    def execute(self, sql: str, args: Sequence[object] = ()) -> int:
+        """Runs one statement; gives the number of rows matched (the connection has FOUND_ROWS)."""
+        with self._raw.cursor() as cursor:
+            return int(cursor.execute(sql, args or None))
+
+    def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Runs one query; gives all its rows."""
+        with self._raw.cursor() as cursor:
+            cursor.execute(sql, args or None)
+            return list(cursor.fetchall())
+
+    def value(self, sql: str, args: Sequence[object] = ()) -> Any:
+        """First column of the first row, None without one."""
+        rows = self.rows(sql, args)
+        return rows[0][0] if rows else None
+
+    def begin(self) -> None:
+        self._raw.begin()
+
+    def commit(self) -> None:
+        self._raw.commit()
+
+    def rollback(self) -> None:
+        self._raw.rollback()
+
+    def close(self) -> None:
+        """Closes at once; an open transaction is rolled back by the server."""
+        self._pooled.invalidate()
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise UsageError("--target is not a URL", mend="write it as mysql://user@host:port/") from error
+    if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
+        raise UsageError(
+            f"--target {parsed.render_as_string(hide_password=True)} is not a MySQL address",
+            mend="write it as mysql://user@host:port/",
+        )
+    return parsed
+
+
+def _secret(password: str | None, password_file: str | None) -> str | None:
+    if password_file is None:
+        return password
+    try:
+        return Path(password_file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"the password file cannot be read: {error}", mend="set target.password_file") from error
+
+
+def environment_password(variable: str) -> str | None:
+    """A password from the environment, None when unset or empty."""
+    return os.environ.get(variable) or None

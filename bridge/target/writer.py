@@ -1,0 +1,256 @@
+"""Commits target transactions: compare-and-set on the progress row, statements, COMMIT, and what to do when any of
+them fails half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+from pymysql.err import MySQLError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from bridge.errors import ApplyError, TargetError
+from bridge.target.ownership import Ownership
+from bridge.target.progress import Advance, ProgressTable, SchemaChange
+from bridge.target.render import Rendering, Statement
+from bridge.target.schema_changes import SchemaChangeRunner
+from bridge.target.session import (
+    DUPLICATE_KEY,
+    LOCK_CONFLICT,
+    Session,
+    Target,
+    error_code,
+    is_lost_connection,
+    server_words,
+)
+
+log = structlog.get_logger()
+
+StatementSource = Callable[[Rendering], Iterable[Statement]]
+"""Gives the statements of one transaction in the order of their stages; asked again for every retry."""
+
+
+def no_trace(step: str) -> None:
+    """The default trace: nobody listens."""
+
+
+def no_statements(rendering: Rendering) -> Iterable[Statement]:
+    """The statements of a transaction that only moves progress."""
+    del rendering
+    return ()
+
+
+@dataclass
+class WriterCounts:
+    """What a writer has done so far, for status and metrics."""
+
+    transactions: int = 0
+    safe_mode: int = 0
+    retries: int = 0
+    schema_changes: int = 0
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
+
+
+class Writer:
+    """Writes for one owner, one transaction at a time.
+
+    retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
+    trace: told the name of each step (tests crash there).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        table: ProgressTable,
+        ownership: Ownership,
+        *,
+        retry_seconds: float = 300,
+        trace: Callable[[str], None] = no_trace,
+    ) -> None:
+        self._target, self._table, self._ownership = target, table, ownership
+        self._retry_seconds, self._trace = retry_seconds, trace
+        self._runner = SchemaChangeRunner(table.name, table.schema, trace)
+        self._session: Session | None = None
+        self._outcome_unknown = False
+        self.counts = WriterCounts()
+
+    @property
+    def connections(self) -> list[int]:
+        """Ids of the server connections in use, for the one who takes over."""
+        session = self._session
+        return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
+
+    def session(self) -> Session:
+        """The writing session, opened when needed."""
+        if self._session is None:
+            self._session = self._target.connect()
+        return self._session
+
+    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
+        """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.
+
+        Raises OwnedError after a take-over, ApplyError when the target refuses a row, TargetError when retrying
+        does not help.
+        """
+        for attempt in self._retrying():
+            with attempt:
+                self._attempt(step, source)
+        self.counts.transactions += 1
+
+    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+        """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
+
+        Raises SchemaChangeError when one is refused, OwnedError after a take-over.
+        """
+        for done, change in enumerate(pending):
+            for attempt in self._retrying():
+                with attempt:
+                    self._run_change(change)
+            if not self._table.set_pending(self._ownership.control, self._ownership.epoch, pending[done + 1 :]):
+                raise self._ownership.lost()
+            self._trace("ddl taken off")
+            self.counts.schema_changes += 1
+
+    def close(self) -> None:
+        """Ends the writing session; an open transaction is rolled back."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _run_change(self, change: SchemaChange) -> None:
+        try:
+            self._ownership.check()
+            self._runner.run(self._ownership.control, change)
+        except (MySQLError, OSError) as error:
+            if is_lost_connection(error):
+                self._ownership.reconnect()
+            raise
+
+    def _attempt(self, step: Advance, source: StatementSource) -> None:
+        try:
+            if self._outcome_unknown and self._committed(step):
+                return
+            try:
+                self._transact(step, source(self._rendering(safe_mode=False)))
+            except MySQLError as error:
+                if error_code(error) not in DUPLICATE_KEY:
+                    raise
+                self._enter_safe_mode(step, error)
+                self._transact(step, source(self._rendering(safe_mode=True)))
+        except (MySQLError, OSError) as error:
+            self._abandon(error)
+            if _is_transient(error):
+                raise
+            raise ApplyError(
+                f"the target refused rows: {server_words(error)}",
+                where=f"commit ts {step.old_ts} to {step.new_ts}",
+                mend="compare the table on the target with the upstream's; the target is unchanged since"
+                f" commit ts {step.old_ts}",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _rendering(self, *, safe_mode: bool) -> Rendering:
+        return Rendering(self._table.schema, safe_mode)
+
+    def _transact(self, step: Advance, statements: Iterable[Statement]) -> None:
+        session = self.session()
+        session.begin()
+        self._trace("begun")
+        if not self._table.advance(session, self._ownership.epoch, step):
+            self._raise_fenced(session, step)
+        self._trace("advanced")
+        for statement in statements:
+            self._execute(session, statement)
+            self._trace("statement")
+        self._trace("before commit")
+        self._outcome_unknown = True
+        session.commit()
+        self._outcome_unknown = False
+        self._trace("committed")
+
+    def _execute(self, session: Session, statement: Statement) -> None:
+        try:
+            matched = session.execute(statement.sql)
+        except MySQLError as error:
+            if _is_transient(error) or error_code(error) in DUPLICATE_KEY:
+                raise
+            raise ApplyError(
+                f"the target refused rows of {statement.table}: {server_words(error)}",
+                where=f"table {statement.table}; statement begins {statement.sql[:200]}",
+                mend="compare the table's columns on the target with the upstream's; nothing of this transaction is"
+                " written",
+            ) from error
+        if statement.expect is not None and matched != statement.expect:
+            raise ApplyError(
+                f"a row of {statement.table}, which has no key, is not on the target as the message describes it"
+                f" ({matched} found, {statement.expect} expected)",
+                where=f"table {statement.table}; statement {statement.sql[:300]}",
+                mend="the target differs from the upstream; give the table a key, or copy it anew and begin there",
+            )
+
+    def _raise_fenced(self, session: Session, step: Advance) -> None:
+        progress = self._table.read(session, lock=True)
+        session.rollback()
+        if progress is None or progress.epoch != self._ownership.epoch:
+            raise self._ownership.lost()
+        raise ApplyError(
+            f"progress on the target stands at {progress.applied_ts}, not at {step.old_ts} as this bridge left it",
+            where=f"pipeline {self._table.name}",
+            mend="somebody changed the progress row by hand; restart the bridge to go on from what it says",
+        )
+
+    def _committed(self, step: Advance) -> bool:
+        """After a cut COMMIT: whether it took place.  FOR UPDATE waits for one that is still in flight."""
+        session = self.session()
+        session.begin()
+        progress = self._table.read(session, lock=True)
+        session.commit()
+        self._outcome_unknown = False
+        if progress is None or progress.epoch != self._ownership.epoch:
+            raise self._ownership.lost()
+        return step.new_ts != step.old_ts and progress.applied_ts == step.new_ts
+
+    def _enter_safe_mode(self, step: Advance, error: MySQLError) -> None:
+        self.session().rollback()
+        self.counts.safe_mode += 1
+        log.warning(
+            "a unique value was still taken on the target; this transaction is applied in safe mode",
+            commit_ts_from=step.old_ts,
+            commit_ts_to=step.new_ts,
+            server=server_words(error),
+        )
+
+    def _abandon(self, error: BaseException) -> None:
+        if is_lost_connection(error):
+            self.close()
+        elif self._session is not None:
+            self._session.rollback()
+
+    def _retrying(self) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(_is_transient),
+            stop=stop_after_delay(self._retry_seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            before_sleep=self._note_retry,
+            retry_error_callback=self._give_up,
+        )
+
+    def _note_retry(self, state: RetryCallState) -> None:
+        self.counts.retries += 1
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("retrying on the target", attempt=state.attempt_number, error=str(error))
+
+    def _give_up(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        raise TargetError(
+            f"the target did not take a transaction within {self._retry_seconds:g} s:"
+            f" {server_words(error) if error else ''}",
+            where=str(self._target),
+            mend="see that the server runs and is reachable, then start the bridge again",
+        ) from error

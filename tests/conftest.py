@@ -1,0 +1,204 @@
+"""The servers that the tests run against: one of each kind for the whole run, started by the first test that asks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import pymysql
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bridge.local import Kafka, MariaDB
+from bridge.local.server import free_port
+
+if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+
+SYSTEM_DATABASES = {"information_schema", "mysql", "performance_schema", "sys"}
+LOCK_WAIT_SECONDS = 15
+CONTAINER_SECONDS = 120
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--servers",
+        choices=["auto", "embedded", "docker"],
+        default="embedded",
+        help="where Kafka and MariaDB come from; auto: docker where an engine answers, else embedded",
+    )
+
+
+@pytest.fixture(scope="session")
+def use_docker(pytestconfig: pytest.Config) -> bool:
+    """Whether the servers are containers."""
+    choice = pytestconfig.getoption("--servers")
+    return choice == "docker" or (choice == "auto" and _docker_answers())
+
+
+def _docker_answers() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "version"], capture_output=True, timeout=30, check=False).returncode == 0
+
+
+@pytest.fixture(scope="session")
+def mariadb(use_docker: bool) -> Iterator[MariaDB | MariaDBInDocker]:
+    """A MariaDB 11.4: `.url`, `.host`, `.port`, `.kill()`, `.restart()`. Tests that write take `target`."""
+    with MariaDBInDocker() if use_docker else MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
+    """A Kafka broker: `.bootstrap_servers`, `.create_topic()`, `.kill()`, `.restart()`."""
+    with KafkaInDocker() if use_docker else Kafka() as server:
+        yield server
+
+
+@pytest.fixture
+def target(mariadb: MariaDB | MariaDBInDocker) -> Iterator[str]:
+    """The URL of a server without databases of its own; those made by the test are dropped after it.
+
+    Global variables and accounts are not put back: a test that changes them does so itself. A transaction left
+    open on a table makes the drop fail after 15 s.
+    """
+    yield mariadb.url
+    _drop_databases(mariadb.url)
+
+
+@pytest.fixture
+def topic(kafka: Kafka | KafkaInDocker) -> Callable[..., str]:
+    """`topic(partitions=1, config=None)` creates a topic and returns its name, which no other test has."""
+
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        kafka.create_topic(name, partitions, config)
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def golden(pytestconfig: pytest.Config) -> Path:
+    """The folder of genuine captures, which lies beside the project where there is one."""
+    folder = pytestconfig.rootpath.parent / "shared" / "golden"
+    if not folder.is_dir():
+        pytest.skip(f"the genuine captures are not on this machine: {folder} is absent")
+    return folder
+
+
+def _connect(url: str) -> pymysql.connections.Connection[Any]:
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname, port=parts.port or 3306, user=parts.username, password=parts.password or ""
+    )
+
+
+def _drop_databases(url: str) -> None:
+    with _connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SET lock_wait_timeout = %s, foreign_key_checks = 0", (LOCK_WAIT_SECONDS,))
+        cursor.execute("SELECT schema_name FROM information_schema.schemata")
+        for name in {row[0] for row in cursor.fetchall()} - SYSTEM_DATABASES:
+            cursor.execute("DROP DATABASE `{}`".format(name.replace("`", "``")))
+
+
+class InDocker:
+    """A container with the embedded servers' attributes. Its port is fixed, so that it survives a restart."""
+
+    def __init__(self, container: DockerContainer, inner_port: int) -> None:
+        self.port = free_port()
+        self._container = container.with_bind_ports(inner_port, self.port)
+
+    def __enter__(self) -> Self:
+        self._container.start()
+        self._wait()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._container.stop()
+
+    @property
+    def host(self) -> str:
+        return self._container.get_container_host_ip()
+
+    def kill(self) -> None:
+        self._container.get_wrapped_container().kill()
+
+    def restart(self) -> None:
+        self._container.get_wrapped_container().restart()
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + CONTAINER_SECONDS
+        while not self._answers():
+            assert time.monotonic() < deadline, f"{type(self).__name__} does not answer"
+            time.sleep(0.2)
+
+    def _answers(self) -> bool:
+        raise NotImplementedError
+
+
+class MariaDBInDocker(InDocker):
+    """The image `mariadb:11.4` with the embedded server's settings."""
+
+    def __init__(self) -> None:
+        from testcontainers.community.mysql import MySqlContainer
+
+        options = "--skip-name-resolve --character-set-server=utf8mb4 --max-allowed-packet=64M"
+        container = MySqlContainer("mariadb:11.4", username="root", password="bridge").with_command(options)
+        super().__init__(container, 3306)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        _drop_databases(self.url)  # the image insists on making one
+        return self
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root:bridge@{self.host}:{self.port}/"
+
+    def _answers(self) -> bool:
+        try:
+            _connect(self.url).close()
+        except pymysql.Error:
+            return False
+        return True
+
+
+class KafkaInDocker(InDocker):
+    """testcontainers' Kafka image with the embedded broker's settings."""
+
+    def __init__(self) -> None:
+        from testcontainers.community.kafka import KafkaContainer
+
+        container = KafkaContainer().with_kraft()
+        container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+        container.with_env("KAFKA_MESSAGE_MAX_BYTES", str(64 << 20)).with_env("KAFKA_LOG_RETENTION_MS", "-1")
+        super().__init__(container, 9093)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def create_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+        admin = self._admin()  # without a name of its own it would be gone before the answer
+        admin.create_topics([new], operation_timeout=30)[name].result(30)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._admin().list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
