@@ -41,7 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def use_docker(pytestconfig: pytest.Config) -> bool:
     """Whether the servers are containers."""
     choice = pytestconfig.getoption("--servers")
-    return choice == "docker" or (choice == "auto" and _docker_answers())
+    if choice == "docker" and not _docker_answers():
+        pytest.exit("--servers docker: no Docker engine answers (try `docker version`)", returncode=4)
+    return choice != "embedded" and _docker_answers()
 
 
 def _docker_answers() -> bool:

@@ -1,1 +1,1 @@
-"""."""
+"""Looking at pipelines from outside."""

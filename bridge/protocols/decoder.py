@@ -121,6 +121,7 @@ FAILURES: Final = (
     LookupError,
     MemoryError,
     RuntimeError,
+    SystemError,
     TypeError,
     ValueError,
     struct.error,

@@ -89,8 +89,8 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
         try:
             if row.get(name) is not None:
                 convert(row[name])
-        except DecodeError as reason:
-            return DecodeError(f"column {shown(name)} ({label}): {reason}")
-        except FAILURES:
+        except (TypeError, AttributeError):
             return DecodeError(f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type")
+        except (*FAILURES, DecodeError) as reason:
+            return DecodeError(f"column {shown(name)} ({label}): {explain(reason)}")
     return DecodeError(explain(failure))

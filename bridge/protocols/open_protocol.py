@@ -25,7 +25,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.go_quoting import unquoted
 from bridge.protocols.images import Layout, literals_of, make_layout, old_literals
 from bridge.protocols.literals import Converter
-from bridge.protocols.open_old_rows import old_row
+from bridge.protocols.open_old_rows import Columns, old_row
 from bridge.protocols.timezones import utc_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
@@ -142,11 +142,11 @@ class OpenProtocolDecoder(GuardedDecoder):
             raise DecodeError(f"the protocol version is {shown(key[:_LENGTH])}, not 1")
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
-        if len(keys) != len(values) or not keys:
-            raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
-        if len(keys) == 1:
+        if len(keys) == 1 == len(values):
             event = self._event(orjson.loads(keys[0]), values[0], 0)
             return [event] if event else []
+        if len(keys) != len(values) or not keys:
+            raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
         return self._batch(keys, values)
 
     def _batch(self, keys: list[bytes], values: list[bytes]) -> list[Event]:
@@ -182,8 +182,7 @@ class OpenProtocolDecoder(GuardedDecoder):
         if len(key) > _PLAIN_KEY and (key.get("ohk") or key.get("ccl")):
             raise DecodeError(_NOT_COMPLETE)
         change = _parsed(value)
-        schema, table = key["scm"], key["tbl"]
-        new = change.get("u")
+        schema, table, new = key["scm"], key["tbl"], change.get("u")
         if new is None:
             layout, row = self._image(change["d"], slot.deleted)
             slot.deleted = layout
@@ -194,21 +193,20 @@ class OpenProtocolDecoder(GuardedDecoder):
         layout, row = self._image(new, slot.new)
         slot.new = layout
         literals = literals_of(layout, row)
-        after = SEP.join(literals)
-        if change.get("p") is None:
-            return Event(Kind.INSERT, commit_ts, index, schema, table, layout.columns, layout.key, None, after)
-        old = old_row(change["p"], new, row, layout)
-        before = None if old is None else SEP.join(old_literals(layout, old, row, literals))
-        return Event(Kind.UPDATE, commit_ts, index, schema, table, layout.columns, layout.key, before, after)
+        kind, old_image = Kind.INSERT, None
+        if change.get("p") is not None:
+            kind, old_image = Kind.UPDATE, _old_image(change["p"], new, row, layout, literals)
+        image = SEP.join(literals)
+        return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image)
 
-    def _image(self, columns: dict[str, dict[str, Any]], layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
+    def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """The values of an image, which are taken out of `columns`, and the layout of what stays there."""
         row = {name: column.pop("v") for name, column in columns.items()}
         if layout is None or layout.shape != columns or layout.names != tuple(columns):
             layout = self._layout(columns)
         return layout, row
 
-    def _layout(self, columns: dict[str, dict[str, Any]]) -> Layout:
+    def _layout(self, columns: Columns) -> Layout:
         if not columns:
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if column.get("h") or _flags(column) & HANDLE_KEY_FLAG]
@@ -235,10 +233,17 @@ def _flags(column: dict[str, Any]) -> int:
     return int(flags)
 
 
+def _old_image(old: Columns, new: Columns, row: dict[str, Any], layout: Layout, literals: list[str]) -> str | None:
+    values = old_row(old, new, row, layout)
+    return None if values is None else SEP.join(old_literals(layout, values, row, literals))
+
+
 def _frames(packed: bytes, at: int) -> list[bytes]:
     """The frames after an offset; a length is big-endian int64, and a negative one reads as one too large."""
+    start, end = at + _LENGTH, len(packed)
+    if start + int.from_bytes(packed[at:start], "big") == end:
+        return [packed[start:]]
     frames = []
-    end = len(packed)
     while at < end:
         start = at + _LENGTH
         at = start + int.from_bytes(packed[at:start], "big")

@@ -56,6 +56,10 @@ class Limits:
     until: int | None = None
 
 
+class Interrupted(Exception):  # noqa: N818  # not an error: the applier was asked to end between two transactions
+    """Raised where the applier ends after `interrupt`."""
+
+
 class Applier:
     """Applies what is complete, in order, for one pipeline."""
 
@@ -78,6 +82,7 @@ class Applier:
         self._written_at = -EMPTY_WINDOW_SECONDS
         self._bad: list[tuple[str, str]] = []
         self._bad_since = 0.0
+        self._interrupted = False
         self.applied_ts = progress.applied_ts
         self.counts = Counts()
 
@@ -87,19 +92,22 @@ class Applier:
         resolved = self.frontier.resolved_ts
         return resolved if self._limits.until is None else min(resolved, self._limits.until)
 
+    def interrupt(self) -> None:
+        """Ends the applier before its next transaction; may be called from any thread."""
+        self._interrupted = True
+
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that an earlier run left in progress."""
         self._writer.run_pending(pending)
 
-    def take(self, events: pa.Table, messages: int = 0) -> None:
+    def take(self, events: pa.Table) -> None:
         """One micro-batch's events (EVENT_SCHEMA); then applies everything that is complete."""
         rows, control = split_events(events)
-        self.take_in(TableStore(self._drop_applied(rows)), control, messages)
+        self.take_in(TableStore(self._drop_applied(rows)), control)
         self.advance()
 
-    def take_in(self, store: RowStore, control: ControlEvents, messages: int) -> None:
+    def take_in(self, store: RowStore, control: ControlEvents) -> None:
         """Moves frontier and backlog; applies nothing."""
-        self.counts.messages += messages
         for partition in control.read:
             self.frontier.admit(partition)
         for partition, ts in control.boundaries.items():
@@ -110,7 +118,9 @@ class Applier:
             self._bad.append((str(position), reason))
         changes = tuple(c for c in control.changes if c.commit_ts >= self.applied_ts)
         control = ControlEvents(control.boundaries, control.read, changes, control.bad)
+        read_before = sum(start.read for start in self.backlog.positions.values())
         self.backlog.add(store, control, {p: self.frontier.boundary(p) for p in self.frontier.partitions})
+        self.counts.messages += sum(start.read for start in self.backlog.positions.values()) - read_before
 
     def advance(self) -> None:
         """Applies every complete window; raises BadMessageError when a bad message is next."""
@@ -202,6 +212,8 @@ class Applier:
             self._catalog.clear()
 
     def _commit(self, high: int, rows: pa.Table, changes: tuple[SchemaChange, ...]) -> None:
+        if self._interrupted:
+            raise Interrupted
         step = Advance(self.applied_ts, high, self.backlog.restart_positions(high), changes)
         if rows.num_rows:
             by_table = _by_table(rows)

@@ -1,0 +1,162 @@
+"""Settings: a TOML file, then environment `BRIDGE_*`, then flags; the later wins."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bridge.errors import UsageError
+from bridge.events import ms_tso
+
+_PREFIX = "BRIDGE_"
+_SHORT_NAMES = {
+    "bootstrap_servers": ("source", "bootstrap_servers"),
+    "topic": ("source", "topics"),
+    "input": ("source", "input"),
+    "target": ("target", "url"),
+    "target_password": ("target", "password"),
+}
+"""Flags and environment names of contract.md whose place in the file is another."""
+_LISTS = {("source", "topics"), ("filter",)}
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Section):
+    """Where messages come from: Kafka topics, or capture files."""
+
+    bootstrap_servers: str = ""
+    topics: tuple[str, ...] = ()
+    input: str = ""
+    kafka: dict[str, str] = Field(default_factory=dict)
+    """Kafka client properties (security and the like), without the prefix `kafka.`."""
+
+
+class TargetSection(_Section):
+    """Where changes go."""
+
+    url: str = ""
+    password: str | None = Field(default=None, repr=False)
+    password_file: str | None = None
+    schema_name: str = Field(default="_bridge", alias="schema")
+    retry_seconds: float = Field(default=300, gt=0)
+
+
+class Stream(_Section):
+    """How much is read and applied at a time."""
+
+    trigger_ms: int = Field(default=200, ge=0)
+    messages_per_batch: int = Field(default=100_000, ge=1)
+    rows_per_transaction: int = Field(default=50_000, ge=1)
+    driver_rows: int = Field(default=500_000, ge=0)
+    """Row changes that the driver holds in memory; beyond it they stay on the executors."""
+    status_seconds: float = Field(default=10, gt=0)
+
+
+class Settings(_Section):
+    """Everything a command needs to know."""
+
+    name: str = Field(default="bridge", min_length=1, max_length=128)
+    protocol: str = "auto"
+    timezone: str | None = None
+    filter: tuple[str, ...] = ()
+    consistency: Literal["atomic"] = "atomic"
+    on_bad_message: Literal["stop"] = "stop"
+    begin: str = Field(default="earliest", alias="from")
+    source: Source = Source()
+    target: TargetSection = TargetSection()
+    stream: Stream = Stream()
+    spark: dict[str, str] = Field(default_factory=dict)
+    """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
+
+
+def load_settings(
+    config: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any], assignments: Sequence[str]
+) -> Settings:
+    """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
+    `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
+    merged = _read_toml(config) if config else {}
+    if "password" in merged.get("target", {}):
+        raise UsageError(
+            "the configuration holds a password", mend="use BRIDGE_TARGET_PASSWORD, or target.password_file"
+        )
+    for name, value in environment.items():
+        place = _place_of(name.removeprefix(_PREFIX).lower()) if name.startswith(_PREFIX) and value else None
+        if place:
+            _put(merged, place, value.split(",") if place in _LISTS else value)
+    for assignment in assignments:
+        path, equals, value = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set {assignment!r} has no value", mend="write it as --set section.key=value")
+        section, _, key = path.partition(".")
+        place = (section, key) if key else (section,)
+        _put(merged, place, value.split(",") if place in _LISTS else value)
+    for name, value in flags.items():
+        if value is not None and value != [] and value != ():
+            _put(merged, _SHORT_NAMES.get(name, (name,)), value)
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise _usage_error(error) from error
+
+
+def parse_moment(text: str) -> int:
+    """`earliest`, a TSO, or a time (ISO 8601; UTC unless it names a zone) as a TSO; UsageError for anything else."""
+    if text == "earliest":
+        return 0
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is neither a TSO nor a time", mend="write 470611868434825218 or 2026-11-21T05:10:07Z"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return ms_tso(round(moment.timestamp() * 1000))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", mend="see --config") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"the configuration {path} is not TOML: {error}", mend="see conf/bridge.toml") from error
+
+
+def _place_of(name: str) -> tuple[str, ...] | None:
+    if name in _SHORT_NAMES:
+        return _SHORT_NAMES[name]
+    for section, model in (("source", Source), ("target", TargetSection), ("stream", Stream)):
+        key = name.removeprefix(f"{section}_")
+        if key != name and key in _keys(model):
+            return section, key
+    return (name,) if name in _keys(Settings) else None
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def _put(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
+    for part in place[:-1]:
+        merged = merged.setdefault(part, {})
+    merged[place[-1]] = value
+
+
+def _usage_error(error: ValidationError) -> UsageError:
+    first = error.errors(include_url=False, include_input=True)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return UsageError(f"there is no setting {place}", mend="conf/bridge.toml lists them all")
+    given = "" if "password" in place else f" (given: {first['input']!r})"
+    return UsageError(f"the setting {place} is wrong: {first['msg']}{given}", mend="see conf/bridge.toml")

@@ -1,0 +1,265 @@
+"""One pipeline at work: owner of the progress row, a Spark query that decodes, an applier thread that writes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pymysql.err import MySQLError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bridge.config import Settings, parse_moment
+from bridge.errors import SourceError, StoppedError, TargetError
+from bridge.events import EVENT_SCHEMA
+from bridge.filters import TableFilter
+from bridge.protocols import DecodeOptions
+from bridge.stream.applier import Applier, Limits
+from bridge.stream.backlog import Backlog, Starts
+from bridge.stream.decode import batch_decoder
+from bridge.stream.frontier import Frontier, PartitionId
+from bridge.stream.session import checkpoint_folder, start_session
+from bridge.stream.source import Extent, Source
+from bridge.stream.status import Status
+from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
+from bridge.target.ownership import Ownership
+from bridge.target.progress import PartitionStart, Progress, ProgressTable
+from bridge.target.session import Target, is_lost_connection, server_words
+from bridge.target.writer import Writer
+
+STOP_SECONDS: Final = 25.0
+"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+PROGRESS_SECONDS: Final = 0.5
+"""How often a catch-up shows its progress."""
+_POLL_SECONDS: Final = 0.2
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    rest: row changes read but at or above the last boundary.
+    until_reached: False when `--until` was given and not reached.
+    """
+
+    applied_ts: int
+    messages: int
+    rows: int
+    seconds: float
+    transactions: int
+    schema_changes: int
+    rest: int
+    late: int
+    until_reached: bool
+
+
+class Job:
+    """Runs one pipeline until it is stopped (`follow`) or has caught up (`catch_up`)."""
+
+    def __init__(self, settings: Settings, target: Target, source: Source, protocol: str) -> None:
+        self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
+        self._filter = TableFilter(settings.filter)
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Asks the job to end; safe from a signal handler."""
+        self._stop.set()
+
+    def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+        """Replicates until `stop` is called; `on_status` is told each stream.status_seconds."""
+        plan = _Plan(None, take_over, False, on_status, self._settings.stream.status_seconds)
+        return self._run(plan)
+
+    def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+        """Applies everything that is complete at the end of the input as seen at the start, below `until` (TSO)."""
+        return self._run(_Plan(until, take_over, True, on_status, PROGRESS_SECONDS))
+
+    def _run(self, plan: _Plan) -> Outcome:
+        began = time.monotonic()
+        table = ProgressTable(self._settings.name, self._settings.target.schema_name)
+        with _target_errors(self._target), self._owned(table, plan) as (ownership, progress):
+            spark = start_session(self._settings.spark, with_kafka=self._source.needs_kafka_package)
+            extents = self._source.extents(spark)
+            writer = Writer(self._target, table, ownership, retry_seconds=self._settings.target.retry_seconds)
+            try:
+                applier = self._applier(writer, progress, extents, plan.until)
+                reporter = StatusReporter(applier, writer, _messages_ahead(applier.backlog.positions, extents))
+                with Pulse(self._target, ownership, writer, reporter, plan.on_status, plan.status_seconds):
+                    applier.finish_pending(progress.pending)
+                    self._stream(spark, applier, once=plan.once)
+                return _outcome(applier, writer, plan, time.monotonic() - began)
+            finally:
+                writer.close()
+
+    @contextmanager
+    def _owned(self, table: ProgressTable, plan: _Plan) -> Iterator[tuple[Ownership, Progress]]:
+        start_ts = parse_moment(self._settings.begin)
+        ownership = Ownership(self._target, table)
+        try:
+            table.create(ownership.control)
+            table.begin(ownership.control, start_ts)
+            ownership.acquire(take_over=plan.take_over)
+            progress = table.read(ownership.control)
+            if progress is None:
+                raise ownership.lost()
+            yield ownership, progress
+        finally:
+            ownership.release()
+
+    def _applier(
+        self, writer: Writer, progress: Progress, extents: dict[PartitionId, Extent], until: int | None
+    ) -> Applier:
+        starts = {
+            partition: progress.positions.get(partition, PartitionStart(extent.low, 0, extent.low))
+            for partition, extent in extents.items()
+        }
+        if self._source.needs_kafka_package:
+            _check_retained(starts, extents)
+        return Applier(
+            writer,
+            progress,
+            Frontier(((partition, start.boundary) for partition, start in starts.items()), time.monotonic),
+            Backlog(starts),
+            tables=self._filter,
+            limits=Limits(self._settings.stream.rows_per_transaction, until),
+        )
+
+    def _stream(self, spark: SparkSession, applier: Applier, *, once: bool) -> None:
+        worker = ApplierThread(applier)
+        gate = _Gate()
+        with checkpoint_folder() as folder:
+            worker.start()
+            query = self._start_query(spark, applier, worker, gate, folder, once=once)
+            try:
+                self._watch(query, worker)
+                if not self._stop.is_set():
+                    worker.drain()
+                    applier.finish()
+            finally:
+                gate.close()
+                query.stop()
+                if not worker.stop(STOP_SECONDS):
+                    log.warning("the transaction in hand is abandoned; the target rolls it back")
+
+    def _start_query(
+        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: _Gate, folder: str, *, once: bool
+    ) -> StreamingQuery:
+        stream = self._settings.stream
+        options = DecodeOptions(self._settings.timezone, self._filter if self._filter.rules else None)
+        decode = batch_decoder(self._protocol, options)
+        schema = from_arrow_schema(EVENT_SCHEMA)
+
+        def hand_over(batch: DataFrame, _: int) -> None:
+            with gate.entered() as is_open:
+                if is_open:
+                    events = self._source.prepare(batch).mapInArrow(decode, schema).toArrow()
+                    worker.offer(events)
+
+        messages = self._source.read_stream(spark, applier.backlog.positions, stream.messages_per_batch)
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if once else {"processingTime": f"{stream.trigger_ms} milliseconds"}
+        )
+        return (
+            messages.writeStream.foreachBatch(hand_over).option("checkpointLocation", folder).trigger(**trigger).start()
+        )
+
+    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
+        while not self._stop.is_set():
+            worker.raise_failure()
+            try:
+                if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
+                    break
+            except PySparkException as error:
+                worker.raise_failure()
+                raise _source_error(error) from error
+        worker.raise_failure()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    until: int | None
+    take_over: bool
+    once: bool
+    on_status: Callable[[Status], None]
+    status_seconds: float
+
+
+class _Gate:
+    """Lets micro-batches in one at a time until it is closed; stopping a query inside one would break it in two."""
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def entered(self) -> Iterator[bool]:
+        with self._inside:
+            yield not self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        with self._inside:
+            pass
+
+
+def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:
+    return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
+
+
+def _check_retained(starts: Starts, extents: dict[PartitionId, Extent]) -> None:
+    for (topic, partition), start in starts.items():
+        low, high = extents[topic, partition].low, extents[topic, partition].high
+        if not low <= start.offset <= high:
+            raise SourceError(
+                f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
+                where=f"{topic}/{partition}",
+                mend="changes are missing for good, or the topic was made anew: copy the upstream's tables to the"
+                " target, then `bridge reset` and begin there with --from",
+            )
+
+
+def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float) -> Outcome:
+    return Outcome(
+        applied_ts=applier.applied_ts,
+        messages=applier.counts.messages,
+        rows=applier.counts.rows,
+        seconds=seconds,
+        transactions=writer.counts.transactions,
+        schema_changes=writer.counts.schema_changes,
+        rest=applier.backlog.rows,
+        late=applier.counts.late.total(),
+        until_reached=plan.until is None or applier.applied_ts >= plan.until,
+    )
+
+
+def _source_error(error: PySparkException) -> StoppedError:
+    words = str(error).strip().splitlines()
+    reason = next((line for line in words if "Exception" in line or "Error" in line), words[0] if words else "?")
+    return SourceError(
+        f"the Spark query failed: {reason.strip()[:600]}",
+        mend="see that Kafka answers and still holds the messages; then start the bridge again",
+    )
+
+
+@contextmanager
+def _target_errors(target: Target) -> Iterator[None]:
+    """What the target's driver raises outside of a transaction."""
+    try:
+        yield
+    except (MySQLError, OSError) as error:
+        what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
+        raise TargetError(
+            f"the target {what}: {server_words(error)}",
+            where=str(target),
+            mend="check --target, that the server runs, and that the user may create and write the database"
+            " that holds progress",
+        ) from error

@@ -1,0 +1,95 @@
+"""The Spark session of the bridge: classic mode, Kafka connector, quiet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bridge.errors import UsageError
+
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+
+_DEFAULTS: Final = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSession:
+    """A session with the bridge's defaults under `settings` (Spark properties).
+
+    What the JVM prints goes to a file in the temporary folder; it is quoted when the start fails.  Raises UsageError
+    for Spark Connect, a missing Java, or settings that Spark refuses.
+    """
+    if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
+        raise UsageError("the bridge needs Spark in classic mode", mend="unset spark.remote and SPARK_REMOTE")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("bridge")
+    defaults = {**_DEFAULTS, **({"spark.jars.packages": KAFKA_PACKAGE} if with_kafka else {})}
+    for key, value in {**defaults, **settings}.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile("w+") as jvm_output:
+        try:
+            with _standard_error_to(jvm_output.fileno()), _kept_interrupt_handler():
+                session: SparkSession = builder.getOrCreate()
+        except (PySparkException, OSError, RuntimeError) as error:
+            jvm_output.seek(0)
+            said = [line.strip() for line in jvm_output.read().splitlines() if line.strip()]
+            raise UsageError(
+                f"Spark did not start: {error}; the JVM said: {' | '.join(said[-5:])}",
+                mend="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
+                " it says 'download failed', remove the POM without a jar from ~/.m2",
+            ) from error
+    return session
+
+
+def checkpoint_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for the query's checkpoint, which is thrown away: progress lives in the target."""
+    base = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(
+        prefix="bridge-checkpoint-",
+        dir=base if base.is_dir() and os.access(base, os.W_OK) else None,
+        ignore_cleanup_errors=True,
+    )
+
+
+@contextmanager
+def _kept_interrupt_handler() -> Iterator[None]:
+    """PySpark takes SIGINT for itself when it starts; Ctrl-C belongs to the bridge's own clean stop."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _standard_error_to(descriptor: int) -> Iterator[None]:
+    """The JVM that starts inside inherits this standard error."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,0 +1,228 @@
+"""Sources: Kafka topics and capture files, as streams of the same columns (`decode.MESSAGE_COLUMNS`)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from bridge.errors import SourceError, UsageError
+from bridge.stream.decode import MESSAGE_COLUMNS
+from bridge.stream.frontier import PartitionId
+from bridge.target.progress import Positions
+
+_TIMEOUT_SECONDS = 15
+DEFAULT_CAPTURE_TOPIC = "capture"
+_CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
+_BROKEN = ("columnNameOfCorruptRecord", "broken")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a partition holds now: offsets [low, high)."""
+
+    low: int
+    high: int
+
+
+class Source(Protocol):
+    """A place that messages come from."""
+
+    needs_kafka_package: bool
+
+    def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
+        """Every partition, and what it holds now."""
+
+    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+        """A stream of messages (MESSAGE_COLUMNS) from `starts` on."""
+
+    def prepare(self, batch: DataFrame) -> DataFrame:
+        """What is done to each micro-batch before it is decoded."""
+
+    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+        """The first few (key, value) that can be read, to look at."""
+
+
+class KafkaSource:
+    """Kafka topics, read by Spark; metadata comes by confluent-kafka.
+
+    properties: Kafka client properties, without the prefix `kafka.`.
+    """
+
+    needs_kafka_package = True
+
+    def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
+        self._servers, self._topics, self._properties = bootstrap_servers, tuple(topics), dict(properties)
+
+    def __str__(self) -> str:
+        return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
+
+    def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
+        """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
+        del spark
+        consumer = self._consumer()
+        try:
+            return {
+                (topic, partition): Extent(*self._offsets(consumer, topic, partition))
+                for topic in self._topics
+                for partition in self._partitions(consumer, topic)
+            }
+        except KafkaException as error:
+            raise self._unreachable(str(error)) from error
+        finally:
+            consumer.close()
+
+    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages."""
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), start in starts.items():
+            offsets.setdefault(topic, {})[str(partition)] = start.offset
+        reader = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("subscribe", ",".join(self._topics))
+            .option("startingOffsets", orjson.dumps(offsets).decode())
+            .option("maxOffsetsPerTrigger", str(messages_per_batch))
+            .option("failOnDataLoss", "true")
+        )
+        for name, value in self._properties.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader.load().select(*MESSAGE_COLUMNS)
+
+    def prepare(self, batch: DataFrame) -> DataFrame:
+        """Nothing to do."""
+        return batch
+
+    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+        """Up to `count` messages from the beginning of the partitions."""
+        consumer = self._consumer()
+        try:
+            ends = [
+                TopicPartition(topic, partition, low)
+                for (topic, partition), (low, high) in (
+                    ((t, p), self._offsets(consumer, t, p)) for t in self._topics for p in self._partitions(consumer, t)
+                )
+                if high > low
+            ]
+            if not ends:
+                return []
+            consumer.assign(ends)
+            messages = consumer.consume(count, timeout=5)
+            return [(message.key(), message.value()) for message in messages if message.error() is None]
+        except KafkaException as error:
+            raise self._unreachable(str(error)) from error
+        finally:
+            consumer.close()
+
+    def _consumer(self) -> Any:
+        return Consumer(
+            {
+                **self._properties,
+                "bootstrap.servers": self._servers,
+                "group.id": "bridge-metadata",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        if metadata.error is not None or not metadata.partitions:
+            raise SourceError(
+                f"the topic {topic!r} cannot be read: {metadata.error}",
+                where=self._servers,
+                mend="check --topic and the rights of the Kafka user",
+            )
+        return sorted(metadata.partitions)
+
+    def _offsets(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
+        return low, high
+
+    def _unreachable(self, words: str) -> SourceError:
+        return SourceError(
+            f"Kafka does not answer: {words}", where=self._servers, mend="check --bootstrap-servers and that it runs"
+        )
+
+
+class CaptureSource:
+    """Capture files: a file, or a folder of `*.jsonl`, read as one micro-batch; copies of an offset fold."""
+
+    needs_kafka_package = False
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        if not self._path.exists():
+            raise UsageError(f"there is no capture file {path}", mend="check --input")
+        if self._path.is_dir() and not list(self._path.glob("*.jsonl")):
+            raise UsageError(f"the folder {path} holds no *.jsonl", mend="check --input")
+
+    def __str__(self) -> str:
+        return f"capture files {self._path}"
+
+    def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
+        """Every partition named in any of the files, and its offsets; UsageError for a line that cannot be read."""
+        lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
+        found = lines.groupBy("topic", "partition").agg(
+            F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("broken")
+        )
+        extents: dict[PartitionId, Extent] = {}
+        for topic, partition, low, high, rows, offsets, broken in found.collect():
+            if partition is None or rows != offsets or broken:
+                raise UsageError(
+                    f"a line of {self._path} is not a captured message: {broken or 'partition or offset is missing'}",
+                    mend='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
+                )
+            extents[topic, partition] = Extent(low, high + 1)
+        return extents
+
+    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+        """A stream of all files as one micro-batch, so that no boundary is seen before what it vouches for."""
+        del messages_per_batch
+        lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
+        lows = F.create_map(
+            *(F.lit(x) for where, start in starts.items() for x in (f"{where[0]}/{where[1]}", start.offset))
+        )
+        low = lows[F.concat_ws("/", "topic", F.col("partition").cast("string"))]
+        return lines.where(F.col("offset") >= low).select(*MESSAGE_COLUMNS)
+
+    def prepare(self, batch: DataFrame) -> DataFrame:
+        """Folds copies of a message by (topic, partition, offset)."""
+        return batch.dropDuplicates(["topic", "partition", "offset"])
+
+    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+        """The first lines of the first file."""
+        path = next(iter(sorted(self._path.glob("*.jsonl")))) if self._path.is_dir() else self._path
+        found = []
+        with path.open("rb") as lines:
+            for line, _ in zip(lines, range(count), strict=False):
+                message = orjson.loads(line)
+                found.append((_unbase64(message.get("key")), _unbase64(message.get("value"))))
+        return found
+
+    def _files(self) -> str:
+        """A glob: Spark's file stream takes folders and globs, not the name of one file."""
+        escaped = re.sub(r"([\\*?{}\[\]])", r"\\\1", str(self._path.absolute()))
+        return f"{escaped}/*.jsonl" if self._path.is_dir() else f"{escaped[:-1]}[{escaped[-1]}]"
+
+    def _select(self, lines: DataFrame) -> DataFrame:
+        return lines.select(
+            F.coalesce("topic", F.lit(DEFAULT_CAPTURE_TOPIC)).alias("topic"),
+            "partition",
+            "offset",
+            F.unbase64("key").alias("key"),
+            F.unbase64("value").alias("value"),
+            "broken",
+        )
+
+
+def _unbase64(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,49 @@
+"""What a running pipeline says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True)
+class Status:
+    """One look at a running pipeline.
+
+    source_lag, apply_lag: seconds from the resolved ts to now, and from the applied ts to the resolved ts; None while
+        there is no boundary.
+    rows_per_second: since the last look.
+    messages, messages_total: read so far, and to read as seen at the start.
+    waiting_for: what holds the target back, and why.
+    """
+
+    applied_ts: int
+    resolved_ts: int
+    source_lag: float | None
+    apply_lag: float | None
+    rows: int
+    rows_per_second: float
+    messages: int
+    messages_total: int
+    backlog_rows: int
+    late: int
+    repeated: int
+    safe_mode: int
+    retries: int
+    waiting_for: str
+
+    @property
+    def applied_time(self) -> str:
+        """The applied ts as wall-clock time in UTC, "never" before the first."""
+        return tso_time(self.applied_ts)
+
+    def document(self) -> dict[str, object]:
+        """As a JSON document."""
+        return {**asdict(self), "applied_time": self.applied_time}
+
+
+def tso_time(tso: int) -> str:
+    """A TSO as wall-clock time in UTC, "never" for 0."""
+    if tso == 0:
+        return "never"
+    return datetime.fromtimestamp((tso >> 18) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

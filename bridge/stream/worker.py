@@ -1,0 +1,176 @@
+"""The applier's own thread, and the pulse beside it: heartbeat and status have a clock of their own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+import pyarrow as pa
+import structlog
+from pymysql.err import MySQLError
+
+from bridge.events import tso_ms
+from bridge.stream.applier import Applier, Interrupted
+from bridge.stream.status import Status
+from bridge.target.ownership import Ownership
+from bridge.target.session import Session, Target
+from bridge.target.writer import Writer
+
+HEARTBEAT_SECONDS: Final = 5.0
+_TICK_SECONDS: Final = 0.2
+
+log = structlog.get_logger()
+
+
+class ApplierThread:
+    """Runs the applier: at most one micro-batch waits while one is being applied."""
+
+    def __init__(self, applier: Applier) -> None:
+        self._applier = applier
+        self._waiting: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
+        self._no_more = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
+
+    def start(self) -> None:
+        """Begins to work."""
+        self._thread.start()
+
+    def offer(self, events: pa.Table) -> None:
+        """Hands a micro-batch over; waits while another one is waiting, and gives up when the thread has ended."""
+        while self._thread.is_alive() and not self._no_more.is_set():
+            try:
+                self._waiting.put(events, timeout=_TICK_SECONDS)
+            except queue.Full:
+                continue
+            return
+
+    def raise_failure(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def drain(self) -> None:
+        """Lets the thread work off what is waiting, then end; raises what ended it."""
+        self._no_more.set()
+        self._thread.join()
+        self.raise_failure()
+
+    def stop(self, seconds: float) -> bool:
+        """Ends the thread after the target transaction in hand; False when that takes longer than `seconds`."""
+        self._applier.interrupt()
+        self._no_more.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                try:
+                    events = self._waiting.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    if self._no_more.is_set():
+                        return
+                    self._applier.tick()
+                else:
+                    self._applier.take(events)
+        except Interrupted:
+            return
+        except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
+            self._failure = error
+
+
+class StatusReporter:
+    """Looks at the applier and says how it stands."""
+
+    def __init__(self, applier: Applier, writer: Writer, messages_total: int) -> None:
+        self._applier, self._writer, self._messages_total = applier, writer, messages_total
+        self._last_rows, self._last_look = 0, time.monotonic()
+
+    def look(self) -> Status:
+        """The status now; rows/s since the last look."""
+        applier, counts, writer = self._applier, self._applier.counts, self._writer.counts
+        now, rows, resolved = time.monotonic(), counts.rows, applier.resolved_ts
+        rate = (rows - self._last_rows) / max(now - self._last_look, 1e-3)
+        self._last_rows, self._last_look = rows, now
+        return Status(
+            applied_ts=applier.applied_ts,
+            resolved_ts=resolved,
+            source_lag=time.time() - tso_ms(resolved) / 1000 if resolved else None,
+            apply_lag=max(0.0, (tso_ms(resolved) - tso_ms(applier.applied_ts)) / 1000)
+            if resolved and applier.applied_ts
+            else None,
+            rows=rows,
+            rows_per_second=round(rate, 1),
+            messages=counts.messages,
+            messages_total=self._messages_total,
+            backlog_rows=applier.backlog.rows,
+            late=counts.late.total(),
+            repeated=counts.repeated.total(),
+            safe_mode=writer.safe_mode,
+            retries=writer.retries,
+            waiting_for=applier.waiting_for(),
+        )
+
+
+class Pulse:
+    """Heartbeat and status, on a thread and a session of their own, for as long as the block lasts.
+
+    seconds: how often `on_status` is told; the heartbeat has its own interval.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        ownership: Ownership,
+        writer: Writer,
+        reporter: StatusReporter,
+        on_status: Callable[[Status], None],
+        seconds: float,
+    ) -> None:
+        self._target, self._ownership, self._writer, self._reporter = target, ownership, writer, reporter
+        self._on_status, self._seconds = on_status, seconds
+        self._end = threading.Event()
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._work, name="pulse", daemon=True)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self._beat(self._reporter.look())
+        if self._session is not None:
+            self._session.close()
+
+    def _work(self) -> None:
+        next_beat = next_status = time.monotonic()
+        next_status += self._seconds
+        while not self._end.wait(max(0.05, min(next_beat, next_status) - time.monotonic())):
+            now = time.monotonic()
+            status = self._reporter.look()
+            if now >= next_status:
+                next_status = now + self._seconds
+                self._on_status(status)
+            if now >= next_beat:
+                next_beat = now + HEARTBEAT_SECONDS
+                self._beat(status)
+
+    def _beat(self, status: Status) -> None:
+        try:
+            if self._session is None:
+                self._session = self._target.connect(autocommit=True)
+            state = orjson.dumps(status.document()).decode()
+            self._ownership.beat(self._session, self._writer.connections, state)
+        except (MySQLError, OSError) as error:
+            if self._session is not None:
+                self._session.close()
+            self._session = None
+            log.warning("no heartbeat: the target does not answer", error=str(error))

@@ -1,0 +1,259 @@
+"""Canal-JSON: one case per type row and per rule of the seed "TiCDC Canal-JSON"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lz4.frame
+import orjson
+import pytest
+from wire import TSO, canal, canal_event, compact, decode, reason, row_of, split
+
+from bridge.events import Event, Kind
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+
+ID = {"id": ("int", "1")}
+
+TYPES = [
+    # Integer types: every row of the table at both ends
+    ("tinyint", "-128", "-128"), ("tinyint", "127", "127"),
+    ("tinyint unsigned", "0", "0"), ("tinyint unsigned", "255", "255"),
+    ("smallint", "-32768", "-32768"), ("smallint unsigned", "65535", "65535"),
+    ("mediumint", "-8388608", "-8388608"), ("mediumint unsigned", "16777215", "16777215"),
+    ("int", "-2147483648", "-2147483648"), ("int unsigned", "4294967295", "4294967295"),
+    ("bigint", "-9223372036854775808", "-9223372036854775808"),
+    ("bigint", "9007199254740993", "9007199254740993"),
+    ("bigint unsigned", "18446744073709551615", "18446744073709551615"),
+    ("int unsigned zerofill", "42", "42"), ("int(10) unsigned zerofill", "0000000042", "42"), ("int(11)", "1", "1"),
+    # SQL Type field: every row of the table
+    ("boolean", "1", "1"),
+    ("float", "0.1", "0.10000000149011612e0"),
+    ("float unsigned", "340282350000000000000000000000000000000", "3.4028234663852886e+38"),
+    ("double", "0.1", "0.1e0"), ("double(10,3)", "12.5", "12.5e0"),
+    ("double", "17976931348623157" + "0" * 292, "1.7976931348623157e+308"),
+    ("decimal", "1.50", "1.50"), ("decimal(10, 4)", "123.4560", "123.4560"),
+    ("decimal unsigned zerofill", "12.500", "12.500"),
+    ("char", "it's", r"'it\'s'"), ("char(16)", "abc", "'abc'"), ("varchar", "a\0b", r"'a\0b'"),
+    ("tinytext", "", "''"), ("text", "<html>&", "'<html>&'"), ("mediumtext", "\\", r"'\\'"), ("longtext", "😀", "'😀'"),
+    ("binary", "ab\0", "x'616200'"), ("binary(16)", "ÿ", "x'ff'"), ("varbinary", "", "''"),
+    ("tinyblob", "ÿ\0ÿ", "x'ff00ff'"), ("blob", "â\x80\x82", "x'e28082'"), ("mediumblob", "a", "x'61'"),
+    ("longblob", "'", "x'27'"),
+    ("date", "2024-02-29", "'2024-02-29'"), ("date", "0000-00-00", "'0000-00-00'"),
+    ("datetime", "2024-01-00 00:00:00", "'2024-01-00 00:00:00'"),
+    ("datetime(6)", "2024-01-01 00:00:00.500000", "'2024-01-01 00:00:00.500000'"),
+    ("timestamp", "2024-01-01 00:00:00", "'2024-01-01 00:00:00'"),
+    ("timestamp(3)", "0000-00-00 00:00:00.000", "'0000-00-00 00:00:00.000'"),
+    ("time", "-838:59:59", "'-838:59:59'"), ("year", "2024", "2024"), ("year(4)", "0", "0"), ("year", "0000", "0"),
+    ("enum", "1", "1"), ("enum('a','b')", "2", "2"), ("set", "9223372036854775809", "9223372036854775809"),
+    ("set('a','b')", "0", "0"), ("bit", "65", "65"), ("bit(64)", "18446744073709551615", "18446744073709551615"),
+    ("json", '{"a": 1}', """'{"a": 1}'"""), ("json", "null", "'null'"),
+    ("vector", "[1,2,3.5]", "'[1,2,3.5]'"), ("vector(3)", "[]", "'[]'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mysql_type", "value", "literal"), TYPES)
+def test_type(mysql_type: str, value: str, literal: str) -> None:
+    """Each MySQL type string, with and without parameters, becomes its literal; NULL is NULL in all of them."""
+    event = canal_event(canal("INSERT", ID | {"v": (mysql_type, value), "n": (mysql_type, None)}))
+    assert row_of(event, event.after) == {"id": "1", "v": literal, "n": "NULL"}
+
+
+# The seed's own examples; the comments in them are the seed's, not JSON's
+DDL = b"""{"id": 0, "database": "test", "table": "", "pkNames": null, "isDdl": true, "type": "QUERY",
+"es": 1639633094670, "ts": 1639633095489, "sql": "drop database if exists test", "sqlType": null, "mysqlType": null,
+"data": null, "old": null, "_tidb": {"commitTs": 163963309467037594}}"""
+INSERT = b"""{"id": 0, "database": "test", "table": "tp_int", "pkNames": ["id"], "isDdl": false, "type": "INSERT",
+"es": 1639633141221, "ts": 1639633142960, "sql": "", "sqlType": {"c_bigint": -5, "c_int": 4, "c_mediumint": 4,
+"c_smallint": 5, "c_tinyint": -6, "id": 4}, "mysqlType": {"c_bigint": "bigint", "c_int": "int",
+"c_mediumint": "mediumint", "c_smallint": "smallint", "c_tinyint": "tinyint", "id": "int"},
+"data": [{"c_bigint": "9223372036854775807", "c_int": "2147483647", "c_mediumint": "8388607", "c_smallint": "32767",
+"c_tinyint": "127", "id": "2"}], "old": null, "_tidb": {"commitTs": 163963314122145239}}"""
+WATERMARK = b"""{"id": 0, "database": "", "table": "", "pkNames": null, "isDdl": false, "type": "TIDB_WATERMARK",
+"es": 1640007049196, "ts": 1640007050284, "sql": "", "sqlType": null, "mysqlType": null, "data": null, "old": null,
+"_tidb": {"watermarkTs": 429918007904436226}}"""
+
+NAMES = "c_bigint\0c_int\0c_mediumint\0c_smallint\0c_tinyint\0id"
+OLD = "9223372036854775807\x002147483647\x008388607\x0032767\x00127\x002"
+NEW = "9223372036854775807\x000\x008388607\x0032767\x000\x002"
+
+
+def update(old: Any) -> bytes:
+    message = orjson.loads(INSERT)
+    row = message["data"][0] | {"c_int": "0", "c_tinyint": "0"}
+    return compact(message | {"type": "UPDATE", "data": [row], "old": old})
+
+
+def delete(old: Any) -> bytes:
+    return compact(orjson.loads(INSERT) | {"type": "DELETE", "old": old})
+
+
+SEED_ROW = orjson.loads(INSERT)["data"]
+SAMPLES = [
+    (DDL, Event(Kind.SCHEMA_CHANGE, 163963309467037594, 0, "test", "", text="drop database if exists test")),
+    (WATERMARK, Event(Kind.BOUNDARY, 429918007904436226)),
+    (INSERT, Event(Kind.INSERT, 163963314122145239, 0, "test", "tp_int", NAMES, "id", None, OLD)),
+    # Event of Update Type: TiCDC, official Canal
+    (update(SEED_ROW), Event(Kind.UPDATE, 163963314122145239, 0, "test", "tp_int", NAMES, "id", OLD, NEW)),
+    (
+        update([{"c_int": "2147483647", "c_tinyint": "127"}]),
+        Event(Kind.UPDATE, 163963314122145239, 0, "test", "tp_int", NAMES, "id", OLD, NEW),
+    ),
+    # Changes in the Old field of the Delete events: from v5.4.0, before
+    (delete(None), Event(Kind.DELETE, 163963314122145239, 0, "test", "tp_int", NAMES, "id", OLD)),
+    (delete(SEED_ROW), Event(Kind.DELETE, 163963314122145239, 0, "test", "tp_int", NAMES, "id", OLD)),
+]
+
+
+@pytest.mark.parametrize(("value", "event"), SAMPLES, ids=[row[-1].kind.name for row in SAMPLES])
+def test_samples_of_the_description(value: bytes, event: Event) -> None:
+    """The description's own messages."""
+    assert decode("canal-json", None, value) == [event]
+
+
+@pytest.mark.parametrize(("value", "event"), SAMPLES, ids=[row[-1].kind.name for row in SAMPLES])
+def test_compressed(value: bytes, event: Event) -> None:
+    """The whole value may be one lz4 frame."""
+    assert decode("canal-json", b"", lz4.frame.compress(value)) == [event]
+
+
+def test_several_rows() -> None:
+    """Several rows in `data` are several events, told apart by index; each has its own old row."""
+    rows = [{"id": "1", "v": "a"}, {"id": "2", "v": "b"}]
+    value = canal("UPDATE", ID | {"v": ("text", "")}, data=rows, old=[{"v": "x"}, {}])
+    events = decode("canal-json", b"", value)
+    assert [(e.index, e.before, e.after) for e in events] == [(0, "1\0'x'", "1\0'a'"), (1, "2\0'b'", "2\0'b'")]
+
+
+def test_update_without_old_row() -> None:
+    """An UPDATE whose old row is not sent has no image before."""
+    event = canal_event(canal("UPDATE", ID, old=None))
+    assert (event.kind, event.before, event.after) == (Kind.UPDATE, None, "1")
+
+
+def test_old_row_in_another_order() -> None:
+    """The image before has the order of the image after."""
+    columns = {"a": ("int", "1"), "b": ("text", "x"), "c": ("int", None)}
+    event = canal_event(canal("UPDATE", columns, old=[{"c": "3", "b": None, "a": "1"}]))
+    assert split(event.before) == ["1", "NULL", "3"]
+
+
+@pytest.mark.parametrize(("names", "key"), [(["b", "a"], "b\0a"), ([], ""), (None, "")])
+def test_key(names: object, key: str) -> None:
+    """pkNames is the key; a table whose key is a unique index has [], official Canal's keyless table null."""
+    columns = {"a": ("int", "1"), "b": ("int", "2")}
+    assert canal_event(canal("INSERT", columns, pkNames=names)).key == key
+
+
+def test_layouts_do_not_leak() -> None:
+    """A decoder's caches change nothing: types, order and key are those of each message, in any order."""
+    shapes = [
+        canal("INSERT", {"a": ("int", "1"), "b": ("text", "2")}),
+        canal("INSERT", {"b": ("text", "2"), "a": ("int", "1")}),
+        canal("INSERT", {"a": ("text", "1"), "b": ("text", "2")}),
+        canal("INSERT", {"a": ("int", "1"), "b": ("text", "2")}, pkNames=None),
+        canal("INSERT", {"a": ("int", "1")}),
+        canal("DELETE", {"a": ("int", "1")}),
+        canal("INSERT", {"a": ("int", "1")}, table="u"),
+    ]
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    for value in shapes + shapes[::-1] + shapes:
+        assert decode_message(decoder, b"", value) == decode("canal-json", b"", value)
+
+
+def test_unwanted_tables() -> None:
+    """Rows of unwanted tables are dropped before their values are looked at; schema changes are not."""
+    asked = []
+
+    def accepts(schema: str, table: str) -> bool:
+        asked.append((schema, table))
+        return table == "t"
+
+    decoder = make_decoder("canal-json", DecodeOptions(None, accepts))
+    broken = canal("INSERT", {"v": ("geometry", "?")}, table="u")
+    assert [decode_message(decoder, b"", broken) for _ in range(3)] == [[], [], []]
+    assert len(decode_message(decoder, b"", canal("INSERT", ID))) == 1
+    assert len(decode_message(decoder, b"", DDL)) == 1
+    assert asked == [("d", "u"), ("d", "t")]
+
+
+BAD: list[tuple[bytes | None, str]] = [
+    (None, "no value"),
+    (b"", "no value"),
+    (b"x", "not JSON"),
+    (b"{", "not JSON"),
+    (b"[]", "array"),
+    (b"null", "None"),
+    (b'"\xff"', "not JSON"),
+    (b'{"type":"\\ud800"}', "not JSON"),
+    (b"{}", "'type' is missing"),
+    (canal("CREATE", ID), "unknown event type 'CREATE'"),
+    (canal("INSERT", ID, type=None), "unknown event type None"),
+    (canal("INSERT", ID, type=[]), "JSON type"),
+    (canal("INSERT", ID, _tidb=None), "enable-tidb-extension=true"),
+    (canal("INSERT", ID, _tidb={}), "enable-tidb-extension=true"),
+    (canal("TIDB_WATERMARK", {}, _tidb={"commitTs": 5}), "watermarkTs"),
+    (canal("INSERT", ID, isDdl=True, sql="DROP TABLE t", _tidb=None), "enable-tidb-extension=true"),
+    (canal("INSERT", ID, isDdl=True, sql=""), "statement"),
+    (canal("INSERT", ID, isDdl=True, sql=5), "statement"),
+    *[
+        (canal("INSERT", ID, _tidb={"commitTs": ts}), "not a TSO")
+        for ts in (0, -1, 1 << 63, 1 << 64, 1.5, "5", None, True, [])
+    ],
+    (canal("INSERT", ID, _tidb={"commitTs": TSO, "onlyHandleKey": True}), "whole row"),
+    (canal("INSERT", ID, _tidb={"commitTs": TSO, "claimCheckLocation": "s3://x/y.json"}), "whole row"),
+    (canal("DELETE", ID, data=[{}]), "unusable"),
+    (canal("INSERT", ID, data=None), "array of rows"),
+    (canal("INSERT", ID, data=[]), "array of rows"),
+    (canal("INSERT", ID, data=[5]), "row"),
+    (canal("INSERT", ID, data=["id"]), "not an object"),
+    (canal("INSERT", ID, data={"id": "1"}), "array of rows"),
+    (canal("UPDATE", ID, old=[]), "number of rows"),
+    (canal("UPDATE", ID, old=[{}, {}]), "number of rows"),
+    (canal("UPDATE", ID, old=["id"]), "JSON type"),
+    (canal("UPDATE", ID, old=[{"other": "1"}]), "'other'"),
+    (canal("UPDATE", ID, old=[{"id": "x"}]), "column 'id' (int): 'x' is not an integer"),
+    (canal("INSERT", ID, mysqlType=None), "mysqlType"),
+    (canal("INSERT", ID, mysqlType={}), "column 'id' has no type"),
+    (canal("INSERT", ID, mysqlType={"id": 4}), "column 'id' has no type"),
+    (canal("INSERT", {"g": ("geometry", "x")}), "column 'g' is of the unknown type 'geometry'"),
+    (canal("INSERT", {"g": ("", "x")}), "unknown type"),
+    (canal("INSERT", {"g": ("(11)", "x")}), "unknown type"),
+    (canal("INSERT", ID, pkNames="id"), "pkNames"),
+    (canal("INSERT", ID, pkNames=[5]), "key column name"),
+    (canal("INSERT", ID, pkNames=["a\0b"]), "NUL"),
+    (canal("INSERT", {"a\0b": ("int", "1")}), "NUL"),
+    (canal("INSERT", ID, table="a\0b"), "NUL"),
+    (canal("INSERT", ID, database="a\0b"), "NUL"),
+    (canal("INSERT", ID, database=5), "schema name"),
+    (canal("INSERT", ID, table=None), "table name"),
+    (canal("INSERT", ID, isDdl=True, sql="x", table="a\0b"), "NUL"),
+    (canal("INSERT", ID | {"v": ("int", "1 OR 1=1")}), "column 'v' (int): '1 OR 1=1' is not an integer"),
+    (canal("INSERT", ID | {"v": ("binary", "Ā")}), "ISO-8859-1"),
+    (canal("INSERT", ID | {"v": ("enum('a')", "a")}), "not an integer"),
+    *[
+        (canal("INSERT", ID | {"v": (mysql_type, value)}), "column 'v'")
+        for mysql_type in ("int", "decimal", "double", "text", "blob", "date", "time", "datetime", "timestamp", "year")
+        for value in (5, 1.5, True, [], {}, ["'"], {"'": 1})
+    ],
+]
+
+
+@pytest.mark.parametrize(("value", "why"), BAD, ids=[row[-1] for row in BAD])
+def test_bad(value: bytes | None, why: str) -> None:
+    """What is not understood whole is BAD, and the reason says what and where."""
+    [event] = decode("canal-json", b"", value)
+    assert why in reason(event)
+
+
+def test_timestamp_needs_a_zone() -> None:
+    """A TIMESTAMP that is not NULL or zero is BAD without --timezone; other columns do not mind."""
+    for literal in (None, "0000-00-00 00:00:00"):
+        assert canal_event(canal("INSERT", {"v": ("timestamp", literal)}), None).kind is Kind.INSERT
+    assert "--timezone" in reason(canal_event(canal("INSERT", {"v": ("timestamp", "2024-01-01 00:00:00")}), None))
+
+
+def test_timestamp_goes_to_utc() -> None:
+    """TIMESTAMP is in TiCDC's zone and becomes UTC; DATETIME has no zone and stays."""
+    columns = {"v": ("timestamp(3)", "2024-01-01 00:00:00.100"), "w": ("datetime", "2024-01-01 00:00:00")}
+    event = canal_event(canal("INSERT", columns), "+08:00")
+    assert split(event.after) == ["'2023-12-31 16:00:00.100'", "'2024-01-01 00:00:00'"]

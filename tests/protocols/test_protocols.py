@@ -1,0 +1,73 @@
+"""The registry and the boundary around every decoder."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from wire import canal
+
+from bridge.errors import UsageError
+from bridge.events import Event, Kind
+from bridge.protocols import DECODERS, DecodeError, DecodeOptions, decode_message, make_decoder
+from bridge.protocols.decoder import MAX_CACHED, GuardedDecoder
+
+
+def test_every_protocol_is_made() -> None:
+    """Each name in the registry makes a decoder."""
+    assert {"canal-json", "open-protocol"} <= DECODERS.keys()
+    for name in DECODERS:
+        assert make_decoder(name, DecodeOptions(None)).decode
+
+
+def test_unknown_protocol() -> None:
+    """An unknown name lists the known ones and the closest."""
+    with pytest.raises(UsageError) as refusal:
+        make_decoder("canal_jsn", DecodeOptions("UTC"))
+    assert "canal-json, open-protocol; did you mean canal-json?" in str(refusal.value)
+
+
+def test_wrong_time_zone_is_told_when_the_decoder_is_made() -> None:
+    """A wrong zone does not wait for the first TIMESTAMP."""
+    with pytest.raises(UsageError):
+        make_decoder("canal-json", DecodeOptions("Mars/Olympus"))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RecursionError("maximum"), MemoryError(), OverflowError("big"), KeyError("scm"), IndexError("end"),
+        TypeError("no"), AttributeError("no"), ValueError(""), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+        ZeroDivisionError(), RuntimeError("lz4"),
+    ],
+)  # fmt: skip
+def test_every_failure_becomes_a_reason(failure: Exception) -> None:
+    """Whatever fails inside a decoder leaves it as a DecodeError with words, and the message as one BAD event."""
+
+    class Failing(GuardedDecoder):
+        def _events(self, _key: bytes | None, _value: bytes | None) -> list[Event]:
+            raise failure
+
+    decoder = Failing(DecodeOptions(None))
+    with pytest.raises(DecodeError, match=r"malformed message: .+"):
+        decoder.decode(b"", b"")
+    [event] = decode_message(decoder, b"", b"")
+    assert event == Event(Kind.BAD, 0, text=event.text)
+
+
+def wanted(schema: str, table: str) -> bool:
+    return (schema, table) == ("d", "t")
+
+
+def test_options_travel() -> None:
+    """Options reach executors by pickle."""
+    options = DecodeOptions("Asia/Shanghai", wanted)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_caches_are_bounded() -> None:
+    """A flood of table names does not fill the memory."""
+    decoder = make_decoder("canal-json", DecodeOptions(None))
+    for number in range(MAX_CACHED + 10):
+        decode_message(decoder, b"", canal("INSERT", {"id": ("int", "1")}, table=f"t{number}"))
+    assert len(decoder._slots) < 100  # type: ignore[attr-defined]
