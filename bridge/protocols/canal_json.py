@@ -137,7 +137,13 @@ class CanalJsonDecoder(GuardedDecoder):
 
     def _row(self, message: dict[str, Any], slot: _Slot, commit_ts: int, index: int, row: Any, old: Any) -> Event:
         types, handle, layout = message.get("mysqlType"), message.get("pkNames"), slot.layout
-        if layout is None or layout.shape != types or layout.names != tuple(row) or layout.handle != handle:
+        if (
+            layout is None
+            or type(row) is not dict
+            or layout.shape != types
+            or layout.names != tuple(row)
+            or layout.handle != handle
+        ):
             layout = slot.layout = self._layout(row, types, handle)
         literals = literals_of(layout, row)
         image: str | None = SEP.join(literals)

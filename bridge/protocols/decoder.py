@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -124,6 +123,5 @@ FAILURES: Final = (
     SystemError,
     TypeError,
     ValueError,
-    struct.error,
 )
 """What code that trusts its input can raise on bytes that do not deserve it."""

@@ -6,28 +6,26 @@ It knows nothing of Spark's query; `Applier.take` is called with one micro-batch
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 
 from bridge.errors import BadMessageError, SchemaChangeError
 from bridge.events import tso_ms
 from bridge.filters import TableFilter
-from bridge.stream.backlog import Backlog, ControlEvents, RowStore, TableStore, in_order, split_events
+from bridge.stream.backlog import Arrival, Backlog, ControlEvents
 from bridge.stream.frontier import Frontier, PartitionId
-from bridge.stream.segments import Segment, cut_transactions, cut_window, fold_copies
-from bridge.target.catalog import Table, TableName, load_tables
+from bridge.stream.rows import DriverRows, RowStore, TableStore, WindowRows
+from bridge.stream.segments import Segment, cut_window, fold_copies
+from bridge.target.catalog import Table, TableName
 from bridge.target.ddl_text import Classified, classify
-from bridge.target.netchanges import NetChanges, RowChange, fold, missing_table
+from bridge.target.netchanges import missing_table
 from bridge.target.progress import Advance, Progress, SchemaChange
-from bridge.target.render import Rendering, Stage, Statement, render
-from bridge.target.writer import Writer, no_statements
+from bridge.target.writer import Writer
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
@@ -56,6 +54,15 @@ class Limits:
     until: int | None = None
 
 
+RowsOf = Callable[[list[RowStore], int, int], WindowRows]
+"""Stores, low and high commit_ts to the row changes of a window."""
+
+
+def driver_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
+    """The window's row changes when all stores are in the driver's memory."""
+    return DriverRows.of([store.due(low, high) for store in stores if isinstance(store, TableStore)])
+
+
 class Interrupted(Exception):  # noqa: N818  # not an error: the applier was asked to end between two transactions
     """Raised where the applier ends after `interrupt`."""
 
@@ -72,10 +79,11 @@ class Applier:
         *,
         tables: TableFilter,
         limits: Limits,
+        rows_of: RowsOf = driver_rows,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self.frontier, self.backlog = writer, frontier, backlog
-        self._tables, self._limits, self._clock = tables, limits, clock
+        self._tables, self._limits, self._rows_of, self._clock = tables, limits, rows_of, clock
         self._start_ts = progress.start_ts
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._catalog: dict[TableName, Table] = {}
@@ -100,14 +108,14 @@ class Applier:
         """Runs the schema changes that an earlier run left in progress."""
         self._writer.run_pending(pending)
 
-    def take(self, events: pa.Table) -> None:
-        """One micro-batch's events (EVENT_SCHEMA); then applies everything that is complete."""
-        rows, control = split_events(events)
-        self.take_in(TableStore(self._drop_applied(rows)), control)
+    def take(self, arrival: Arrival) -> None:
+        """One micro-batch; then applies everything that is complete."""
+        store, control = arrival
+        self._count_dropped(store)
+        self._take_in(store.from_ts(self.applied_ts), control)
         self.advance()
 
-    def take_in(self, store: RowStore, control: ControlEvents) -> None:
-        """Moves frontier and backlog; applies nothing."""
+    def _take_in(self, store: RowStore, control: ControlEvents) -> None:
         for partition in control.read:
             self.frontier.admit(partition)
         for partition, ts in control.boundaries.items():
@@ -139,7 +147,7 @@ class Applier:
     def finish(self) -> None:
         """At the end of the input: everything complete is applied and written, a bad message is raised."""
         self.advance()
-        self._write_progress(self.applied_ts)
+        self._write_progress(max(self.applied_ts, self.resolved_ts))  # an empty window may not be written yet
         if self._bad and (self._limits.until is None or self.applied_ts < self._limits.until):
             raise self._bad_message()
 
@@ -159,70 +167,52 @@ class Applier:
             " broken for good, leave its table out with --filter; then start the bridge again",
         )
 
-    def _drop_applied(self, rows: pa.Table) -> pa.Table:
-        fresh = pc.greater_equal(rows["commit_ts"], self.applied_ts)
-        dropped = rows.filter(pc.invert(fresh))
-        if dropped.num_rows:
-            self._count_dropped(dropped)
-            rows = rows.filter(fresh)
-        return rows
-
-    def _count_dropped(self, dropped: pa.Table) -> None:
-        names = ("topic", "partition", "offset", "commit_ts")
-        late_before = self.counts.late.total()
-        for topic, partition, offset, ts in zip(*(dropped[name].to_pylist() for name in names), strict=True):
-            where = (topic, partition)
-            is_late = offset >= self._read_before.get(where, 0) and ts >= self._start_ts
-            (self.counts.late if is_late else self.counts.repeated)[where] += 1
-        late = self.counts.late.total() - late_before
-        if late:
+    def _count_dropped(self, store: RowStore) -> None:
+        dropped = store.count_below(self.applied_ts, self._start_ts, self._read_before)
+        self.counts.repeated.update(dropped.repeated)
+        self.counts.late.update(dropped.late)
+        if dropped.late:
             log.warning(
                 "changes came below the applied ts and were dropped: copies of what is in the target, if the"
                 " changefeed was restarted; if not, run bridge verify",
-                changes=late,
+                changes=dropped.late.total(),
                 applied_ts=self.applied_ts,
-                partitions=sorted({str(p) for _, p in self.counts.late}),
+                partitions=sorted(f"{topic}/{partition}" for topic, partition in dropped.late),
             )
 
     def _apply_window(self, high: int) -> None:
         low = self.applied_ts
         changes = fold_copies(c for c in self.backlog.changes(low, high) if self._wanted(c))
-        stores = [chunk.store for chunk in self.backlog.chunks if isinstance(chunk.store, TableStore)]
-        rows = in_order([store.due(low, high) for store in stores])
-        if rows.num_rows == 0 and not changes:
+        rows = self._rows_of([chunk.store for chunk in self.backlog.chunks], low, high)
+        if rows.count == 0 and not changes:
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 self._write_progress(high)
             return
-        row_ts = rows["commit_ts"].to_pylist()
-        at = 0
-        for segment in cut_window(low, high, changes, row_ts):
-            count = bisect_left(row_ts, segment.high, lo=at) - at
-            self._apply_segment(segment, rows.slice(at, count), row_ts[at : at + count])
-            at += count
+        bounds = [low, *(change.commit_ts + 1 for change in changes), high]
+        for segment in cut_window(low, high, changes, rows.marks(bounds)):
+            self._apply_segment(segment, rows.between(segment.low, segment.high))
 
-    def _apply_segment(self, segment: Segment, rows: pa.Table, row_ts: list[int]) -> None:
-        pieces = list(cut_transactions(row_ts, self._limits.rows_per_transaction)) or [(0, 0)]
-        for i, (start, end) in enumerate(pieces):
-            is_last = i == len(pieces) - 1
-            high = segment.high if is_last else row_ts[end]
-            piece = rows.slice(start, end - start)
-            self._commit(high, piece, segment.changes if is_last else ())
+    def _apply_segment(self, segment: Segment, rows: WindowRows) -> None:
+        following: int | None = 0
+        for following, piece in rows.pieces(self._limits.rows_per_transaction):
+            is_last = following is None
+            self._commit(segment.high if following is None else following, piece, segment.changes if is_last else ())
+        if following is not None:
+            self._commit(segment.high, None, segment.changes)
         if segment.changes:
             self._writer.run_pending(segment.changes)
             self._catalog.clear()
 
-    def _commit(self, high: int, rows: pa.Table, changes: tuple[SchemaChange, ...]) -> None:
+    def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...]) -> None:
         if self._interrupted:
             raise Interrupted
         step = Advance(self.applied_ts, high, self.backlog.restart_positions(high), changes)
-        if rows.num_rows:
-            by_table = _by_table(rows)
-            self._load(by_table)
-            nets = [fold(self._catalog[name], changes_of) for name, changes_of in by_table.items()]
-            self._writer.apply(step, lambda rendering: _in_stages(_statements_of(nets, rendering)))
+        if rows is None:
+            self._writer.apply(step)
         else:
-            self._writer.apply(step, no_statements)
-        self.counts.rows += rows.num_rows
+            self._load(rows.tables())
+            self._writer.apply(step, partial(rows.statements, self._catalog))
+            self.counts.rows += rows.count
         self._moved(high)
 
     def _write_progress(self, high: int) -> None:
@@ -234,16 +224,14 @@ class Applier:
         self.backlog.release(high)
         self._written_at = self._clock()
 
-    def _load(self, by_table: dict[TableName, list[RowChange]]) -> None:
-        missing = [name for name in by_table if name not in self._catalog]
+    def _load(self, names: dict[TableName, int]) -> None:
+        missing = [name for name in names if name not in self._catalog]
         if not missing:
             return
-        session = self._writer.session()
-        self._catalog.update(load_tables(session, missing))
-        session.rollback()
+        self._catalog.update(self._writer.load_tables(missing))
         for name in missing:
             if name not in self._catalog:
-                raise missing_table(name, by_table[name][0].commit_ts)
+                raise missing_table(name, names[name])
 
     def _wanted(self, change: SchemaChange) -> bool:
         classified = classify(change.text, change.schema)
@@ -259,26 +247,3 @@ class Applier:
                 mend="change --filter so that all of them, or none, are replicated",
             )
         return wanted.pop()
-
-
-def _by_table(rows: pa.Table) -> dict[TableName, list[RowChange]]:
-    names = ("schema", "table", "commit_ts", "kind", "columns", "key", "before", "after")
-    by_table: dict[TableName, list[RowChange]] = {}
-    for schema, table, *change in zip(*(rows[name].to_pylist() for name in names), strict=True):
-        by_table.setdefault(TableName(schema, table), []).append(RowChange(*change))
-    return by_table
-
-
-def _statements_of(nets: Iterable[NetChanges], rendering: Rendering) -> Iterator[Statement]:
-    """The statements of several tables, table by table."""
-    for net in nets:
-        yield from render(net, rendering)
-
-
-def _in_stages(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Statements of all tables, stage by stage."""
-    ordered: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
-    for statement in statements:
-        ordered[statement.stage].append(statement)
-    for stage in Stage:
-        yield from ordered[stage]

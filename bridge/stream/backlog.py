@@ -5,34 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.events import Kind, Position
 from bridge.stream.frontier import PartitionId
+from bridge.stream.rows import RowStore, TableStore
 from bridge.target.progress import PartitionStart, SchemaChange
 
-ROW_COLUMNS = ("commit_ts", "topic", "partition", "offset", "index")
-"""Order of row changes: whatever order they came in (design, decision 11)."""
-
 Starts = dict[PartitionId, PartitionStart]
-
-
-class RowStore(Protocol):
-    """Row changes of one chunk, wherever they are kept."""
-
-    @property
-    def rows(self) -> int:
-        """How many row changes it holds."""
-
-    @property
-    def last_ts(self) -> int:
-        """Highest commit_ts of its row changes, -1 without any."""
-
-    def release(self) -> None:
-        """Frees what it holds; it is not used again."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +47,8 @@ class Chunk:
     last_ts: float
 
 
-@dataclass(frozen=True)
-class TableStore:
-    """Row changes in the driver's memory."""
-
-    table: pa.Table
-
-    @property
-    def rows(self) -> int:
-        """How many row changes it holds."""
-        return int(self.table.num_rows)
-
-    @property
-    def last_ts(self) -> int:
-        """Highest commit_ts, -1 without rows."""
-        return -1 if self.table.num_rows == 0 else int(pc.max(self.table["commit_ts"]).as_py())
-
-    def due(self, low: int, high: int) -> pa.Table:
-        """Rows with low <= commit_ts < high."""
-        ts = self.table["commit_ts"]
-        return self.table.filter(pc.and_(pc.greater_equal(ts, low), pc.less(ts, high)))
-
-    def release(self) -> None:
-        """Nothing to do: memory goes with the last reference."""
-
-
-def split_events(events: pa.Table) -> tuple[pa.Table, ControlEvents]:
-    """Row changes, and everything else, of one micro-batch's events (EVENT_SCHEMA, any order)."""
+def arrival_of(events: pa.Table) -> Arrival:
+    """Row changes, and everything else, of one micro-batch's events (EVENT_SCHEMA, any order), in the driver."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     others = events.filter(pc.invert(is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
     read = {
@@ -100,7 +58,7 @@ def split_events(events: pa.Table) -> tuple[pa.Table, ControlEvents]:
             ("topic", "partition", "offset_max"),
         )
     }
-    return events.filter(is_row), control_events(others, read)
+    return TableStore(events.filter(is_row)), control_events(others, read)
 
 
 def control_events(others: pa.Table, read: dict[PartitionId, int]) -> ControlEvents:
@@ -126,10 +84,8 @@ def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
-def in_order(tables: Sequence[pa.Table]) -> pa.Table:
-    """Row changes of several tables in the order they are applied."""
-    joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
-    return joined.sort_by([(name, "ascending") for name in ROW_COLUMNS])
+Arrival = tuple[RowStore, ControlEvents]
+"""What one micro-batch brings."""
 
 
 class Backlog:
@@ -181,17 +137,8 @@ class Backlog:
 
     def release(self, applied_ts: int) -> None:
         """Forgets what lies below applied_ts."""
-        kept = []
-        for chunk in self.chunks:
-            if chunk.last_ts < applied_ts:
-                chunk.store.release()
-            else:
-                kept.append(_without_applied(chunk, applied_ts))
-        self.chunks = kept
-
-
-def _without_applied(chunk: Chunk, applied_ts: int) -> Chunk:
-    if isinstance(chunk.store, TableStore):
-        rest = chunk.store.table.filter(pc.greater_equal(chunk.store.table["commit_ts"], applied_ts))
-        return replace(chunk, store=TableStore(rest))
-    return chunk
+        self.chunks = [
+            replace(chunk, store=chunk.store.from_ts(applied_ts))
+            for chunk in self.chunks
+            if chunk.last_ts >= applied_ts
+        ]

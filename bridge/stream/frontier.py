@@ -19,7 +19,7 @@ class _Partition:
 
 
 class Frontier:
-    """Boundaries of all partitions.
+    """Boundaries of all partitions.  One thread changes them; others may look.
 
     clock: seconds, monotonic; only used to say how long a partition has been silent.
     """
@@ -58,19 +58,19 @@ class Frontier:
     @property
     def resolved_ts(self) -> int:
         """The ts below which everything is complete in every partition, 0 while one has no boundary."""
-        return min((known.boundary for known in self._partitions.values()), default=0)
+        return min((known.boundary for known in list(self._partitions.values())), default=0)
 
     @property
     def frozen_at(self) -> int | None:
         """The lowest boundary of a frozen partition: nothing at or above it can become complete."""
-        return min((known.boundary for known in self._partitions.values() if known.frozen_by), default=None)
+        return min((known.boundary for known in list(self._partitions.values()) if known.frozen_by), default=None)
 
     def waiting_for(self) -> str:
         """Which partition holds the resolved ts back, and why, for the status line."""
         if not self._partitions:
             return "the source has no partitions"
-        (topic, partition), known = min(self._partitions.items(), key=lambda item: item[1].boundary)
-        where = f"partition {partition}" if len({t for t, _ in self._partitions}) == 1 else f"{topic}/{partition}"
+        (topic, partition), known = min(list(self._partitions.items()), key=lambda item: item[1].boundary)
+        where = f"partition {partition}" if len({t for t, _ in list(self._partitions)}) == 1 else f"{topic}/{partition}"
         if known.frozen_by:
             return f"{where} is stopped by a bad message at {known.frozen_by}"
         silent = self._clock() - known.seen_at

@@ -22,7 +22,7 @@ from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions
 from bridge.stream.applier import Applier, Limits
-from bridge.stream.backlog import Backlog, Starts
+from bridge.stream.backlog import Backlog, Starts, arrival_of
 from bridge.stream.decode import batch_decoder
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.session import checkpoint_folder, start_session
@@ -162,7 +162,7 @@ class Job:
             with gate.entered() as is_open:
                 if is_open:
                     events = self._source.prepare(batch).mapInArrow(decode, schema).toArrow()
-                    worker.offer(events)
+                    worker.offer(arrival_of(events))
 
         messages = self._source.read_stream(spark, applier.backlog.positions, stream.messages_per_batch)
         trigger: dict[str, Any] = (

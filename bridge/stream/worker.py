@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 import orjson
-import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
 
 from bridge.events import tso_ms
 from bridge.stream.applier import Applier, Interrupted
+from bridge.stream.backlog import Arrival
 from bridge.stream.status import Status
 from bridge.target.ownership import Ownership
 from bridge.target.session import Session, Target
@@ -31,7 +31,7 @@ class ApplierThread:
 
     def __init__(self, applier: Applier) -> None:
         self._applier = applier
-        self._waiting: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
+        self._waiting: queue.Queue[Arrival] = queue.Queue(maxsize=1)
         self._no_more = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
@@ -40,11 +40,11 @@ class ApplierThread:
         """Begins to work."""
         self._thread.start()
 
-    def offer(self, events: pa.Table) -> None:
+    def offer(self, arrival: Arrival) -> None:
         """Hands a micro-batch over; waits while another one is waiting, and gives up when the thread has ended."""
         while self._thread.is_alive() and not self._no_more.is_set():
             try:
-                self._waiting.put(events, timeout=_TICK_SECONDS)
+                self._waiting.put(arrival, timeout=_TICK_SECONDS)
             except queue.Full:
                 continue
             return
@@ -72,13 +72,13 @@ class ApplierThread:
         try:
             while True:
                 try:
-                    events = self._waiting.get(timeout=_TICK_SECONDS)
+                    arrival = self._waiting.get(timeout=_TICK_SECONDS)
                 except queue.Empty:
                     if self._no_more.is_set():
                         return
                     self._applier.tick()
                 else:
-                    self._applier.take(events)
+                    self._applier.take(arrival)
         except Interrupted:
             return
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches

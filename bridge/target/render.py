@@ -7,16 +7,20 @@ values are put back.  With every unique value in play freed first, a write can c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import chain
+from functools import reduce
 from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
 from bridge.events import SEP
 from bridge.target.catalog import Column, Table, TableName
-from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, KeyState, NetChanges
+from bridge.target.images import TEXT, groups, joined, parts_of, wrapped
+from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.target.session import quote_name
 
 STATEMENT_BYTES = 512 * 1024
@@ -84,133 +88,90 @@ def _shape(table: Table, columns: str) -> _Shape:
     return _Shape(names, None if len(kept) == len(found) else tuple(kept))
 
 
-def _values(shape: _Shape, literals: str) -> str:
+def _values(shape: _Shape, images: pa.Array) -> pa.Array:
+    """The bodies of VALUES rows, without parentheses."""
     if shape.positions is None:
-        return "(" + literals.replace(SEP, ",") + ")"
-    parts = literals.split(SEP)
-    return "(" + ",".join([parts[i] for i in shape.positions]) + ")"
+        return pc.replace_substring(images, SEP, ",")
+    return joined(parts_of(images, shape.positions), ",")
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    others = [unique for unique in table.uniques if frozenset(unique) != frozenset(net.key)]
-    freed = [key for key, state in net.states.items() if _is_freed(state, others)]
-    rewritten = [key for key in freed if net.states[key].last is not None] if others else []
-    written = [(key, state.last) for key, state in net.states.items() if state.last is not None]
+    written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
     if rendering.safe_mode:
-        rewritten, freed = [key for key, _ in written], list(net.states)
-        yield from _free_unique_values(table, others, [image for _, image in written])
-    keep = _Keeping.of(net, rendering, rewritten)
+        yield from _free_unique_values(net)
+    freed = [rows.keys.filter(rows.freed) for rows in written]
+    keep = _Keeping.of(net, rendering, freed)
     if keep:
         yield from keep.keep()
-    for condition in _key_conditions(table, net.key, freed):
+    for condition in _key_conditions(table, net.key, pa.concat_arrays([net.absent, *freed])):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
-    fresh = set(rewritten)
-    yield from _inserts(table, [image for key, image in written if key in fresh])
-    yield from _upserts(table, net.key, bool(others), [image for key, image in written if key not in fresh])
+    with_key = bool(other_uniques(table, net.key))
+    for rows in written:
+        shape = _shape(table, rows.columns)
+        yield from _multi_row(table, shape, rows.images.filter(rows.freed), "")
+        stays = rows.images.filter(pc.invert(rows.freed))
+        yield from _multi_row(table, shape, stays, _on_duplicate_key(shape, net.key, with_key=with_key))
     if keep:
         yield from keep.restore()
 
 
-def _is_freed(state: KeyState, others: list[tuple[str, ...]]) -> bool:
-    if state.last is None:
-        return True
-    if not others:
-        return False
-    return state.first is None or any(_part(state.first, u) != _part(state.last, u) for u in others)
+def _all_freed(rows: WrittenRows) -> WrittenRows:
+    return replace(rows, freed=pa.repeat(True, len(rows.keys)))
 
 
-def _part(image: Image, unique: tuple[str, ...]) -> object:
-    """The literals of a unique key; an object equal to nothing when the image does not hold all its columns."""
-    names = image.columns.lower().split(SEP)
-    literals = image.literals.split(SEP)
-    try:
-        return [literals[names.index(column)] for column in unique]
-    except ValueError:
-        return object()
+def _on_duplicate_key(shape: _Shape, key: tuple[str, ...], *, with_key: bool) -> str:
+    changed = [name for name in shape.names if with_key or name.lower() not in key] or list(shape.names[:1])
+    return " ON DUPLICATE KEY UPDATE " + ",".join(f"{q}=VALUES({q})" for q in map(quote_name, changed))
 
 
-def _by_shape(images: Iterable[Image]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
-    for image in images:
-        grouped.setdefault(image.columns, []).append(image.literals)
-    return grouped
-
-
-def _inserts(table: Table, images: Iterable[Image]) -> Iterator[Statement]:
-    for columns, rows in _by_shape(images).items():
-        shape = _shape(table, columns)
-        yield from _multi_row(table, shape, rows, "")
-
-
-def _upserts(table: Table, key: tuple[str, ...], with_key: bool, images: Iterable[Image]) -> Iterator[Statement]:
-    for columns, rows in _by_shape(images).items():
-        shape = _shape(table, columns)
-        changed = [name for name in shape.names if with_key or name.lower() not in key] or list(shape.names[:1])
-        assignments = ",".join(f"{quote_name(name)}=VALUES({quote_name(name)})" for name in changed)
-        yield from _multi_row(table, shape, rows, f" ON DUPLICATE KEY UPDATE {assignments}")
-
-
-def _multi_row(table: Table, shape: _Shape, rows: list[str], suffix: str) -> Iterator[Statement]:
+def _multi_row(table: Table, shape: _Shape, images: pa.Array, suffix: str) -> Iterator[Statement]:
     names = ",".join(quote_name(name) for name in shape.names)
-    head = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES "
-    for body in _cut((_values(shape, row) for row in rows), STATEMENT_BYTES):
-        yield Statement(Stage.WRITE, table.name, head + ",".join(body) + suffix)
+    head = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES ("
+    for body in groups(_values(shape, images), "),(", STATEMENT_BYTES):
+        yield Statement(Stage.WRITE, table.name, f"{head}{body}){suffix}")
 
 
-def _cut(parts: Iterable[str], limit: int, most: int | None = None) -> Iterator[list[str]]:
-    """Parts in order, in groups of about `limit` characters and at most `most` parts; a group is never empty."""
-    group: list[str] = []
-    size = 0
-    for part in parts:
-        if group and (size + len(part) > limit or (most and len(group) >= most)):
-            yield group
-            group, size = [], 0
-        group.append(part)
-        size += len(part)
-    if group:
-        yield group
-
-
-def _key_conditions(table: Table, key: tuple[str, ...], keys: Iterable[str], alias: str = "") -> Iterator[str]:
-    names = [alias + quote_name(table.columns[part].name) for part in key]
+def _key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    names = [quote_name(table.columns[part].name) for part in key]
     if len(names) == 1:
-        for group in _cut(keys, STATEMENT_BYTES, KEYS_PER_DELETE):
-            yield f"{names[0]} IN ({','.join(group)})"
+        for body in groups(keys, ",", STATEMENT_BYTES, KEYS_PER_DELETE):
+            yield f"{names[0]} IN ({body})"
         return
-    for group in _cut((_equal(names, literals.split(SEP)) for literals in keys), STATEMENT_BYTES, KEYS_PER_DELETE):
-        yield " OR ".join(group)
+    template = [f"({names[0]}=", *(f" AND {name}=" for name in names[1:]), ")"]
+    yield from groups(wrapped(template, parts_of(keys, range(len(names)))), " OR ", STATEMENT_BYTES, KEYS_PER_DELETE)
 
 
-def _equal(names: list[str], literals: list[str]) -> str:
-    return "(" + " AND ".join(f"{name}={literal}" for name, literal in zip(names, literals, strict=True)) + ")"
-
-
-def _free_unique_values(table: Table, others: list[tuple[str, ...]], images: list[Image]) -> Iterator[Statement]:
-    for unique in others:
-        found = (_part(image, unique) for image in images)
-        values = [SEP.join(part) for part in found if isinstance(part, list) and "NULL" not in part]
-        for condition in _key_conditions(table, unique, values) if values else ():
-            yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
+def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
+    """Deletes whatever row holds a unique value that is about to be written."""
+    table = net.table
+    for rows in net.written:
+        names = rows.columns.lower().split(SEP)
+        for unique in other_uniques(table, net.key):
+            if not set(unique) <= set(names):
+                continue
+            parts = parts_of(rows.images, [names.index(part) for part in unique])
+            in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
+            for condition in _key_conditions(table, unique, joined(parts).filter(in_play)):
+                yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
 
 
 class _Keeping:
     """Keeps the values of target-only columns of rows that are deleted and inserted again."""
 
-    def __init__(self, net: KeyedChanges, scratch: str, extra: list[str], keys: list[str]) -> None:
+    def __init__(self, net: KeyedChanges, scratch: str, extra: list[str], keys: pa.Array) -> None:
         self._net, self._extra, self._keys = net, extra, keys
         self._table = net.table
         self._scratch = quote_name(scratch, f"keep {net.table.name}"[:64])
 
     @classmethod
-    def of(cls, net: KeyedChanges, rendering: Rendering, keys: list[str]) -> _Keeping | None:
+    def of(cls, net: KeyedChanges, rendering: Rendering, freed: list[pa.Array]) -> _Keeping | None:
         """None when there is nothing to keep."""
-        if not keys:
+        if not any(len(keys) for keys in freed):
             return None
-        seen = {last.columns for state in net.states.values() if (last := state.last)}
-        known = {name for columns in seen for name in columns.lower().split(SEP)}
+        known = {name for rows in net.written for name in rows.columns.lower().split(SEP)}
         extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]
-        return cls(net, rendering.scratch_schema, extra, keys) if extra else None
+        return cls(net, rendering.scratch_schema, extra, pa.concat_arrays(freed)) if extra else None
 
     def keep(self) -> Iterator[Statement]:
         columns = [self._table.columns[part].name for part in self._net.key] + self._extra
@@ -234,12 +195,14 @@ class _Keeping:
 
 def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
     table = net.table
+    coming: dict[str, list[str]] = {}
     for image, copies in net.copies.items():
         if copies < 0:
-            condition = _binary_match(table, image)
-            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {condition} LIMIT {-copies}"
+            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {_binary_match(table, image)} LIMIT {-copies}"
             yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
-    yield from _inserts(table, chain.from_iterable([image] * copies for image, copies in net.copies.items()))
+        coming.setdefault(image.columns, []).extend([image.literals] * copies)
+    for columns, images in coming.items():
+        yield from _multi_row(table, _shape(table, columns), pa.array(images, TEXT), "")
 
 
 def _binary_match(table: Table, image: Image) -> str:

@@ -11,6 +11,7 @@ from pymysql.err import MySQLError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from bridge.errors import ApplyError, TargetError
+from bridge.target.catalog import Table, TableName, load_tables
 from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable, SchemaChange
 from bridge.target.render import Rendering, Statement
@@ -89,6 +90,20 @@ class Writer:
         if self._session is None:
             self._session = self._target.connect()
         return self._session
+
+    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+        """The named tables as they are now; TargetError when retrying does not help."""
+        names = list(names)
+        loaded: dict[TableName, Table] = {}
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    loaded = load_tables(self.session(), names)
+                    self.session().rollback()
+                except (MySQLError, OSError):
+                    self.close()
+                    raise
+        return loaded
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.

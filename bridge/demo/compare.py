@@ -1,0 +1,61 @@
+"""The end of the demo: every table of the target against the upstream's, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pymysql.err import MySQLError
+
+from bridge.demo.model import Table
+from bridge.target.session import Session, error_code, quote_name, server_words
+
+SHOWN_ROWS: Final = 3
+NO_SUCH_TABLE: Final = 1146
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """rows: how many the upstream has.  difference: "" when the target has the same columns and rows."""
+
+    table: str
+    rows: int
+    difference: str
+
+
+def compare(session: Session, schema: str, tables: Mapping[str, Table]) -> list[Comparison]:
+    """Every table of the upstream, and every one that only the target has."""
+    found = session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (schema,))
+    extra = sorted({name for (name,) in found} - tables.keys())
+    compared = [Comparison(name, len(tables[name].rows), _difference(session, tables[name])) for name in sorted(tables)]
+    return [*compared, *(Comparison(name, 0, "the upstream has no such table") for name in extra)]
+
+
+def _difference(session: Session, table: Table) -> str:
+    where = quote_name(table.shape.schema, table.shape.name)
+    columns = [column.name for column in table.shape.columns]
+    try:
+        found = [row[0] for row in session.rows(f"SHOW COLUMNS FROM {where}")]
+        if found != columns:
+            return f"its columns are {', '.join(found)} instead of {', '.join(columns)}"
+        rows = session.rows(f"SELECT * FROM {where}")
+    except MySQLError as error:
+        if error_code(error) != NO_SUCH_TABLE:
+            raise
+        return server_words(error)
+    return _row_difference(rows, set(table.rows.values()))
+
+
+def _row_difference(found: list[tuple[Any, ...]], expected: set[tuple[Any, ...]]) -> str:
+    missing, extra, doubled = expected - set(found), set(found) - expected, len(found) - len(set(found))
+    if not (missing or extra or doubled):
+        return ""
+    return (
+        f"{len(missing)} rows are missing {_some(missing)}, {len(extra)} are too many {_some(extra)},"
+        f" {doubled} are there twice"
+    )
+
+
+def _some(rows: set[tuple[Any, ...]]) -> str:
+    return str(sorted(map(repr, rows))[:SHOWN_ROWS])

@@ -1,0 +1,249 @@
+"""The upstream's steps as Kafka messages, byte for byte as TiCDC writes them (seen in genuine captures).
+
+Rows go to partitions by the hash of schema, table and handle column (TiCDC's index-value dispatcher).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from bridge.demo.model import Change, Column, Ddl, Row, SchemaChange, Shape, Transaction, Value
+from bridge.events import tso_ms
+
+
+class Message(NamedTuple):
+    """One Kafka message."""
+
+    partition: int
+    key: bytes | None
+    value: bytes
+
+
+class TypeCode(NamedTuple):
+    """How a column type is numbered: java.sql.Types in Canal-JSON, MySQL's protocol in Open Protocol."""
+
+    sql: int
+    mysql: int
+    binary: bool
+    """BinaryFlag is set, as it is for everything but text."""
+
+
+TYPES: Final = {
+    "int": TypeCode(4, 3, True),
+    "bigint": TypeCode(-5, 8, True),
+    "varchar": TypeCode(12, 15, False),
+    "decimal": TypeCode(3, 246, True),
+    "datetime": TypeCode(93, 12, True),
+}
+"""The types that the bank needs."""
+
+OPEN_BATCH: Final = 16
+"""Events of one Open Protocol message at most (max-batch-size)."""
+_ROW, _DDL, _RESOLVED = 1, 2, 3
+
+
+class Encoder(ABC):
+    """Pure: the same step gives the same messages.  Raises ValueError for a column type it does not know."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+
+    @abstractmethod
+    def transaction(self, transaction: Transaction) -> list[Message]:
+        """The messages of its rows."""
+
+    @abstractmethod
+    def schema_change(self, change: SchemaChange) -> list[Message]:
+        """The messages of a schema change."""
+
+    @abstractmethod
+    def boundary(self, ts: int) -> list[Message]:
+        """Everything with a commit_ts below `ts` (TSO) has been sent: one message to every partition."""
+
+    def partition_of(self, change: Change) -> int:
+        """Where a row change goes: by its handle, which an update never changes (TiCDC splits such updates)."""
+        shape = change.shape
+        row = change.before if change.after is None else change.after
+        assert row is not None
+        text = f"{shape.schema}\0{shape.name}\0{shape.handle.name}\0{shape.key_of(row)}"
+        return zlib.crc32(text.encode()) % self.partitions
+
+    def _to_all(self, key: bytes | None, value: bytes) -> list[Message]:
+        return [Message(partition, key, value) for partition in range(self.partitions)]
+
+
+class CanalJsonEncoder(Encoder):
+    """Canal-JSON with the TiDB extension: watermarks everywhere, schema changes in partition 0 only."""
+
+    _DDL_TYPES: Final = {Ddl.CREATE_DATABASE: "QUERY", Ddl.CREATE_TABLE: "CREATE", Ddl.ADD_COLUMN: "ALTER"}
+
+    def transaction(self, transaction: Transaction) -> list[Message]:
+        """One message a row, with an empty key."""
+        ts = transaction.commit_ts
+        return [Message(self.partition_of(c), b"", self._row(c, ts)) for c in transaction.changes]
+
+    def schema_change(self, change: SchemaChange) -> list[Message]:
+        """One message, without key."""
+        table = change.shape.name if change.shape else ""
+        fields = {"database": change.schema, "table": table, "isDdl": True, "type": self._DDL_TYPES[change.kind]}
+        return [Message(0, None, _no_row(fields, change.statement, change.commit_ts, "commitTs"))]
+
+    def boundary(self, ts: int) -> list[Message]:
+        """A TIDB_WATERMARK for every partition, without key."""
+        fields = {"database": "", "table": "", "isDdl": False, "type": "TIDB_WATERMARK"}
+        return self._to_all(None, _no_row(fields, "", ts, "watermarkTs"))
+
+    def _row(self, change: Change, commit_ts: int) -> bytes:
+        shape, before, after = change
+        image = before if after is None else after
+        assert image is not None
+        kind = "DELETE" if after is None else "INSERT" if before is None else "UPDATE"
+        return _html_safe(
+            {
+                "id": 0,
+                "database": shape.schema,
+                "table": shape.name,
+                "pkNames": [c.name for c in shape.columns if c.key == "primary"],
+                "isDdl": False,
+                "type": kind,
+                "es": tso_ms(commit_ts),
+                "ts": tso_ms(commit_ts),
+                "sql": "",
+                "sqlType": {c.name: _type(c).sql for c in shape.columns},
+                "mysqlType": {c.name: c.mysql_type for c in shape.columns},
+                "old": [_texts(shape, before)] if kind == "UPDATE" and before is not None else None,
+                "data": [_texts(shape, image)],
+                "_tidb": {"commitTs": commit_ts},
+            }
+        )
+
+
+def _no_row(fields: dict[str, Any], statement: str, ts: int, ts_name: str) -> bytes:
+    envelope = {
+        "id": 0,
+        "database": fields["database"],
+        "table": fields["table"],
+        "pkNames": None,
+        "isDdl": fields["isDdl"],
+        "type": fields["type"],
+        "es": tso_ms(ts),
+        "ts": tso_ms(ts),
+        "sql": statement,
+        "sqlType": None,
+        "mysqlType": None,
+        "data": None,
+        "old": None,
+        "_tidb": {ts_name: ts},
+    }
+    return _html_safe(envelope)
+
+
+def _texts(shape: Shape, row: Row) -> dict[str, str | None]:
+    """Every value as text."""
+    return {c.name: None if v is None else str(_plain(c, v)) for c, v in zip(shape.columns, row, strict=True)}
+
+
+class OpenProtocolEncoder(Encoder):
+    """Open Protocol: framed batches; schema changes and resolved events in every partition."""
+
+    _DDL_CODES: Final = {Ddl.CREATE_DATABASE: 1, Ddl.CREATE_TABLE: 3, Ddl.ADD_COLUMN: 5}
+
+    def transaction(self, transaction: Transaction) -> list[Message]:
+        """Rows of one partition in batches, in the transaction's order."""
+        by_partition: dict[int, list[Change]] = {}
+        for change in transaction.changes:
+            by_partition.setdefault(self.partition_of(change), []).append(change)
+        return [
+            self._batch(partition, changes[at : at + OPEN_BATCH], transaction.commit_ts)
+            for partition, changes in by_partition.items()
+            for at in range(0, len(changes), OPEN_BATCH)
+        ]
+
+    def schema_change(self, change: SchemaChange) -> list[Message]:
+        """The statement, for every partition."""
+        table = change.shape.name if change.shape else ""
+        key = _open_key([{"ts": change.commit_ts, "scm": change.schema, "tbl": table, "t": _DDL}])
+        return self._to_all(key, _frame(orjson.dumps({"q": change.statement, "t": self._DDL_CODES[change.kind]})))
+
+    def boundary(self, ts: int) -> list[Message]:
+        """A resolved event for every partition; its value is one frame of no length."""
+        return self._to_all(_open_key([{"ts": ts, "t": _RESOLVED}]), _frame(b""))
+
+    def _batch(self, partition: int, changes: Iterable[Change], commit_ts: int) -> Message:
+        changes = list(changes)
+        keys = [{"ts": commit_ts, "scm": c.shape.schema, "tbl": c.shape.name, "t": _ROW} for c in changes]
+        values = b"".join(_frame(orjson.dumps(_open_row(change))) for change in changes)
+        return Message(partition, _open_key(keys), values)
+
+
+def _open_row(change: Change) -> dict[str, Any]:
+    shape, before, after = change
+    if after is None:
+        assert before is not None
+        return {"d": _open_image(shape, before)}
+    row = {"u": _open_image(shape, after)}
+    return row if before is None else row | {"p": _open_image(shape, before)}
+
+
+def _open_image(shape: Shape, row: Row) -> dict[str, dict[str, Any]]:
+    return {
+        column.name: {**_open_column(shape, column), "v": None if value is None else _plain(column, value)}
+        for column, value in zip(shape.columns, row, strict=True)
+    }
+
+
+def _open_column(shape: Shape, column: Column) -> dict[str, Any]:
+    """Type and flags: 1 binary, 2 handle, 8 primary, 16 unique, 64 nullable."""
+    code, is_handle = _type(column), column == shape.handle
+    flags = code.binary | is_handle << 1 | column.nullable << 6 | {"": 0, "primary": 8, "unique": 16}[column.key]
+    return {"t": code.mysql, **({"h": True} if is_handle else {}), "f": flags}
+
+
+def _open_key(events: Iterable[dict[str, Any]]) -> bytes:
+    return struct.pack(">q", 1) + b"".join(_frame(orjson.dumps(event)) for event in events)
+
+
+def _frame(content: bytes) -> bytes:
+    return struct.pack(">q", len(content)) + content
+
+
+def _type(column: Column) -> TypeCode:
+    code = TYPES.get(column.mysql_type)
+    if code is None:
+        raise ValueError(f"column {column.name} is of type {column.mysql_type}; known are {', '.join(TYPES)}")
+    return code
+
+
+def _plain(column: Column, value: Value) -> int | str:
+    """Integers as they are, everything else as the upstream's text."""
+    _type(column)
+    if isinstance(value, datetime):
+        return _datetime_text(value, int(column.size or 0))
+    if column.mysql_type == "decimal":
+        return f"{value:.{column.size.partition(',')[2]}f}"
+    return value if isinstance(value, int) else str(value)
+
+
+def _datetime_text(value: datetime, digits: int) -> str:
+    text = value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    return text[: 19 + digits + 1] if digits else text[:19]
+
+
+def _html_safe(document: dict[str, Any]) -> bytes:
+    """JSON with & < > escaped, as Canal-JSON has them (Open Protocol does not); they can stand in strings only."""
+    packed = orjson.dumps(document)
+    return packed.replace(b"&", b"\\u0026").replace(b"<", b"\\u003c").replace(b">", b"\\u003e")
+
+
+ENCODERS: Final[dict[str, Callable[[int], Encoder]]] = {
+    "canal-json": CanalJsonEncoder,
+    "open-protocol": OpenProtocolEncoder,
+}
+"""Protocol name -> encoder, which is made from the number of partitions."""

@@ -1,0 +1,150 @@
+"""What an upstream consists of: tables, rows, transactions, schema changes; and replaying them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+Value = int | str | Decimal | datetime | None
+Row = tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    mysql_type: the base word, in lower case.  size: what stands in parentheses behind it, "" for nothing.
+    key: "primary", "unique" or "".
+    """
+
+    name: str
+    mysql_type: str
+    size: str = ""
+    nullable: bool = False
+    key: str = ""
+    default: str | None = None
+
+    def ddl(self) -> str:
+        """The column as TiDB prints it."""
+        sql = f"`{self.name}` {self.mysql_type.upper()}" + (f"({self.size})" if self.size else "")
+        if self.key == "primary":
+            return f"{sql} PRIMARY KEY"
+        sql += "" if self.nullable else " NOT NULL"
+        sql += "" if self.default is None else f" DEFAULT _UTF8MB4'{self.default}'"
+        return f"{sql} UNIQUE KEY" if self.key else sql
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table's name and columns at some time."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def at(self) -> dict[str, int]:
+        """Column name -> its place in a row."""
+        return {column.name: i for i, column in enumerate(self.columns)}
+
+    @cached_property
+    def handle(self) -> Column:
+        """The column that identifies a row: the primary key, else the first unique one that is NOT NULL."""
+        keys = [c for c in self.columns if c.key and not c.nullable]
+        return next((c for c in keys if c.key == "primary"), keys[0])
+
+    def key_of(self, row: Row) -> Value:
+        """The value of the handle column."""
+        return row[self.at[self.handle.name]]
+
+
+class Change(NamedTuple):
+    """One row change: `before` is None for an insert, `after` for a delete."""
+
+    shape: Shape
+    before: Row | None
+    after: Row | None
+
+
+class Moment(NamedTuple):
+    """What a reader of all tables can compute of one state of the bank.
+
+    accounts: how many there are.  total: the sum of their balances, which never changes.
+    weighted: the sum of each balance times the CRC-32 of ``table:key``, which tells states of one total apart.
+    entries: rows of the ledger.
+    """
+
+    accounts: int
+    total: int
+    weighted: int
+    entries: int
+
+
+class Transaction(NamedTuple):
+    """entry: the ledger entry it wrote, one higher for each.  moment: the state after it."""
+
+    commit_ts: int
+    entry: int
+    changes: tuple[Change, ...]
+    moment: Moment
+
+
+class Ddl(StrEnum):
+    """Classes of schema changes."""
+
+    CREATE_DATABASE = "create database"
+    CREATE_TABLE = "create table"
+    ADD_COLUMN = "add column"
+
+
+class SchemaChange(NamedTuple):
+    """shape: the table after it, None for a database."""
+
+    commit_ts: int
+    kind: Ddl
+    schema: str
+    shape: Shape | None
+    statement: str
+
+
+Step = Transaction | SchemaChange
+
+
+@dataclass
+class Table:
+    """A table's state: rows by the value of the handle column."""
+
+    shape: Shape
+    rows: dict[Value, Row] = field(default_factory=dict)
+
+    def apply(self, change: Change) -> None:
+        """Makes one row change."""
+        if change.before is not None:
+            del self.rows[self.shape.key_of(change.before)]
+        if change.after is not None:
+            self.rows[self.shape.key_of(change.after)] = change.after
+
+    def add_columns(self, shape: Shape) -> None:
+        """Takes the new shape; existing rows get the defaults of the columns that are new."""
+        added = tuple(column.default for column in shape.columns[len(self.shape.columns) :])
+        self.rows = {key: row + added for key, row in self.rows.items()}
+        self.shape = shape
+
+
+def replay(steps: Iterable[Step], below: int | None = None) -> dict[str, Table]:
+    """The state that the steps lead to, or had led to below a commit_ts (TSO); made from the changes alone."""
+    tables: dict[str, Table] = {}
+    for step in steps:
+        if below is not None and step.commit_ts >= below:
+            break
+        if isinstance(step, Transaction):
+            for change in step.changes:
+                tables[change.shape.name].apply(change)
+        elif step.shape is not None:
+            tables.setdefault(step.shape.name, Table(step.shape)).add_columns(step.shape)
+    return tables

@@ -1,0 +1,85 @@
+"""The bridge of the demo: a process of its own, started, killed and stopped as an operator would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import StoppedError
+
+STOP_SECONDS: Final = 30.0
+LOG_LINES: Final = 15
+
+
+class Replica:
+    """`bridge run` as a subprocess that leads its own process group.
+
+    arguments: what follows `bridge run`.
+    folder: for its log, and while this lives for its temporary files, which a killed process leaves behind.
+    """
+
+    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+        self._scratch = folder / "tmp"
+        local = ["--set", f"spark.spark.local.dir={self._scratch}"]
+        self._command = [sys.executable, "-m", "bridge", "run", *arguments, *local]
+        self.log = folder / "bridge.log"
+        """Takes what it prints."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Replica:
+        self._scratch.mkdir()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def start(self) -> None:
+        """Starts it; Ctrl-C in the terminal does not reach it."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                env={**os.environ, "TMPDIR": str(self._scratch)},
+            )
+
+    def check(self) -> None:
+        """Raises StoppedError, with the end of its log, when it has ended by itself."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise self._failure(f"the bridge ended by itself with exit code {code}")
+
+    def kill(self) -> None:
+        """SIGKILL for the whole group; nothing when it is not running."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM; raises StoppedError unless it ends within 30 s with exit code 0."""
+        self.check()
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._failure(f"the bridge did not end within {STOP_SECONDS:.0f} s of SIGTERM") from None
+        if code != 0:
+            raise self._failure(f"the bridge ended with exit code {code} at SIGTERM")
+        self.kill()  # what it might have left of its group
+
+    def _failure(self, what: str) -> StoppedError:
+        lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        return StoppedError(f"{what}; its log ends: {' | '.join(lines)}", where=str(self.log))

@@ -1,0 +1,269 @@
+"""`bridge demo`: servers, upstream, bridge and reader; what happens to them, and how it ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from pymysql.err import MySQLError
+from rich.console import Console
+from rich.table import Table as Grid
+
+from bridge import show
+from bridge.demo.bank import SCHEMA, Bank
+from bridge.demo.compare import Comparison, compare
+from bridge.demo.encode import ENCODERS
+from bridge.demo.producer import Upstream
+from bridge.demo.replica import Replica
+from bridge.demo.watcher import Watcher
+from bridge.errors import BridgeError, StoppedError
+from bridge.local import Kafka, LocalError, MariaDB
+from bridge.local.cache import cache_folder
+from bridge.ops.status import read_status
+from bridge.target.progress import ProgressTable
+from bridge.target.session import Target
+
+PIPELINE: Final = "demo"
+PROTOCOL: Final = "canal-json"
+TOPIC: Final = "bank"
+PARTITIONS: Final = 4
+PER_BEAT: Final = 40
+"""Transactions between two boundaries."""
+KEPT_PER_BEAT: Final = 2
+"""The same with --keep, which may go on for days."""
+TOPIC_SETTINGS: Final = {"retention.bytes": str(256 << 20), "segment.bytes": str(32 << 20)}
+LIVE_SECONDS: Final = 4.0
+"""How long the bridge replicates before it is killed, and after it has come back."""
+CATCH_UP_SECONDS: Final = 150.0
+POLL_SECONDS: Final = 0.25
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, SIGTERM or SIGHUP."""
+
+
+@dataclass
+class Servers:
+    """What runs, from the first start to the end of the demo."""
+
+    kafka: Kafka
+    mariadb: MariaDB
+    target: Target
+    upstream: Upstream
+    watcher: Watcher
+    replica: Replica
+    began: float
+    kills: int = 0
+    compared: list[Comparison] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raises what ended any of them by itself."""
+        self.upstream.check()
+        self.watcher.check()
+        self.replica.check()
+
+    def is_good(self) -> bool:
+        """All tables are equal, and every snapshot was a state of the upstream."""
+        equal = bool(self.compared) and not any(table.difference for table in self.compared)
+        return equal and self.watcher.snapshots > 0 and self.watcher.violations == 0
+
+
+def run_demo(keep: bool = False) -> int:
+    """Runs the demo; 0 when the target was equal to the upstream at the end and at every look before, else 1.
+
+    keep: goes on replicating after the comparison, until Ctrl-C or SIGTERM.
+    """
+    with _interruptible():
+        try:
+            with ExitStack() as stack:
+                return _run(stack, keep)
+        except Interrupted:
+            show.note("interrupted; everything is stopped")
+        except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
+            show.note(f"the demo failed: {error}")
+    return 1
+
+
+def _run(stack: ExitStack, keep: bool) -> int:
+    servers = _start(stack)
+    _replicate(servers)
+    _compare(servers)
+    _print_result(servers)
+    _print_places(servers, keep)
+    if keep:
+        _keep(servers)
+    return 0 if servers.is_good() else 1
+
+
+def _start(stack: ExitStack) -> Servers:
+    began = time.monotonic()
+    fetched = all(any(cache_folder().glob(f"{name}-*/")) for name in ("kafka", "mariadb"))
+    _say("starting MariaDB and Kafka" + ("" if fetched else "; the first start fetches them, which takes a minute"))
+    mariadb = stack.enter_context(MariaDB())
+    kafka = stack.enter_context(Kafka())
+    kafka.create_topic(TOPIC, PARTITIONS, TOPIC_SETTINGS)
+    target = Target(mariadb.url)
+    replica = Replica(_bridge_arguments(kafka, mariadb), Path(tempfile.mkdtemp(prefix="bridge-demo-")))
+    _say(f"starting the bridge; the first start fetches Spark's Kafka connector; its log is {replica.log}")
+    stack.enter_context(replica)
+    watcher = stack.enter_context(Watcher(target))
+    bank, encoder = Bank(seed=time.time_ns()), ENCODERS[PROTOCOL](PARTITIONS)
+    upstream = Upstream(bank, encoder, kafka.bootstrap_servers, TOPIC, PER_BEAT, watcher.expect)
+    stack.enter_context(upstream)
+    return Servers(kafka, mariadb, target, upstream, watcher, replica, began)
+
+
+def _bridge_arguments(kafka: Kafka, mariadb: MariaDB) -> list[str]:
+    return [
+        *("--name", PIPELINE, "--protocol", PROTOCOL, "--topic", TOPIC),
+        *("--bootstrap-servers", kafka.bootstrap_servers, "--target", mariadb.url),
+        *("--set", "target.retry_seconds=30"),  # so that it ends soon should the demo be killed
+    ]
+
+
+def _replicate(servers: Servers) -> None:
+    upstream, replica = servers.upstream, servers.replica
+    _say("the bank is open: money moves, a reader watches the target")
+    _catch_up(servers, upstream.sent.boundary)
+    _say("ALTER TABLE upstream")
+    upstream.ask(upstream.bank.add_column)
+    _live(servers)
+    _say("killing the bridge (SIGKILL) and starting it again; CREATE TABLE upstream meanwhile")
+    replica.kill()
+    servers.kills += 1
+    upstream.ask(upstream.bank.create_table)
+    replica.start()
+    _catch_up(servers, upstream.sent.boundary)
+    _live(servers)
+    _say("the upstream pauses; waiting for the bridge")
+    _catch_up(servers, upstream.pause())
+
+
+def _compare(servers: Servers) -> None:
+    _say("stopping the bridge (SIGTERM) and comparing")
+    servers.replica.stop()
+    session = servers.target.connect()
+    try:
+        servers.compared = compare(session, SCHEMA, servers.upstream.bank.tables)
+    finally:
+        session.close()
+
+
+def _keep(servers: Servers) -> None:
+    """Goes on until interrupted."""
+    servers.upstream.per_beat = KEPT_PER_BEAT
+    servers.upstream.start()
+    servers.replica.start()
+    _say("replicating on until Ctrl-C")
+    try:
+        _wait(servers, lambda: False, None)
+    except Interrupted:
+        watcher = servers.watcher
+        _say(f"stopping; {watcher.snapshots:,} snapshots read in all, {watcher.violations} violations")
+
+
+def _live(servers: Servers) -> None:
+    until = time.monotonic() + LIVE_SECONDS
+    _wait(servers, lambda: time.monotonic() >= until, None)
+
+
+def _catch_up(servers: Servers, boundary: int) -> None:
+    """Waits until everything below a boundary (TSO) is in the target; StoppedError when that takes too long."""
+    table = ProgressTable(PIPELINE)
+
+    def has_passed() -> bool:
+        status = read_status(servers.target, table)
+        return status is not None and status.progress.applied_ts >= boundary
+
+    _wait(servers, has_passed, time.monotonic() + CATCH_UP_SECONDS)
+
+
+def _wait(servers: Servers, is_over: Callable[[], bool], deadline: float | None) -> None:
+    while not is_over():
+        servers.check()
+        if deadline is not None and time.monotonic() > deadline:
+            raise StoppedError(
+                f"the bridge did not catch up within {CATCH_UP_SECONDS:.0f} s",
+                where=str(servers.replica.log),
+                mend="its log says what it waited for; a busy machine needs longer",
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _print_result(servers: Servers) -> None:
+    grid = Grid(title="Target against upstream", title_justify="left")
+    grid.add_column("table")
+    grid.add_column("rows", justify="right")
+    grid.add_column("equal?")
+    for table in servers.compared:
+        grid.add_row(f"{SCHEMA}.{table.table}", f"{table.rows:,}", "equal" if not table.difference else "DIFFERENT")
+    console = Console(highlight=False)
+    console.print(grid)
+    facts = Grid(show_header=False, box=None, pad_edge=False)
+    for name, value in _facts(servers):
+        facts.add_row(name, value)
+    console.print(facts)
+    for table in servers.compared:
+        if table.difference:
+            _say(f"{SCHEMA}.{table.table}: {table.difference}")
+    for words in servers.watcher.said:
+        _say(f"violation: {words}")
+
+
+def _facts(servers: Servers) -> Iterator[tuple[str, str]]:
+    sent, watcher = servers.upstream.sent, servers.watcher
+    yield "transactions", f"{sent.transactions:,}, and {sent.schema_changes} schema changes"
+    yield "row changes", f"{sent.rows:,}, {sent.rows / sent.seconds:,.0f} a second"
+    yield "bridge killed", f"{servers.kills} time" + ("" if servers.kills == 1 else "s")
+    yield "snapshots read", f"{watcher.snapshots:,}, of which {watcher.violations} were no state of the upstream"
+    if (latency := watcher.latency()) is not None:
+        yield "latency", f"{latency:.2f} s from commit to visible (median)"
+    yield "took", f"{time.monotonic() - servers.began:.0f} s"
+    yield "result", "equal" if servers.is_good() else "NOT EQUAL"
+
+
+def _print_places(servers: Servers, keep: bool) -> None:
+    was = "is" if keep else "was"
+    facts: list[tuple[str, Any]] = [
+        (f"target {was}", f"{servers.mariadb.url}{SCHEMA}"),
+        (f"Kafka {was}", f"{servers.kafka.bootstrap_servers}, topic {TOPIC}"),
+        ("bridge's log", servers.replica.log),
+    ]
+    if keep:
+        facts.append(("look", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
+        facts.append(("ask", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
+    for name, value in facts:
+        print(f"{name:15}{value}", flush=True)
+
+
+def _say(text: str) -> None:
+    show.note(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """The first signal raises Interrupted; later ones must not cut the clean-up short."""
+    is_ending = False
+
+    def end(*_: object) -> None:
+        nonlocal is_ending
+        if not is_ending:
+            is_ending = True
+            raise Interrupted
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, end) for number in numbers]
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,132 @@
+"""A reader of the target that never stops asking: is this a state that the bank really had?"""
+
+from __future__ import annotations
+
+import threading
+import time
+from statistics import median
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.demo.bank import LEDGER, SCHEMA
+from bridge.demo.model import Moment, Transaction
+from bridge.events import tso_ms
+from bridge.target.session import Session, Target, error_code, quote_name
+
+NO_SUCH_TABLE: Final = 1146
+TABLE_CHANGED: Final = 1412
+"""The table definition has changed since the snapshot was taken."""
+PAUSE_SECONDS: Final = 0.02
+KEPT_VIOLATIONS: Final = 5
+
+
+class Watcher:
+    """Takes one consistent snapshot of all tables after the other, and compares each with what the bank was then.
+
+    Snapshots of a bank that is still empty do not count.  A reader may not go back in time either.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._moments: dict[int, tuple[int, Moment]] = {}
+        self._latencies: list[float] = []
+        self._newest = 0
+        self._end = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="watcher", daemon=True)
+        self.snapshots = 0
+        self.retried = 0
+        self.violations = 0
+        self.said: list[str] = []
+        """The first violations, in words."""
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def expect(self, transaction: Transaction) -> None:
+        """Makes a state known; to be called before the transaction can be seen."""
+        self._moments[transaction.entry] = transaction.commit_ts, transaction.moment
+
+    def check(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def latency(self) -> float | None:
+        """Median seconds from a commit of the upstream to its being seen; None before the first."""
+        return median(self._latencies) if self._latencies else None
+
+    def _work(self) -> None:
+        try:
+            session = self._target.connect()
+            try:
+                session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                while not self._end.wait(PAUSE_SECONDS):
+                    self._look(session)
+            finally:
+                session.close()
+        except BaseException as error:  # noqa: BLE001  # raised again by check, in the main thread
+            self._failure = error
+
+    def _look(self, session: Session) -> None:
+        session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        seen_at = time.time()
+        try:
+            found = _read(session)
+        except MySQLError as error:
+            if error_code(error) not in (NO_SUCH_TABLE, TABLE_CHANGED):
+                raise
+            self.retried += 1
+            return
+        finally:
+            session.rollback()
+        if found is not None:
+            self._judge(*found, seen_at)
+
+    def _judge(self, entry: int, moment: Moment, seen_at: float) -> None:
+        self.snapshots += 1
+        expected = self._moments.get(entry)
+        if expected is None:
+            self._violated(f"ledger entry {entry} was seen after entry {self._newest}, {moment}")
+        elif expected[1] != moment:
+            self._violated(f"at ledger entry {entry} the upstream was {expected[1]}, the target {moment}")
+        if expected is not None and entry > self._newest:
+            self._latencies.append(seen_at - tso_ms(expected[0]) / 1000)
+            for passed in range(self._newest, entry):
+                self._moments.pop(passed, None)
+            self._newest = entry
+
+    def _violated(self, words: str) -> None:
+        self.violations += 1
+        if len(self.said) < KEPT_VIOLATIONS:
+            self.said.append(words)
+
+
+def _read(session: Session) -> tuple[int, Moment] | None:
+    """The newest ledger entry and the state, None for a bank without any row.
+
+    A table that the list does not have yet was created after the snapshot, so nothing in it is in the snapshot.
+    """
+    tables = [name for (name,) in session.rows(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (SCHEMA,)
+    )]  # fmt: skip
+    accounts = total = weighted = entry = entries = 0
+    for name in tables:
+        where = quote_name(SCHEMA, name)
+        if name == LEDGER:
+            entry, entries = session.rows(f"SELECT COALESCE(MAX(id), 0), COUNT(*) FROM {where}")[0]
+            continue
+        key = "code" if name == "brokerage" else "id"
+        count, balance, weight = session.rows(
+            "SELECT COUNT(*), COALESCE(SUM(balance), 0),"
+            f" COALESCE(SUM(CAST(CRC32(CONCAT('{name}:', {key})) AS DECIMAL(20)) * balance), 0) FROM {where}"
+        )[0]
+        accounts, total, weighted = accounts + count, total + int(balance), weighted + int(weight)
+    moment = Moment(accounts, total, weighted, entries)
+    return (entry, moment) if any(moment) else None

@@ -1,0 +1,181 @@
+"""Row changes, wherever they are kept: what the applier asks of them, and how the driver's memory answers.
+
+`executors` gives the same answers for row changes that stay on Spark's executors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, SEP
+from bridge.stream.frontier import PartitionId
+from bridge.stream.segments import cut_transactions
+from bridge.target.catalog import Table, TableName
+from bridge.target.netchanges import fold
+from bridge.target.render import Rendering, Stage, Statement, render
+
+ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
+"""Order of row changes, whatever order they came in (design, decision 11)."""
+
+
+class Dropped(NamedTuple):
+    """Row changes below the applied ts, per partition: at offsets never read before, and read before."""
+
+    late: Counter[PartitionId]
+    repeated: Counter[PartitionId]
+
+
+class RowStore(Protocol):
+    """Row changes of one micro-batch.  Immutable."""
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts, -1 without any."""
+
+    def from_ts(self, ts: int) -> RowStore:
+        """The same without what lies below ts."""
+
+    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts; late is what lies at or above start_ts and was not read before."""
+
+
+class WindowRows(Protocol):
+    """Row changes of one window, or of a part of it, in order."""
+
+    @property
+    def count(self) -> int:
+        """How many row changes there are; for a window on executors, about."""
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """Ascending commit_ts of row changes: at least one for each interval between `bounds` that holds any."""
+
+    def between(self, low: int, high: int) -> WindowRows:
+        """Those with low <= commit_ts < high."""
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
+        """Whole upstream transactions of about that many row changes together, each with the lowest commit_ts of the
+        next piece, None for the last."""
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """The statements of their net changes, stage by stage."""
+
+
+@dataclass(frozen=True)
+class TableStore:
+    """Row changes in the driver's memory."""
+
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+        return int(self.table.num_rows)
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts, -1 without any."""
+        return -1 if self.table.num_rows == 0 else int(pc.max(self.table["commit_ts"]).as_py())
+
+    def from_ts(self, ts: int) -> TableStore:
+        """The same without what lies below ts."""
+        fresh = pc.greater_equal(self.table["commit_ts"], ts)
+        return self if pc.all(fresh).as_py() in {True, None} else TableStore(self.table.filter(fresh))
+
+    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts."""
+        dropped = Dropped(Counter(), Counter())
+        below = self.table.filter(pc.less(self.table["commit_ts"], ts))
+        names = ("topic", "partition", "offset", "commit_ts")
+        for topic, partition, offset, commit_ts in zip(*(below[n].to_pylist() for n in names), strict=True):
+            where = (topic, partition)
+            is_late = offset >= read_before.get(where, 0) and commit_ts >= start_ts
+            (dropped.late if is_late else dropped.repeated)[where] += 1
+        return dropped
+
+    def due(self, low: int, high: int) -> pa.Table:
+        """Rows with low <= commit_ts < high."""
+        ts = self.table["commit_ts"]
+        return self.table.filter(pc.and_(pc.greater_equal(ts, low), pc.less(ts, high)))
+
+
+class DriverRows:
+    """A window in the driver's memory."""
+
+    def __init__(self, ordered: pa.Table) -> None:
+        self._table = ordered
+        self._ts = ordered["commit_ts"].to_numpy()
+
+    @classmethod
+    def of(cls, tables: Sequence[pa.Table]) -> DriverRows:
+        """Puts row changes of several tables in order."""
+        joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
+        return cls(joined.sort_by([(name, "ascending") for name in ROW_ORDER]))
+
+    @property
+    def count(self) -> int:
+        """How many row changes there are."""
+        return len(self._ts)
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """Every commit_ts."""
+        del bounds
+        marks: list[int] = self._ts.tolist()
+        return marks
+
+    def between(self, low: int, high: int) -> DriverRows:
+        """Those with low <= commit_ts < high."""
+        start, end = np.searchsorted(self._ts, [low, high])
+        return DriverRows(self._table.slice(start, end - start))
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, DriverRows]]:
+        """Whole upstream transactions, cut by row count."""
+        ts = self.marks(())
+        for start, end in cut_transactions(ts, rows_per_transaction):
+            following = ts[end] if end < len(ts) else None
+            yield following, DriverRows(self._table.slice(start, end - start))
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+        return {name: changes["commit_ts"][0].as_py() for name, changes in by_table(self._table).items()}
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """Folds and renders here."""
+        return in_stages(
+            statement
+            for name, changes in by_table(self._table).items()
+            for statement in render(fold(catalog[name], changes), rendering)
+        )
+
+
+def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
+    """Row changes of each table, in order."""
+    qualified = pc.binary_join_element_wise(rows["schema"], rows["table"], SEP)
+    encoded = qualified.combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    grouped = rows.take(np.argsort(codes, kind="stable"))
+    ends = np.cumsum(np.bincount(codes))
+    names = (TableName(*name.split(SEP)) for name in encoded.dictionary.to_pylist())
+    return {name: grouped.slice(start, end - start) for name, start, end in zip(names, [0, *ends], ends, strict=False)}
+
+
+def in_stages(statements: Iterable[Statement]) -> Iterator[Statement]:
+    """Statements of all tables, stage by stage."""
+    ordered: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
+    for statement in statements:
+        ordered[statement.stage].append(statement)
+    for stage in Stage:
+        yield from ordered[stage]
