@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 import structlog
+from py4j.protocol import Py4JError
 from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +26,7 @@ from bridge.protocols import DecodeOptions
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Backlog, Starts, arrival_of
 from bridge.stream.decode import batch_decoder
+from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, Source
@@ -86,12 +89,12 @@ class Job:
     def _run(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
-        with _target_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            spark = start_session(self._settings.spark, with_kafka=self._source.needs_kafka_package)
+        with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
+            spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
             extents = self._source.extents(spark)
             writer = Writer(self._target, table, ownership, retry_seconds=self._settings.target.retry_seconds)
             try:
-                applier = self._applier(writer, progress, extents, plan.until)
+                applier = self._applier(spark, writer, progress, extents, plan.until)
                 reporter = StatusReporter(applier, writer, _messages_ahead(applier.backlog.positions, extents))
                 with Pulse(self._target, ownership, writer, reporter, plan.on_status, plan.status_seconds):
                     applier.finish_pending(progress.pending)
@@ -116,13 +119,18 @@ class Job:
             ownership.release()
 
     def _applier(
-        self, writer: Writer, progress: Progress, extents: dict[PartitionId, Extent], until: int | None
+        self,
+        spark: SparkSession,
+        writer: Writer,
+        progress: Progress,
+        extents: dict[PartitionId, Extent],
+        until: int | None,
     ) -> Applier:
         starts = {
             partition: progress.positions.get(partition, PartitionStart(extent.low, 0, extent.low))
             for partition, extent in extents.items()
         }
-        if self._source.needs_kafka_package:
+        if self._source.is_kafka:
             _check_retained(starts, extents)
         return Applier(
             writer,
@@ -131,6 +139,7 @@ class Job:
             Backlog(starts),
             tables=self._filter,
             limits=Limits(self._settings.stream.rows_per_transaction, until),
+            rows_of=Executors(spark, self._settings.stream.driver_rows).rows_of,
         )
 
     def _stream(self, spark: SparkSession, applier: Applier, *, once: bool) -> None:
@@ -154,22 +163,27 @@ class Job:
         self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: _Gate, folder: str, *, once: bool
     ) -> StreamingQuery:
         stream = self._settings.stream
-        options = DecodeOptions(self._settings.timezone, self._filter if self._filter.rules else None)
-        decode = batch_decoder(self._protocol, options)
-        schema = from_arrow_schema(EVENT_SCHEMA)
-
-        def hand_over(batch: DataFrame, _: int) -> None:
-            with gate.entered() as is_open:
-                if is_open:
-                    events = self._source.prepare(batch).mapInArrow(decode, schema).toArrow()
-                    worker.offer(arrival_of(events))
-
-        messages = self._source.read_stream(spark, applier.backlog.positions, stream.messages_per_batch)
+        starts = applier.backlog.positions
+        intake = _Intake(
+            self._source.prepare,
+            batch_decoder(
+                self._protocol,
+                DecodeOptions(self._settings.timezone, self._filter if self._filter.rules else None),
+            ),
+            applier.backlog,
+            worker,
+            gate,
+            stream.driver_rows - self._source.batch_size(stream.messages_per_batch),
+        )
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{stream.trigger_ms} milliseconds"}
         )
         return (
-            messages.writeStream.foreachBatch(hand_over).option("checkpointLocation", folder).trigger(**trigger).start()
+            self._source.read_stream(spark, starts, stream.messages_per_batch)
+            .writeStream.foreachBatch(intake.hand_over)
+            .option("checkpointLocation", folder)
+            .trigger(**trigger)
+            .start()
         )
 
     def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
@@ -182,6 +196,29 @@ class Job:
                 worker.raise_failure()
                 raise _source_error(error) from error
         worker.raise_failure()
+
+
+@dataclass(frozen=True)
+class _Intake:
+    """What foreachBatch does: decode, and hand over to the applier.
+
+    room: rows the backlog may hold before micro-batches stay on the executors.
+    """
+
+    prepare: Callable[[DataFrame], DataFrame]
+    decode: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    backlog: Backlog
+    worker: ApplierThread
+    gate: _Gate
+    room: int
+
+    def hand_over(self, batch: DataFrame, _: int) -> None:
+        """One micro-batch: one Spark job when the driver has room for it."""
+        with self.gate.entered() as is_open:
+            if is_open:
+                events = self.prepare(batch).mapInArrow(self.decode, from_arrow_schema(EVENT_SCHEMA))
+                fits = self.backlog.rows <= self.room
+                self.worker.offer(arrival_of(events.toArrow()) if fits else arrival_on_executors(events))
 
 
 @dataclass(frozen=True)
@@ -241,20 +278,22 @@ def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float) -> O
     )
 
 
-def _source_error(error: PySparkException) -> StoppedError:
+def _source_error(error: Exception) -> StoppedError:
     words = str(error).strip().splitlines()
     reason = next((line for line in words if "Exception" in line or "Error" in line), words[0] if words else "?")
     return SourceError(
-        f"the Spark query failed: {reason.strip()[:600]}",
+        f"a Spark job failed: {reason.strip()[:600]}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",
     )
 
 
 @contextmanager
-def _target_errors(target: Target) -> Iterator[None]:
-    """What the target's driver raises outside of a transaction."""
+def _expected_errors(target: Target) -> Iterator[None]:
+    """What Spark, and the target's driver outside of a transaction, raise."""
     try:
         yield
+    except (PySparkException, Py4JError) as error:
+        raise _source_error(error) from error
     except (MySQLError, OSError) as error:
         what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
         raise TargetError(

@@ -36,13 +36,16 @@ class Extent:
 class Source(Protocol):
     """A place that messages come from."""
 
-    needs_kafka_package: bool
+    is_kafka: bool
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
         """Every partition, and what it holds now."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream of messages (MESSAGE_COLUMNS) from `starts` on."""
+
+    def batch_size(self, messages_per_batch: int) -> int:
+        """The most messages that a micro-batch can hold."""
 
     def prepare(self, batch: DataFrame) -> DataFrame:
         """What is done to each micro-batch before it is decoded."""
@@ -57,7 +60,7 @@ class KafkaSource:
     properties: Kafka client properties, without the prefix `kafka.`.
     """
 
-    needs_kafka_package = True
+    is_kafka = True
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics, self._properties = bootstrap_servers, tuple(topics), dict(properties)
@@ -96,6 +99,10 @@ class KafkaSource:
         for name, value in self._properties.items():
             reader = reader.option(f"kafka.{name}", value)
         return reader.load().select(*MESSAGE_COLUMNS)
+
+    def batch_size(self, messages_per_batch: int) -> int:
+        """As many as are asked for."""
+        return messages_per_batch
 
     def prepare(self, batch: DataFrame) -> DataFrame:
         """Nothing to do."""
@@ -156,10 +163,11 @@ class KafkaSource:
 class CaptureSource:
     """Capture files: a file, or a folder of `*.jsonl`, read as one micro-batch; copies of an offset fold."""
 
-    needs_kafka_package = False
+    is_kafka = False
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        self._messages = 0
         if not self._path.exists():
             raise UsageError(f"there is no capture file {path}", mend="check --input")
         if self._path.is_dir() and not list(self._path.glob("*.jsonl")):
@@ -182,6 +190,7 @@ class CaptureSource:
                     mend='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
                 )
             extents[topic, partition] = Extent(low, high + 1)
+            self._messages += rows
         return extents
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
@@ -193,6 +202,10 @@ class CaptureSource:
         )
         low = lows[F.concat_ws("/", "topic", F.col("partition").cast("string"))]
         return lines.where(F.col("offset") >= low).select(*MESSAGE_COLUMNS)
+
+    def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
+        """All there are."""
+        return self._messages
 
     def prepare(self, batch: DataFrame) -> DataFrame:
         """Folds copies of a message by (topic, partition, offset)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire import go_quoted
 
 from bridge.protocols import DecodeError
 from bridge.protocols.go_quoting import unquoted
+from tests.protocols.wire import go_quoted
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from wire import capture_events, check_sound, messages, row_of
 
 from bridge.events import Event, Kind
+from tests.protocols.wire import capture_events, check_sound, messages, row_of
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
 WHOLE = ["canal-ext", "canal-rowkey", "canal-compat", "open", "open-lz4"]

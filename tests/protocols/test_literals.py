@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from wire import SAFE_LITERAL
 
 from bridge.protocols import DecodeError, literals
+from tests.protocols.wire import SAFE_LITERAL
 
 MADE: list[tuple[Callable[[Any], str], Any, str]] = [
     (literals.text, "", "''"),

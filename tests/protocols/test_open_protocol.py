@@ -8,10 +8,23 @@ from typing import Any
 import lz4.frame
 import orjson
 import pytest
-from wire import ROW_KEY, TSO, compact, decode, frame, open_event, open_key, open_row, open_value, reason, row_of, split
 
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from tests.protocols.wire import (
+    ROW_KEY,
+    TSO,
+    compact,
+    decode,
+    frame,
+    open_event,
+    open_key,
+    open_row,
+    open_value,
+    reason,
+    row_of,
+    split,
+)
 
 ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}
 

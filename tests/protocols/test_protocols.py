@@ -5,12 +5,12 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from wire import canal
 
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
 from bridge.protocols import DECODERS, DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.decoder import MAX_CACHED, GuardedDecoder
+from tests.protocols.wire import canal
 
 
 def test_every_protocol_is_made() -> None:

@@ -1,0 +1,246 @@
+"""Row changes that stay on Spark's executors: a backlog beyond the driver's memory, and transactions larger than it.
+
+The pure functions are the driver's own; only where they run differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.stream.backlog import Arrival, control_events
+from bridge.stream.frontier import PartitionId
+from bridge.stream.rows import ROW_ORDER, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
+from bridge.target.catalog import Table, TableName
+from bridge.target.images import joined, parts_of
+from bridge.target.netchanges import choose_key, fold
+from bridge.target.render import Rendering, Stage, Statement, render
+
+_IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
+_ROW_TOTALS: Final = (
+    f"count_if({_IS_ROW})",
+    f"min(commit_ts) FILTER (WHERE {_IS_ROW})",
+    f"max(commit_ts) FILTER (WHERE {_IS_ROW})",
+)
+_TS_END: Final = (1 << 63) - 1
+_KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("row_key", pa.string(), nullable=False))
+_STATEMENT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("stage", pa.int32(), nullable=False),
+        pa.field("schema", pa.string(), nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("sql", pa.string(), nullable=False),
+        pa.field("expect", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class FrameStore:
+    """Row changes of one micro-batch as a checkpointed DataFrame (EVENT_SCHEMA)."""
+
+    frame: DataFrame
+    rows: int
+    first_ts: int
+    last_ts: int
+
+    def from_ts(self, ts: int) -> FrameStore:  # noqa: ARG002
+        """Itself: what is below is left out when it is asked for."""
+        return self
+
+    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts."""
+        dropped = Dropped(Counter(), Counter())
+        if self.first_ts >= ts:
+            return dropped
+        below = self.frame.where(F.col("commit_ts") < ts)
+        for topic, partition in below.select("topic", "partition").distinct().collect():
+            is_late = (F.col("offset") >= read_before.get((topic, partition), 0)) & (F.col("commit_ts") >= start_ts)
+            mine = below.where((F.col("topic") == topic) & (F.col("partition") == partition))
+            late = mine.where(is_late).count()
+            dropped.late[topic, partition] = late
+            dropped.repeated[topic, partition] = mine.count() - late
+        return dropped
+
+
+def arrival_on_executors(events: DataFrame) -> Arrival:
+    """What `backlog.arrival_of` gives, with the row changes left on the executors.
+
+    Raises what Spark raises when a task fails.
+    """
+    kept = events.localCheckpoint(eager=True)
+    read: dict[PartitionId, int] = {}
+    rows, first_ts, last_ts = 0, 0, -1
+    for topic, partition, last_offset, count, low, high in (
+        kept.groupBy("topic", "partition").agg(F.max("offset"), *map(F.expr, _ROW_TOTALS)).collect()
+    ):
+        read[topic, partition] = last_offset + 1
+        if count:
+            first_ts = min(low, first_ts) if rows else low
+            rows, last_ts = rows + count, max(last_ts, high)
+    others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
+    return FrameStore(kept.where(_IS_ROW), rows, first_ts, last_ts), control_events(others, read)
+
+
+class Executors:
+    """Gives windows of row changes, on the driver where they fit, on the executors where they do not.
+
+    driver_rows: how many row changes the driver may hold for one transaction.
+    """
+
+    def __init__(self, spark: SparkSession, driver_rows: int) -> None:
+        self._spark, self._driver_rows = spark, driver_rows
+
+    def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
+        """The row changes of a window, from stores of both kinds."""
+        tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
+        frames = [s.frame for s in stores if isinstance(s, FrameStore) and s.first_ts < high and s.last_ts >= low]
+        if not frames:
+            return DriverRows.of(tables)
+        held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
+        frame = self._spark.createDataFrame(held, from_arrow_schema(EVENT_SCHEMA))
+        for other in frames:
+            frame = frame.unionByName(other)
+        return ExecutorRows(frame, self._driver_rows).between(low, high)
+
+
+class ExecutorRows:
+    """A window whose row changes are on the executors."""
+
+    def __init__(self, frame: DataFrame, driver_rows: int, count: int | None = None) -> None:
+        self._frame, self._driver_rows, self._count = frame, driver_rows, count
+
+    @property
+    def count(self) -> int:
+        """How many row changes there are (asked of Spark once)."""
+        if self._count is None:
+            self._count = self._frame.count()
+        return self._count
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """The lowest commit_ts of each interval between `bounds` that holds any."""
+        ts = F.col("commit_ts")
+        interval = sum((F.when(ts >= bound, 1).otherwise(0) for bound in bounds), F.lit(0))
+        found = self._frame.groupBy(interval).agg(F.min(ts)).collect()
+        return sorted(row[1] for row in found)
+
+    def between(self, low: int, high: int) -> ExecutorRows:
+        """Those with low <= commit_ts < high."""
+        ts = F.col("commit_ts")
+        return ExecutorRows(self._frame.where((ts >= low) & (ts < high)), self._driver_rows)
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
+        """Cut by quantiles of commit_ts; a piece that the driver can hold is brought there."""
+        if self.count == 0:
+            return
+        wanted = -(-self.count // rows_per_transaction)
+        cuts = [int(cut) for cut in self._frame.approxQuantile("commit_ts", [i / wanted for i in range(wanted)], 0.0)]
+        starts = sorted({0, *cuts[1:]})
+        for start, end in zip(starts, [*starts[1:], None], strict=True):
+            piece = self.between(start, end if end is not None else _TS_END)
+            yield end, piece if piece.count > self._driver_rows else piece.on_driver()
+
+    def on_driver(self) -> DriverRows:
+        """The same in the driver's memory."""
+        return DriverRows.of([self._frame.toArrow()])
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+        found = self._frame.groupBy("schema", "table").agg(F.min("commit_ts")).collect()
+        return {TableName(schema, table): commit_ts for schema, table, commit_ts in found}
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """Folds and renders on the executors; brings statements, not rows, stage by stage."""
+        known = dict(catalog)
+        rendered = (
+            self._frame.mapInArrow(_add_row_keys(known), from_arrow_schema(_KEYED_SCHEMA))
+            .repartition("schema", "table", "row_key")
+            .sortWithinPartitions(*ROW_ORDER)
+            .mapInArrow(_render_partition(known, rendering), from_arrow_schema(_STATEMENT_SCHEMA))
+            .localCheckpoint(eager=True)
+        )
+        for stage in Stage:
+            for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
+                yield Statement(stage, TableName(schema, table), sql, expect)
+
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def _add_row_keys(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: each change with the literals of its row's key, "" for a table without one.
+
+    A change that moves its row to another key becomes two: the row goes at the old key, and comes at the new one.
+    """
+
+    def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for name, changes in by_table(pa.Table.from_batches([batch])).items():
+                yield from _keyed(catalog[name], changes)
+
+    return add
+
+
+def _keyed(table: Table, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+    shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
+    for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
+        mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
+        key = choose_key(table, columns, handle)
+        if not key:
+            yield from _with_key(mine, pa.repeat("", mine.num_rows))
+            continue
+        names = columns.lower().split(SEP)
+        positions = [names.index(part) for part in key]
+        old, new = (joined(parts_of(_text(mine, image), positions)) for image in ("before", "after"))
+        moved = pc.fill_null(pc.not_equal(old, new), False)
+        yield from _with_key(mine.filter(pc.invert(moved)), pc.coalesce(new, old).filter(pc.invert(moved)))
+        yield from _with_key(_only(mine.filter(moved), Kind.DELETE), old.filter(moved))
+        yield from _with_key(_only(mine.filter(moved), Kind.INSERT), new.filter(moved))
+
+
+def _text(changes: pa.Table, image: str) -> pa.Array:
+    return changes[image].combine_chunks().cast(pa.large_string())
+
+
+def _only(changes: pa.Table, kind: Kind) -> pa.Table:
+    """Updates as the deletes, or the inserts, they consist of."""
+    dropped = "after" if kind is Kind.DELETE else "before"
+    nothing = pa.nulls(changes.num_rows, pa.string())
+    changes = changes.set_column(EVENT_SCHEMA.get_field_index(dropped), dropped, nothing)
+    kinds = pa.array([int(kind)] * changes.num_rows, pa.int8())
+    return changes.set_column(EVENT_SCHEMA.get_field_index("kind"), "kind", kinds)
+
+
+def _with_key(changes: pa.Table, keys: pa.Array) -> Iterator[pa.RecordBatch]:
+    arrays = [column.combine_chunks() for column in changes.columns]
+    keyed = pa.Table.from_arrays([*arrays, keys.cast(pa.string())], schema=_KEYED_SCHEMA)
+    yield from keyed.to_batches()
+
+
+def _render_partition(
+    catalog: Mapping[TableName, Table], rendering: Rendering
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements."""
+
+    def rendered(batches: Batches) -> Iterator[pa.RecordBatch]:
+        held = list(batches)
+        if not held:
+            return
+        for name, changes in by_table(pa.Table.from_batches(held)).items():
+            statements = render(fold(catalog[name], changes), rendering)
+            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in statements]
+            columns = list(zip(*rows, strict=True))
+            if columns:
+                arrays = [pa.array(c, f.type) for c, f in zip(columns, _STATEMENT_SCHEMA, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=_STATEMENT_SCHEMA)
+
+    return rendered
