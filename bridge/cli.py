@@ -15,7 +15,7 @@ from bridge.config import Settings, load_settings, parse_moment
 from bridge.errors import BridgeError, UsageError
 from bridge.filters import TableFilter
 from bridge.logs import configure_logs
-from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols import DecodeOptions, make_decoder, recognise
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Target
 
@@ -80,8 +80,6 @@ def _protocol(settings: Settings, source: Any) -> str:
     if settings.protocol != "auto":
         make_decoder(settings.protocol, DecodeOptions(settings.timezone))
         return settings.protocol
-    from bridge.protocols import recognise
-
     protocol, reason = recognise(source.sample(100))
     show.note(f"protocol {protocol}: {reason}")
     make_decoder(protocol, DecodeOptions(settings.timezone))

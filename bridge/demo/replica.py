@@ -27,8 +27,9 @@ class Replica:
 
     def __init__(self, arguments: Sequence[str], folder: Path) -> None:
         self._scratch = folder / "tmp"
-        local = ["--set", f"spark.spark.local.dir={self._scratch}"]
-        self._command = [sys.executable, "-m", "bridge", "run", *arguments, *local]
+        local = {"local.dir": self._scratch, "driver.extraJavaOptions": f"-Djava.io.tmpdir={self._scratch}"}
+        assignments = [part for name, value in local.items() for part in ("--set", f"spark.spark.{name}={value}")]
+        self._command = [sys.executable, "-m", "bridge", "run", *arguments, *assignments]
         self.log = folder / "bridge.log"
         """Takes what it prints."""
         self._process: subprocess.Popen[bytes] | None = None

@@ -31,6 +31,7 @@ from bridge.ops.status import read_status
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Target
 
+SEED: Final = 1
 PIPELINE: Final = "demo"
 PROTOCOL: Final = "canal-json"
 TOPIC: Final = "bank"
@@ -115,7 +116,7 @@ def _start(stack: ExitStack) -> Servers:
     _say(f"starting the bridge; the first start fetches Spark's Kafka connector; its log is {replica.log}")
     stack.enter_context(replica)
     watcher = stack.enter_context(Watcher(target))
-    bank, encoder = Bank(seed=time.time_ns()), ENCODERS[PROTOCOL](PARTITIONS)
+    bank, encoder = Bank(SEED), ENCODERS[PROTOCOL](PARTITIONS)
     upstream = Upstream(bank, encoder, kafka.bootstrap_servers, TOPIC, PER_BEAT, watcher.expect)
     stack.enter_context(upstream)
     return Servers(kafka, mariadb, target, upstream, watcher, replica, began)

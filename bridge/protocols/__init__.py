@@ -13,8 +13,9 @@ from bridge.errors import UsageError
 from bridge.protocols.canal_json import CanalJsonDecoder
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, decode_message
 from bridge.protocols.open_protocol import OpenProtocolDecoder
+from bridge.protocols.recognise import recognise
 
-__all__ = ["DECODERS", "DecodeError", "DecodeOptions", "Decoder", "decode_message", "make_decoder"]
+__all__ = ["DECODERS", "DecodeError", "DecodeOptions", "Decoder", "decode_message", "make_decoder", "recognise"]
 
 DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
     "canal-json": CanalJsonDecoder,

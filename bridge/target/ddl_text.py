@@ -91,7 +91,7 @@ class Classified:
 
     tables: every table it touches, old and new names of a rename, in order.
     database: the database of a database-level change, "" otherwise.
-    name_span: where the name of the created object stands in the statement (CREATE TABLE and CREATE VIEW).
+    name_span: where the name of the created or altered table or view stands in the statement.
     """
 
     change_class: ChangeClass
@@ -192,14 +192,14 @@ def _create(reader: _Reader) -> Classified:
         pass
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
-        return _created(reader, ChangeClass.CREATE_TABLE)
+        return _named(reader, ChangeClass.CREATE_TABLE)
     while reader.accept("UNIQUE") or reader.accept("FULLTEXT") or reader.accept("SPATIAL"):
         pass
     if reader.accept("INDEX"):
         reader.accept("IF", "NOT", "EXISTS")
         reader.identifier()
         _skip_to(reader, "ON")
-        return Classified(ChangeClass.CREATE_INDEX, (reader.table(),))
+        return _named(reader, ChangeClass.CREATE_INDEX)
     return _create_view(reader)
 
 
@@ -214,10 +214,10 @@ def _create_view(reader: _Reader) -> Classified:
         reader.at += 1
     reader.at += 1
     reader.accept("IF", "NOT", "EXISTS")
-    return _created(reader, ChangeClass.CREATE_VIEW)
+    return _named(reader, ChangeClass.CREATE_VIEW)
 
 
-def _created(reader: _Reader, change_class: ChangeClass) -> Classified:
+def _named(reader: _Reader, change_class: ChangeClass) -> Classified:
     start = reader.peek().span[0]
     table = reader.table()
     return Classified(change_class, (table,), name_span=(start, reader.peek(-1).span[1]))
@@ -247,7 +247,8 @@ def _alter(reader: _Reader) -> Classified:
     if not reader.accept("TABLE"):
         raise _NotUnderstood
     reader.accept("IF", "EXISTS")
-    touched = [reader.table()]
+    altered = _named(reader, ChangeClass.ALTER_TABLE)
+    touched = list(altered.tables)
     change_class = ChangeClass.ALTER_TABLE
     while reader.peek().kind != "end":
         if reader.accept("EXCHANGE", "PARTITION"):
@@ -258,7 +259,7 @@ def _alter(reader: _Reader) -> Classified:
             touched.extend(_alter_rename(reader))
         else:
             reader.at += 1
-    return Classified(change_class, tuple(touched))
+    return Classified(change_class, tuple(touched), name_span=altered.name_span)
 
 
 def _alter_rename(reader: _Reader) -> Iterator[TableName]:

@@ -20,14 +20,21 @@ from bridge.errors import SchemaChangeError
 from bridge.events import tso_ms
 from bridge.target.catalog import TableName
 from bridge.target.ddl_text import DATABASE_CLASSES, ChangeClass, Classified, Refused, classify
+from bridge.target.existing import definition, exists_already
 from bridge.target.progress import SchemaChange
 from bridge.target.session import Session, error_code, is_lost_connection, quote_name, server_words
 
-_DATABASE_EXISTS: Final = 1007
-_TABLE_EXISTS: Final = 1050
-_UNKNOWN_TABLE: Final = 1051
 _NO_SUCH: Final = frozenset({1049, 1146})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
+
+_UNKNOWN_VARIABLE: Final = 1193
+_SOURCE_DEFAULTS: Final = (
+    "SET SESSION character_set_server = utf8mb4, collation_server = utf8mb4_bin",
+    "SET SESSION character_set_collations ="
+    " 'utf8mb4=utf8mb4_bin,utf8mb3=utf8mb3_bin,latin1=latin1_bin,ascii=ascii_bin'",
+)
+"""A statement that names no collation means TiDB's, under which keys that differ in case are two keys; the second
+setting is known from MariaDB 11.2 on."""
 
 log = structlog.get_logger()
 
@@ -112,14 +119,15 @@ class SchemaChangeRunner:
         if change.schema and classified.change_class not in DATABASE_CLASSES:
             self._use(session, change)
         try:
+            _take_source_defaults(session)
             # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
             session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
             session.execute(self._tag(change) + change.text)
         except MySQLError as error:
             if is_lost_connection(error):
                 raise
-            if self._exists_already(session, change, classified, error):
-                return "an identical one existed already"
+            if exists_already(session, self._schema, change, classified, error):
+                return "what it makes was there already"
             self._close(session, change, "refused", server_words(error))
             raise self._refusal(change, f"the target refused a schema change: {server_words(error)}") from error
         finally:
@@ -135,40 +143,11 @@ class SchemaChangeRunner:
             self._close(session, change, "refused", server_words(error))
             raise self._refusal(change, f"the target refused a schema change: {server_words(error)}") from error
 
-    def _exists_already(
-        self, session: Session, change: SchemaChange, classified: Classified, error: MySQLError
-    ) -> bool:
-        if error_code(error) == _DATABASE_EXISTS:
-            return classified.change_class is ChangeClass.CREATE_DATABASE
-        return (
-            error_code(error) == _TABLE_EXISTS
-            and classified.name_span is not None
-            and self._identical(session, change, classified)
-        )
-
-    def _identical(self, session: Session, change: SchemaChange, classified: Classified) -> bool:
-        """Creates what the statement would have created under another name, and compares the two."""
-        probe = TableName(self._schema, f"probe {change.statement_hash[:12]}")
-        assert classified.name_span is not None
-        start, end = classified.name_span
-        kind = "VIEW" if classified.change_class is ChangeClass.CREATE_VIEW else "TABLE"
-        drop = f"DROP {kind} IF EXISTS {quote_name(*probe)}"
-        session.execute(drop)
-        try:
-            session.execute(change.text[:start] + quote_name(*probe) + change.text[end:])
-            return _definition(session, probe) == _definition(session, classified.tables[0])
-        except MySQLError as error:
-            if is_lost_connection(error):
-                raise
-            return False
-        finally:
-            session.execute(drop)
-
     def _has_run(
         self, session: Session, change: SchemaChange, classified: Classified, intent: _Intent, now: Evidence
     ) -> bool:
         if classified.change_class is ChangeClass.DROP_TABLE:
-            return all(_definition(session, name) is None for name in classified.tables)
+            return all(definition(session, name) is None for name in classified.tables)
         if intent.fingerprint and now.fingerprint != intent.fingerprint:
             return True
         if classified.change_class is ChangeClass.EXCHANGE_PARTITION and not now.sees_ids:
@@ -230,6 +209,15 @@ def _where(change: SchemaChange) -> str:
     return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
 
 
+def _take_source_defaults(session: Session) -> None:
+    for setting in _SOURCE_DEFAULTS:
+        try:
+            session.execute(setting)
+        except MySQLError as error:
+            if error_code(error) != _UNKNOWN_VARIABLE:
+                raise
+
+
 def _reset_timestamp(session: Session) -> None:
     try:
         session.execute("SET timestamp = DEFAULT")
@@ -244,9 +232,9 @@ def evidence(session: Session, classified: Classified) -> Evidence:
     sees_ids = True
     for name in classified.tables:
         ids = _table_ids(session, name)
-        definition = _definition(session, name)
-        sees_ids = sees_ids and (bool(ids) or definition is None)
-        parts.append(f"{definition}\0{ids}")
+        shape = definition(session, name)
+        sees_ids = sees_ids and (bool(ids) or shape is None)
+        parts.append(f"{shape}\0{ids}")
     digest = hashlib.sha1("\0\0".join(parts).encode("utf-8", "surrogateescape"), usedforsecurity=False)
     return Evidence(digest.hexdigest(), sees_ids)
 
@@ -258,19 +246,6 @@ def _database(session: Session, name: str) -> str:
         if error_code(error) in _NO_SUCH:
             return "absent"
         raise
-
-
-def _definition(session: Session, name: TableName) -> str | None:
-    """SHOW CREATE without the object's own name and counter; None when it does not exist."""
-    try:
-        text = str(session.rows(f"SHOW CREATE TABLE {quote_name(*name)}")[0][1])
-    except MySQLError as error:
-        if error_code(error) in _NO_SUCH:
-            return None
-        raise
-    own = re.escape(quote_name(name.schema)) + r"\." if text.find(quote_name(*name)) >= 0 else ""
-    text = re.sub(own + re.escape(quote_name(name.table)), "``", text, count=1)
-    return re.sub(r" AUTO_INCREMENT=\d+", "", text)
 
 
 def _table_ids(session: Session, name: TableName) -> list[tuple[object, ...]]:

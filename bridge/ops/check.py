@@ -1,0 +1,147 @@
+"""`bridge check`: everything that would stop a pipeline, one line each, with the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.config import Settings, parse_moment
+from bridge.errors import BridgeError
+from bridge.events import Event, Kind
+from bridge.filters import TableFilter
+from bridge.protocols import DecodeOptions, decode_message, make_decoder, recognise
+from bridge.stream.source import Source
+from bridge.stream.status import tso_time
+from bridge.target.session import Session, Target, quote_name, server_words
+
+SAMPLE_MESSAGES: Final = 200
+_WANTED_PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
+_SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at; `mend` is empty when there is nothing to do."""
+
+    ok: bool
+    what: str
+    mend: str = ""
+
+
+def check_all(settings: Settings, target: Callable[[], Target], source: Callable[[], Source]) -> list[Finding]:
+    """Looks at settings, target and source in turn; a part that fails does not keep the others from being seen."""
+    parts = (
+        lambda: _check_settings(settings),
+        lambda: _check_target(target(), settings),
+        lambda: _check_source(source(), settings),
+    )
+    return [finding for part in parts for finding in _guarded(part)]
+
+
+def _guarded(part: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from part()
+    except BridgeError as error:
+        yield Finding(False, error.what + (f" ({error.where})" if error.where else ""), error.mend)
+    except (MySQLError, OSError) as error:
+        yield Finding(False, f"the target does not answer: {server_words(error)}", "check --target and that it runs")
+
+
+def _check_settings(settings: Settings) -> Iterator[Finding]:
+    TableFilter(settings.filter)
+    begin = parse_moment(settings.begin)
+    yield Finding(True, f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
+    if settings.timezone is None:
+        yield Finding(
+            True,
+            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge",
+            "give the zone that TiCDC runs with, such as UTC or Asia/Shanghai",
+        )
+
+
+def _check_target(target: Target, settings: Settings) -> Iterator[Finding]:
+    session = target.connect(autocommit=True)
+    try:
+        yield Finding(True, f"the target answers: {session.value('SELECT VERSION()')} at {target}")
+        yield from _check_privileges(session, settings.target.schema_name)
+        yield from _check_server(session)
+    finally:
+        session.close()
+
+
+def _check_privileges(session: Session, schema: str) -> Iterator[Finding]:
+    try:
+        session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
+        session.execute(f"CREATE TEMPORARY TABLE {quote_name(schema, 'check')} (a INT)")
+        session.execute(f"DROP TEMPORARY TABLE {quote_name(schema, 'check')}")
+        yield Finding(True, f"the user may create and write the database {schema}")
+    except MySQLError as error:
+        yield Finding(
+            False, f"the user cannot keep progress: {server_words(error)}", f"GRANT ALL ON `{schema}`.* TO the user"
+        )
+    grants = " ".join(str(row[0]).upper() for row in session.rows("SHOW GRANTS"))
+    missing = [name for name in _WANTED_PRIVILEGES if name not in grants and "ALL PRIVILEGES" not in grants]
+    if missing:
+        yield Finding(False, f"the user lacks {', '.join(missing)}", "grant them on the databases that are replicated")
+    if "PROCESS" not in grants and "ALL PRIVILEGES" not in grants:
+        yield Finding(
+            True,
+            "the user lacks PROCESS: an EXCHANGE PARTITION interrupted by a crash cannot be decided",
+            "GRANT PROCESS ON *.* TO the user",
+        )
+
+
+def _check_server(session: Session) -> Iterator[Finding]:
+    packet = int(session.value("SELECT @@max_allowed_packet"))
+    yield Finding(
+        packet >= _SMALL_PACKET_BYTES,
+        f"max_allowed_packet is {packet:,} bytes",
+        "" if packet >= _SMALL_PACKET_BYTES else "set it to 64M, so that the largest row fits",
+    )
+    engine = session.value("SELECT @@default_storage_engine")
+    transactional = str(engine).lower() == "innodb"
+    yield Finding(transactional, f"default_storage_engine is {engine}", "" if transactional else "set it to InnoDB")
+    triggers = session.rows(
+        "SELECT CONCAT(trigger_schema, '.', trigger_name) FROM information_schema.triggers"
+        " WHERE trigger_schema NOT IN ('sys', 'mysql')"
+    )
+    if triggers:
+        yield Finding(
+            False, f"the target has triggers: {', '.join(row[0] for row in triggers[:5])}", "drop them: the upstream's"
+            " own have run there already"
+        )  # fmt: skip
+    if session.value("SELECT @@read_only"):
+        yield Finding(False, "the target is read-only", "point --target at the primary")
+
+
+def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
+    sample = source.sample(SAMPLE_MESSAGES)
+    if not sample:
+        yield Finding(True, f"{source} is empty so far")
+        return
+    yield Finding(True, f"{source} can be read: {len(sample)} messages looked at")
+    protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
+    yield Finding(True, f"protocol {protocol}: {reason}")
+    decoder = make_decoder(protocol, DecodeOptions(settings.timezone, TableFilter(settings.filter)))
+    events = [event for key, value in sample for event in decode_message(decoder, key, value)]
+    yield from _check_events(events)
+
+
+def _check_events(events: list[Event]) -> Iterator[Finding]:
+    bad = [event.text for event in events if event.kind is Kind.BAD]
+    if bad:
+        yield Finding(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "mend what the reason names")
+    rows = sum(event.kind <= Kind.DELETE for event in events)
+    boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
+    yield Finding(True, f"the sample holds {rows} row changes and {len(boundaries)} boundaries")
+    if boundaries:
+        yield Finding(True, f"first boundary {tso_time(min(boundaries))}; transactions are applied whole, in order")
+    elif rows:
+        yield Finding(
+            True,
+            "no boundary in the sample: nothing is applied before the first one comes",
+            "Canal-JSON needs enable-tidb-extension=true in the changefeed's sink-uri",
+        )
