@@ -43,3 +43,8 @@ def decode_batch(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
         pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
+
+
+def decode_table(decoder: Decoder, messages: pa.Table) -> pa.Table:
+    """The events of a table of messages, here and now."""
+    return pa.Table.from_batches([decode_batch(decoder, batch) for batch in messages.to_batches()], EVENT_SCHEMA)

@@ -107,3 +107,25 @@ def _canal_message(ts: int, table: str, kind: str, *, tidb: dict[str, int] | Non
         "_tidb": tidb or {"commitTs": ts},
     }  # fmt: skip
     return orjson.dumps(message)
+
+
+def paced_transactions(count: int, rate: int, partitions: int, start_ts: int) -> Iterator[list[Message]]:
+    """One-row transactions with ascending ids from 0, with a boundary five times a second; the first brings the
+    table."""
+    ts = start_ts
+    first = [(0, None, _canal_message(ts + i, t, "CREATE", sql=s, isDdl=True)) for i, (s, t) in enumerate(
+        ((f"CREATE DATABASE `{SCHEMA}`", ""), (TABLE, "sbtest")))]  # fmt: skip
+    every = max(1, rate // 5)
+    for number in range(count):
+        ts += 1 << 18
+        row: Row = (number, 1, "c", "p")
+        value = _canal_message(
+            ts, "sbtest", "INSERT", pkNames=["id"], sqlType=_SQL_TYPE, mysqlType=_MYSQL_TYPE, data=[_image(row)]
+        )
+        messages: list[Message] = [*first, (number % partitions, b"", value)]
+        first = []
+        if number % every == 0:
+            ts += 1 << 18
+            boundary = _canal_message(ts, "", "TIDB_WATERMARK", database="", tidb={"watermarkTs": ts})
+            messages += [(partition, None, boundary) for partition in range(partitions)]
+        yield messages
