@@ -15,7 +15,6 @@ from typing import Final
 from bridge.errors import StoppedError
 
 STOP_SECONDS: Final = 30.0
-LOG_LINES: Final = 15
 
 
 class Replica:
@@ -82,5 +81,5 @@ class Replica:
         self.kill()  # what it might have left of its group
 
     def _failure(self, what: str) -> StoppedError:
-        lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        return StoppedError(f"{what}; its log ends: {' | '.join(lines)}", where=str(self.log))
+        lines = self.log.read_text(errors="replace").splitlines() or ["empty"]
+        return StoppedError(f"{what}; the end of its log is: {lines[-1]}", mend=f"read {self.log}")

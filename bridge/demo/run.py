@@ -172,8 +172,12 @@ def _keep(servers: Servers) -> None:
 
 
 def _live(servers: Servers) -> None:
+    """Some seconds of steady replication, after what has piled up meanwhile."""
+    _catch_up(servers, servers.upstream.sent.boundary)
+    servers.watcher.is_timing = True
     until = time.monotonic() + LIVE_SECONDS
     _wait(servers, lambda: time.monotonic() >= until, None)
+    servers.watcher.is_timing = False
 
 
 def _catch_up(servers: Servers, boundary: int) -> None:

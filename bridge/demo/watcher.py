@@ -35,6 +35,8 @@ class Watcher:
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="watcher", daemon=True)
+        self.is_timing = False
+        """Whether latencies count now: not while the bridge catches up."""
         self.snapshots = 0
         self.retried = 0
         self.violations = 0
@@ -59,7 +61,7 @@ class Watcher:
             raise self._failure
 
     def latency(self) -> float | None:
-        """Median seconds from a commit of the upstream to its being seen; None before the first."""
+        """Median seconds from a commit of the upstream to its being seen, while `is_timing`; None without any."""
         return median(self._latencies) if self._latencies else None
 
     def _work(self) -> None:
@@ -97,7 +99,8 @@ class Watcher:
         elif expected[1] != moment:
             self._violated(f"at ledger entry {entry} the upstream was {expected[1]}, the target {moment}")
         if expected is not None and entry > self._newest:
-            self._latencies.append(seen_at - tso_ms(expected[0]) / 1000)
+            if self.is_timing:
+                self._latencies.append(seen_at - tso_ms(expected[0]) / 1000)
             for passed in range(self._newest, entry):
                 self._moments.pop(passed, None)
             self._newest = entry

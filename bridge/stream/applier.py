@@ -135,20 +135,20 @@ class Applier:
         resolved = self.resolved_ts
         if resolved > self.applied_ts:
             self._apply_window(resolved)
-        if self._bad and resolved == self.frontier.frozen_at:
+        if self._bad_is_next() and resolved == self.frontier.frozen_at:
             raise self._bad_message()
 
     def tick(self) -> None:
         """To be called now and then while no micro-batch comes."""
         self.advance()
-        if self._bad and self._clock() - self._bad_since > BAD_MESSAGE_GRACE_SECONDS:
+        if self._bad_is_next() and self._clock() - self._bad_since > BAD_MESSAGE_GRACE_SECONDS:
             raise self._bad_message()
 
     def finish(self) -> None:
         """At the end of the input: everything complete is applied and written, a bad message is raised."""
         self.advance()
         self._write_progress(max(self.applied_ts, self.resolved_ts))  # an empty window may not be written yet
-        if self._bad and (self._limits.until is None or self.applied_ts < self._limits.until):
+        if self._bad_is_next():
             raise self._bad_message()
 
     def waiting_for(self) -> str:
@@ -156,6 +156,9 @@ class Applier:
         if self._limits.until is not None and self.applied_ts >= self._limits.until:
             return "nothing: --until is reached"
         return self.frontier.waiting_for()
+
+    def _bad_is_next(self) -> bool:
+        return bool(self._bad) and (self._limits.until is None or self.applied_ts < self._limits.until)
 
     def _bad_message(self) -> BadMessageError:
         where, reason = self._bad[0]

@@ -32,7 +32,7 @@ from bridge.stream.source import Extent, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import Ownership
-from bridge.target.progress import PartitionStart, Progress, ProgressTable
+from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.writer import Writer
 
@@ -101,9 +101,8 @@ class Job:
                 applier = self._applier(spark, writer, progress, extents, plan.until)
                 reporter = StatusReporter(applier, writer, _messages_ahead(applier.backlog.positions, extents))
                 with Pulse(self._target, ownership, writer, reporter, plan.on_status, plan.status_seconds):
-                    applier.finish_pending(progress.pending)
                     streaming = time.monotonic()
-                    self._stream(spark, applier, once=plan.once)
+                    self._stream(spark, applier, progress.pending, once=plan.once)
                 ended = time.monotonic()
                 return _outcome(applier, writer, plan, ended - began, ended - streaming)
             finally:
@@ -148,8 +147,8 @@ class Job:
             rows_of=Executors(spark, self._settings.stream.driver_rows).rows_of,
         )
 
-    def _stream(self, spark: SparkSession, applier: Applier, *, once: bool) -> None:
-        worker = ApplierThread(applier)
+    def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
+        worker = ApplierThread(applier, pending)
         gate = _Gate()
         with checkpoint_folder() as folder:
             worker.start()

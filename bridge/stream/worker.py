@@ -17,6 +17,7 @@ from bridge.stream.applier import Applier, Interrupted
 from bridge.stream.backlog import Arrival
 from bridge.stream.status import Status
 from bridge.target.ownership import Ownership
+from bridge.target.progress import SchemaChange
 from bridge.target.session import Session, Target
 from bridge.target.writer import Writer
 
@@ -27,10 +28,13 @@ log = structlog.get_logger()
 
 
 class ApplierThread:
-    """Runs the applier: at most one micro-batch waits while one is being applied."""
+    """Runs the applier: at most one micro-batch waits while one is being applied.
 
-    def __init__(self, applier: Applier) -> None:
-        self._applier = applier
+    pending: schema changes that an earlier run left in progress; they come first.
+    """
+
+    def __init__(self, applier: Applier, pending: tuple[SchemaChange, ...]) -> None:
+        self._applier, self._pending = applier, pending
         self._waiting: queue.Queue[Arrival] = queue.Queue(maxsize=1)
         self._no_more = threading.Event()
         self._failure: BaseException | None = None
@@ -70,6 +74,7 @@ class ApplierThread:
 
     def _work(self) -> None:
         try:
+            self._applier.finish_pending(self._pending)
             while True:
                 try:
                     arrival = self._waiting.get(timeout=_TICK_SECONDS)

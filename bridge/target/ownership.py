@@ -17,7 +17,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError
 from bridge.target.progress import ProgressTable
-from bridge.target.session import Session, Target, quote_name
+from bridge.target.session import Session, Target, is_lost_connection, quote_name
 
 STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""
@@ -58,6 +58,15 @@ class Ownership:
         if not self._try_lock(_PATIENCE_SECONDS):
             raise self.lost()
         self.check()
+
+    def revive(self) -> None:
+        """Makes sure of the lock after a connection was cut, as by a restart of the server."""
+        try:
+            self.check()
+        except (MySQLError, OSError) as error:
+            if not is_lost_connection(error):
+                raise
+            self.reconnect()
 
     def check(self) -> None:
         """Raises OwnedError unless this process still holds the lock and the epoch is its own."""

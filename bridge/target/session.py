@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +19,11 @@ from bridge.errors import TargetError, UsageError
 SESSION_SETTINGS: Final = (
     # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
-    "time_zone = '+00:00', foreign_key_checks = 0, tx_isolation = 'READ-COMMITTED', "
-    "innodb_lock_wait_timeout = 50, wait_timeout = 86400",
+    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 86400",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
+KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""Seconds idle, seconds between probes, probes: a target that is gone without a word is noticed in a minute."""
 
 LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
 """Server shutting down, killed or cut connections (MariaDB error codes; 1927 is "Connection was killed")."""
@@ -95,6 +98,7 @@ class Session:
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled
         self._raw: Any = pooled.driver_connection
+        _keep_alive(self._raw)
         self._raw.autocommit(autocommit)
         for setting in SESSION_SETTINGS:
             self.execute(setting)
@@ -128,6 +132,14 @@ class Session:
     def close(self) -> None:
         """Closes at once; an open transaction is rolled back by the server."""
         self._pooled.invalidate()
+
+
+def _keep_alive(connection: Any) -> None:
+    peer = connection._sock
+    if peer.family in {socket.AF_INET, socket.AF_INET6}:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _parse(url: str) -> URL:

@@ -88,6 +88,7 @@ class Writer:
     def session(self) -> Session:
         """The writing session, opened when needed."""
         if self._session is None:
+            self._ownership.revive()
             self._session = self._target.connect()
         return self._session
 
@@ -124,9 +125,7 @@ class Writer:
         for done, change in enumerate(pending):
             for attempt in self._retrying():
                 with attempt:
-                    self._run_change(change)
-            if not self._table.set_pending(self._ownership.control, self._ownership.epoch, pending[done + 1 :]):
-                raise self._ownership.lost()
+                    self._run_change(change, pending[done + 1 :])
             self._trace("ddl taken off")
             self.counts.schema_changes += 1
 
@@ -136,10 +135,12 @@ class Writer:
             self._session.close()
             self._session = None
 
-    def _run_change(self, change: SchemaChange) -> None:
+    def _run_change(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> None:
         try:
             self._ownership.check()
             self._runner.run(self._ownership.control, change)
+            if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
+                raise self._ownership.lost()
         except (MySQLError, OSError) as error:
             if is_lost_connection(error):
                 self._ownership.reconnect()
