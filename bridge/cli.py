@@ -22,6 +22,7 @@ from bridge.target.session import Target
 app = typer.Typer(
     help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
