@@ -23,6 +23,7 @@ _SHORT_NAMES = {
 }
 """Flags and environment names of contract.md whose place in the file is another."""
 _LISTS = {("source", "topics"), ("filter",)}
+_MAX_TSO = (1 << 63) - 1
 
 
 class _Section(BaseModel):
@@ -83,7 +84,7 @@ def load_settings(
     """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
     `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
     merged = _read_toml(config) if config else {}
-    if "password" in merged.get("target", {}):
+    if "password" in _section(merged, "target"):
         raise UsageError(
             "the configuration holds a password", mend="use BRIDGE_TARGET_PASSWORD, or target.password_file"
         )
@@ -111,17 +112,24 @@ def parse_moment(text: str) -> int:
     """`earliest`, a TSO, or a time (ISO 8601; UTC unless it names a zone) as a TSO; UsageError for anything else."""
     if text == "earliest":
         return 0
-    if text.isascii() and text.isdigit():
-        return int(text)
+    tso = int(text) if text.isascii() and text.isdigit() else _tso_of_time(text)
+    if not 0 <= tso <= _MAX_TSO:
+        raise _no_moment(text)
+    return tso
+
+
+def _tso_of_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(
-            f"{text!r} is neither a TSO nor a time", mend="write 470611868434825218 or 2026-11-21T05:10:07Z"
-        ) from error
+        raise _no_moment(text) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return ms_tso(round(moment.timestamp() * 1000))
+
+
+def _no_moment(text: str) -> UsageError:
+    return UsageError(f"{text!r} is neither a TSO nor a time", mend="write 470611868434825218 or 2026-11-21T05:10:07Z")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -149,8 +157,18 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 def _put(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
     for part in place[:-1]:
-        merged = merged.setdefault(part, {})
+        merged = _section(merged, part)
     merged[place[-1]] = value
+
+
+def _section(merged: dict[str, Any], name: str) -> dict[str, Any]:
+    section = merged.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise UsageError(
+            f"{name} is a section of settings, not a setting (given: {section!r})",
+            mend=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
+        )
+    return section
 
 
 def _usage_error(error: ValidationError) -> UsageError:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError
 from pymysql.err import MySQLError
@@ -18,13 +19,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
-from bridge.errors import SourceError, StoppedError, TargetError
+from bridge.errors import SourceError, StoppedError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of
-from bridge.stream.decode import batch_decoder, decode_table
+from bridge.stream.decode import PACKED_SCHEMA, batch_decoder, decode_table, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.session import checkpoint_folder, start_session
@@ -119,6 +120,7 @@ class Job:
             progress = table.read(ownership.control)
             if progress is None:
                 raise ownership.lost()
+            _check_until(progress, plan.until)
             yield ownership, progress
         finally:
             ownership.release()
@@ -232,10 +234,10 @@ class _Intake:
         if self._last_events <= DRIVER_DECODES:
             events = decode_table(self._decoder, messages.toArrow())
         else:
-            decoded = messages.mapInArrow(self._decode, from_arrow_schema(EVENT_SCHEMA))
+            packed = messages.mapInArrow(self._decode, from_arrow_schema(PACKED_SCHEMA))
             if self._backlog.rows > self._room:
-                return arrival_on_executors(decoded)
-            events = decoded.toArrow()
+                return arrival_on_executors(packed.mapInArrow(unpacked, from_arrow_schema(EVENT_SCHEMA)))
+            events = pa.Table.from_batches(unpacked(packed.toArrow().to_batches()), EVENT_SCHEMA)
         self._last_events = events.num_rows
         return arrival_of(events)
 
@@ -269,6 +271,15 @@ class _Gate:
 
 def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
+
+
+def _check_until(progress: Progress, until: int | None) -> None:
+    if until is not None and progress.applied_ts > until:
+        raise UsageError(
+            f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
+            where=f"pipeline {progress.name}",
+            mend="give a later --until; for an earlier state replay into an empty target under another --name",
+        )
 
 
 def _check_retained(starts: Starts, extents: dict[PartitionId, Extent]) -> None:

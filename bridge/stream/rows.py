@@ -123,7 +123,8 @@ class DriverRows:
     def of(cls, tables: Sequence[pa.Table]) -> DriverRows:
         """Puts row changes of several tables in order."""
         joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
-        return cls(joined.sort_by([(name, "ascending") for name in ROW_ORDER]))
+        order = pc.sort_indices(joined, [(name, "ascending") for name in ROW_ORDER])
+        return cls(joined.take(order).combine_chunks())
 
     @property
     def count(self) -> int:
@@ -165,6 +166,8 @@ def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
     """Row changes of each table, in order."""
     qualified = pc.binary_join_element_wise(rows["schema"], rows["table"], SEP)
     encoded = qualified.combine_chunks().dictionary_encode()
+    if len(encoded.dictionary) == 1:
+        return {TableName(*encoded.dictionary[0].as_py().split(SEP)): rows}
     codes = encoded.indices.to_numpy()
     grouped = rows.take(np.argsort(codes, kind="stable"))
     ends = np.cumsum(np.bincount(codes))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -170,8 +171,14 @@ class CaptureSource:
         self._messages = 0
         if not self._path.exists():
             raise UsageError(f"there is no capture file {path}", mend="check --input")
-        if self._path.is_dir() and not list(self._path.glob("*.jsonl")):
+        if not self._paths():
             raise UsageError(f"the folder {path} holds no *.jsonl", mend="check --input")
+        for name in (file.name for file in self._paths()):
+            if name[0] in "_." or ":" in str(self._path.absolute() / name):
+                raise UsageError(
+                    f"Spark cannot read the capture file {name}: its name begins with _ or . or a : stands in its path",
+                    mend="give it another name",
+                )
 
     def __str__(self) -> str:
         return f"capture files {self._path}"
@@ -185,10 +192,7 @@ class CaptureSource:
         extents: dict[PartitionId, Extent] = {}
         for topic, partition, low, high, rows, offsets, broken in found.collect():
             if partition is None or rows != offsets or broken:
-                raise UsageError(
-                    f"a line of {self._path} is not a captured message: {broken or 'partition or offset is missing'}",
-                    mend='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
-                )
+                raise self._not_a_message(broken or "partition or offset is missing")
             extents[topic, partition] = Extent(low, high + 1)
             self._messages += rows
         return extents
@@ -197,6 +201,8 @@ class CaptureSource:
         """A stream of all files as one micro-batch, so that no boundary is seen before what it vouches for."""
         del messages_per_batch
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
+        if not starts:
+            return lines.select(*MESSAGE_COLUMNS)
         lows = F.create_map(
             *(F.lit(x) for where, start in starts.items() for x in (f"{where[0]}/{where[1]}", start.offset))
         )
@@ -212,14 +218,27 @@ class CaptureSource:
         return batch.dropDuplicates(["topic", "partition", "offset"])
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
-        """The first lines of the first file."""
-        path = next(iter(sorted(self._path.glob("*.jsonl")))) if self._path.is_dir() else self._path
-        found = []
-        with path.open("rb") as lines:
-            for line, _ in zip(lines, range(count), strict=False):
-                message = orjson.loads(line)
-                found.append((_unbase64(message.get("key")), _unbase64(message.get("value"))))
-        return found
+        """The first lines of the files."""
+        return list(islice(self._messages_in_turn(), count))
+
+    def _messages_in_turn(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        for path in self._paths():
+            with path.open("rb") as lines:
+                for line in filter(bytes.strip, lines):
+                    try:
+                        message = orjson.loads(line)
+                        yield _unbase64(message.get("key")), _unbase64(message.get("value"))
+                    except (ValueError, TypeError, AttributeError) as error:
+                        raise self._not_a_message(line.decode(errors="replace").strip()[:200]) from error
+
+    def _not_a_message(self, what: str) -> UsageError:
+        return UsageError(
+            f"a line of {self._path} is not a captured message: {what}",
+            mend='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
+        )
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._path.glob("*.jsonl")) if self._path.is_dir() else [self._path]
 
     def _files(self) -> str:
         """A glob: Spark's file stream takes folders and globs, not the name of one file."""

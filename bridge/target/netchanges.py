@@ -126,8 +126,10 @@ def _steps(changes: pa.Table, shape: str, shape_id: int, key: tuple[str, ...]) -
     """
     mine = pc.equal(changes["columns"], shape)
     seq = pa.array(np.flatnonzero(mine.combine_chunks().to_numpy(zero_copy_only=False)))
-    commit_ts = changes["commit_ts"].filter(mine).combine_chunks()
-    before, after = (changes[name].filter(mine).combine_chunks().cast(TEXT) for name in ("before", "after"))
+    if len(seq) < changes.num_rows:
+        changes = changes.filter(mine)
+    commit_ts, before, after = (changes[name].combine_chunks() for name in ("commit_ts", "before", "after"))
+    before, after = before.cast(TEXT), after.cast(TEXT)
     names = shape.lower().split(SEP)
     positions = [names.index(part) for part in key]
     old_key, new_key = joined(parts_of(before, positions)), joined(parts_of(after, positions))

@@ -23,6 +23,8 @@ STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""
 _PATIENCE_SECONDS: Final = 3
 """A killed process frees the lock as soon as the server notices; that may take a moment."""
+_KILL_SECONDS: Final = 10
+"""How long a killed connection may take to give the lock back."""
 _UNKNOWN_THREAD: Final = 1094
 
 
@@ -53,11 +55,20 @@ class Ownership:
 
     def reconnect(self) -> None:
         """A new control session after the old one was cut; OwnedError when another bridge was faster."""
+        old = self.control.connection_id
         self.control.close()
         self.control = self._target.connect(autocommit=True)
-        if not self._try_lock(_PATIENCE_SECONDS):
+        if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
             raise self.lost()
         self.check()
+
+    def _evict_myself(self, old: int) -> bool:
+        """The network may have cut a session that the server still holds; it holds the lock then."""
+        progress = self._table.read(self.control)
+        if progress is None or progress.epoch != self.epoch or self._holder() != old:
+            return False
+        self._kill(old)
+        return self._try_lock(_KILL_SECONDS)
 
     def revive(self) -> None:
         """Makes sure of the lock after a connection was cut, as by a restart of the server."""
@@ -70,9 +81,8 @@ class Ownership:
 
     def check(self) -> None:
         """Raises OwnedError unless this process still holds the lock and the epoch is its own."""
-        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
         progress = self._table.read(self.control)
-        if holder != self.control.connection_id or progress is None or progress.epoch != self.epoch:
+        if self._holder() != self.control.connection_id or progress is None or progress.epoch != self.epoch:
             raise self.lost()
 
     def lost(self) -> OwnedError:
@@ -91,6 +101,14 @@ class Ownership:
             (",".join(map(str, connections)), state, self._table.name, self.epoch),
         )
 
+    def announce(self, session: Session, connections: list[int]) -> None:
+        """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
+        session.execute(
+            f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s",
+            (",".join(map(str, connections)), self._table.name, self.epoch),
+        )
+        session.commit()
+
     def release(self) -> None:
         """Closes the control session, which frees the lock."""
         with suppress(MySQLError, OSError):
@@ -107,6 +125,10 @@ class Ownership:
     def _try_lock(self, seconds: int) -> bool:
         return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self._lock, seconds)) == 1)
 
+    def _holder(self) -> int | None:
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
+        return None if holder is None else int(holder)
+
     def _evict(self, *, take_over: bool) -> None:
         host, pid, connections, age = self._current_owner()
         if not take_over and age is not None and age <= STALE_SECONDS:
@@ -115,10 +137,10 @@ class Ownership:
                 where=f"process {pid} on {host}, heartbeat {age} s old",
                 mend="stop that one, or take over with --take-over",
             )
-        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
-        for connection in {*connections, *([int(holder)] if holder else [])}:
+        holder = self._holder()
+        for connection in {*connections, *([holder] if holder else [])}:
             self._kill(connection)
-        if not self._try_lock(10):
+        if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
                 f"the pipeline {self._table.name!r} could not be taken over",
                 where=f"process {pid} on {host}",

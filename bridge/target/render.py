@@ -7,6 +7,7 @@ values are put back.  With every unique value in play freed first, a write can c
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -162,7 +163,8 @@ class _Keeping:
     def __init__(self, net: KeyedChanges, scratch: str, extra: list[str], keys: pa.Array) -> None:
         self._net, self._extra, self._keys = net, extra, keys
         self._table = net.table
-        self._scratch = quote_name(scratch, f"keep {net.table.name}"[:64])
+        digest = hashlib.sha1(str(net.table.name).encode(), usedforsecurity=False).hexdigest()
+        self._scratch = quote_name(scratch, f"keep {digest}")  # a name of its own, however long the table's is
 
     @classmethod
     def of(cls, net: KeyedChanges, rendering: Rendering, freed: list[pa.Array]) -> _Keeping | None:
@@ -184,10 +186,17 @@ class _Keeping:
     def restore(self) -> Iterator[Statement]:
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
         on = " AND ".join(f"t.{name}=kept.{name}" for name in key)
-        values = ",".join(f"t.{name}=kept.{name}" for name in map(quote_name, self._extra))
+        values = ",".join([*(f"t.{name}=kept.{name}" for name in map(quote_name, self._extra)), *self._unchanged()])
         target = quote_name(*self._table.name)
         yield self._statement(Stage.RESTORE, f"UPDATE {target} t JOIN {self._scratch} kept ON {on} SET {values}")
         yield self._statement(Stage.RESTORE, f"DROP TEMPORARY TABLE {self._scratch}")
+
+    def _unchanged(self) -> Iterator[str]:
+        """ON UPDATE CURRENT_TIMESTAMP changes any column that an UPDATE does not set."""
+        for column in self._table.columns.values():
+            is_written = column.name not in self._extra and not column.generated
+            if is_written and column.type.startswith(("timestamp", "datetime")):
+                yield f"t.{quote_name(column.name)}=t.{quote_name(column.name)}"
 
     def _statement(self, stage: Stage, sql: str) -> Statement:
         return Statement(stage, self._table.name, sql)
@@ -216,7 +225,7 @@ def _binary_match(table: Table, image: Image) -> str:
 def _match(column: Column, literal: str) -> str:
     name = quote_name(column.name)
     plain = f"{name}<=>{literal}"
-    if column.charset is None or literal == "NULL":
+    if column.charset is None or literal[0] not in "'x":  # NULL, or the number of an ENUM or SET value
         return plain
     # Equal under the column's collation (an index can serve that), and equal byte for byte in its character set.
     return f"{plain} AND CAST({name} AS BINARY)<=>CAST(CONVERT({literal} USING {column.charset}) AS BINARY)"

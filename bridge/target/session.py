@@ -130,8 +130,9 @@ class Session:
         self._raw.rollback()
 
     def close(self) -> None:
-        """Closes at once; an open transaction is rolled back by the server."""
-        self._pooled.invalidate()
+        """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""
+        if self._pooled.is_valid:
+            self._pooled.invalidate()
 
 
 def _keep_alive(connection: Any) -> None:

@@ -90,6 +90,7 @@ class Writer:
         if self._session is None:
             self._ownership.revive()
             self._session = self._target.connect()
+            self._ownership.announce(self._session, self.connections)
         return self._session
 
     def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
