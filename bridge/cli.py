@@ -124,7 +124,7 @@ def run(
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
     outcome = _job(settings).follow(show.log_status, take_over=take_over)
-    show.note(f"stopped; everything below {show.moment(outcome.applied_ts)} is in the target")
+    show.stopped(outcome.applied_ts)
 
 
 @app.command()

@@ -32,6 +32,11 @@ def moment(tso: int) -> str:
     return f"{tso} ({tso_time(tso)})"
 
 
+def stopped(applied_ts: int) -> None:
+    """The last word of `bridge run`."""
+    note(f"stopped; everything below {moment(applied_ts)} is in the target" if applied_ts else "stopped; nothing yet")
+
+
 def print_json(document: object) -> None:
     """One JSON document on stdout."""
     print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

@@ -91,6 +91,7 @@ class Applier:
         self._bad: list[tuple[str, str]] = []
         self._bad_since = 0.0
         self._interrupted = False
+        self._has_read = False
         self.applied_ts = progress.applied_ts
         self.counts = Counts()
 
@@ -111,6 +112,7 @@ class Applier:
     def take(self, arrival: Arrival) -> None:
         """One micro-batch; then applies everything that is complete."""
         store, control = arrival
+        self._has_read = True
         self._count_dropped(store)
         self._take_in(store.from_ts(self.applied_ts), control)
         self.advance()
@@ -155,6 +157,8 @@ class Applier:
         """What holds the target back, and why."""
         if self._limits.until is not None and self.applied_ts >= self._limits.until:
             return "nothing: --until is reached"
+        if not self._has_read:
+            return "the first messages are being read"
         return self.frontier.waiting_for()
 
     def _bad_is_next(self) -> bool:

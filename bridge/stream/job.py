@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -310,10 +311,10 @@ def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float, stre
 
 
 def _source_error(error: Exception) -> StoppedError:
-    words = str(error).strip().splitlines()
-    reason = next((line for line in words if "Exception" in line or "Error" in line), words[0] if words else "?")
+    """The innermost exception that Spark names: "org.apache....Exception: what happened"."""
+    named = re.findall(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error): .+)$", str(error), re.MULTILINE)
     return SourceError(
-        f"a Spark job failed: {reason.strip()[:600]}",
+        f"a Spark job failed: {named[-1][:600] if named else str(error).strip()[:600]}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from bridge.errors import UsageError
 
 KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 
+_CHECKPOINT: Final = "bridge-checkpoint-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -62,13 +64,19 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
 
 
 def checkpoint_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for the query's checkpoint, which is thrown away: progress lives in the target."""
-    base = Path("/dev/shm")
-    return tempfile.TemporaryDirectory(
-        prefix="bridge-checkpoint-",
-        dir=base if base.is_dir() and os.access(base, os.W_OK) else None,
-        ignore_cleanup_errors=True,
-    )
+    """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
+
+    In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
+    killed are removed.
+    """
+    memory = Path("/dev/shm")
+    base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    for folder in base.glob(f"{_CHECKPOINT}*-*"):
+        pid = folder.name.removeprefix(_CHECKPOINT).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+    prefix = f"{_CHECKPOINT}{os.getpid()}-"
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=base, ignore_cleanup_errors=True)
 
 
 @contextmanager
