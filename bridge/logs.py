@@ -11,6 +11,7 @@ import structlog
 def configure_logs(level: int = logging.INFO) -> None:
     """Sends the bridge's logs to stderr; third-party loggers stay at warnings."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_drop)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -21,3 +22,8 @@ def configure_logs(level: int = logging.INFO) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _drop(_: logging.LogRecord) -> bool:
+    """Py4J logs a traceback on the root logger itself, which nobody else does, when the JVM has ended."""
+    return False

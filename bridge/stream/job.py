@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
-from bridge.errors import SourceError, StoppedError, TargetError, UsageError
+from bridge.errors import BridgeError, SourceError, StoppedError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
@@ -46,6 +46,9 @@ workers cost more than they bring (measured: 0.1 s)."""
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
 _POLL_SECONDS: Final = 0.2
+_SPARK_ENDED: Final = (PySparkException, Py4JError, ConnectionError)
+"""What Spark raises when a job fails, and what is raised when the JVM is gone: a signal to the whole process group,
+as from Ctrl-C or systemd, ends the JVM too."""
 
 log = structlog.get_logger()
 
@@ -60,15 +63,15 @@ class Outcome:
     """
 
     applied_ts: int
-    messages: int
-    rows: int
-    seconds: float
-    stream_seconds: float
-    transactions: int
-    schema_changes: int
-    rest: int
-    late: int
-    until_reached: bool
+    messages: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    stream_seconds: float = 0.0
+    transactions: int = 0
+    schema_changes: int = 0
+    rest: int = 0
+    late: int = 0
+    until_reached: bool = False
 
 
 class Job:
@@ -96,8 +99,13 @@ class Job:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
-            extents = self._source.extents(spark)
+            try:
+                spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
+                extents = self._source.extents(spark)
+            except (BridgeError, *_SPARK_ENDED):
+                if not self._stop.is_set():
+                    raise
+                return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
             writer = Writer(self._target, table, ownership, retry_seconds=self._settings.target.retry_seconds)
             try:
                 applier = self._applier(spark, writer, progress, extents, plan.until)
@@ -153,19 +161,30 @@ class Job:
     def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
         worker = ApplierThread(applier, pending)
         gate = _Gate()
-        with checkpoint_folder() as folder:
-            worker.start()
-            query = self._start_query(spark, applier, worker, gate, folder, once=once)
+        with checkpoint_folder() as folder, self._working(worker):
             try:
-                self._watch(query, worker)
+                query = self._start_query(spark, applier, worker, gate, folder, once=once)
+                try:
+                    self._watch(query, worker)
+                    if not self._stop.is_set():
+                        worker.drain()
+                        applier.finish()
+                finally:
+                    gate.close()
+                    query.stop()
+            except _SPARK_ENDED as error:
+                worker.raise_failure()
                 if not self._stop.is_set():
-                    worker.drain()
-                    applier.finish()
-            finally:
-                gate.close()
-                query.stop()
-                if not worker.stop(STOP_SECONDS):
-                    log.warning("the transaction in hand is abandoned; the target rolls it back")
+                    raise _source_error(error) from error
+
+    @contextmanager
+    def _working(self, worker: ApplierThread) -> Iterator[None]:
+        worker.start()
+        try:
+            yield
+        finally:
+            if not worker.stop(STOP_SECONDS):
+                log.warning("the transaction in hand is abandoned; the target rolls it back")
 
     def _start_query(
         self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: _Gate, folder: str, *, once: bool
@@ -195,12 +214,8 @@ class Job:
     def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
         while not self._stop.is_set():
             worker.raise_failure()
-            try:
-                if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
-                    break
-            except PySparkException as error:
-                worker.raise_failure()
-                raise _source_error(error) from error
+            if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
+                break
         worker.raise_failure()
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark.accumulators import AccumulatorServer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -44,6 +45,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", mend="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
     defaults = {**_DEFAULTS, **({"spark.jars.packages": KAFKA_PACKAGE} if with_kafka else {})}
     for key, value in {**defaults, **settings}.items():
@@ -61,6 +63,10 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
     return session
+
+
+def _end_quietly(*_: object) -> None:
+    """PySpark's server of accumulators, which the bridge does not use, prints a traceback when the JVM ends first."""
 
 
 def checkpoint_folder() -> tempfile.TemporaryDirectory[str]:

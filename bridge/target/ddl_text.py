@@ -25,7 +25,7 @@ _TOKEN = re.compile(
       | (?P<quoted>`(?:[^`]|``)*`)
       | (?P<word>[A-Za-z0-9_$\u0080-\U0010ffff]+)
       | (?P<mark>.)""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,  # to the server only ASCII white space is white
 )
 
 
@@ -78,7 +78,9 @@ class ChangeClass(StrEnum):
     DROP_INDEX = "drop index"
 
 
-_DIRECTORY: Final = {("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY")}
+_FILES: Final = {("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE")}
+_ENGINES_ELSEWHERE: Final = frozenset({"CONNECT", "FEDERATED", "FEDERATEDX", "S3", "SPIDER"})
+"""Storage engines whose tables are files or other servers."""
 
 DATABASE_CLASSES: Final = frozenset(
     {ChangeClass.CREATE_DATABASE, ChangeClass.ALTER_DATABASE, ChangeClass.DROP_DATABASE}
@@ -116,14 +118,30 @@ def classify(statement: str, schema: str) -> Classified | Refused:
     except _NotUnderstood:
         return Refused("it is not a schema change that the bridge knows")
     schemas = {table.schema.lower() for table in result.tables} | {result.database.lower()}
-    if schemas & SYSTEM_SCHEMAS:
+    if (schemas | set(_qualifiers(reader.tokens))) & SYSTEM_SCHEMAS:
         return Refused("it touches a system schema")
     words = [token.word for token in reader.tokens]
     if result.change_class is ChangeClass.CREATE_TABLE and "SELECT" in words:
         return Refused("it fills a table from a query")
-    if "OUTFILE" in words or "LOAD_FILE" in words or _DIRECTORY & set(pairwise(words)):
+    if "OUTFILE" in words or "LOAD_FILE" in words or _FILES & set(pairwise(words)):
         return Refused("it reaches for files of the server")
+    if set(_engines(reader.tokens)) & _ENGINES_ELSEWHERE:
+        return Refused("it makes a table of files or of another server")
     return result
+
+
+def _qualifiers(found: list[Token]) -> Iterator[str]:
+    """What stands before a dot: schemas, among them those that a view or a foreign key looks into."""
+    for token, following in pairwise(found):
+        if following.text == "." and token.name is not None:
+            yield token.name.lower()
+
+
+def _engines(found: list[Token]) -> Iterator[str]:
+    for i, token in enumerate(found):
+        if token.word == "ENGINE":
+            named = found[i + 2 : i + 3] if found[i + 1 : i + 2] and found[i + 1].text == "=" else found[i + 1 : i + 2]
+            yield from (name.text.strip("'\"`").upper() for name in named)
 
 
 class _NotUnderstood(Exception):  # noqa: N818  # never leaves this module
@@ -179,7 +197,8 @@ def _classify(reader: _Reader) -> Classified:
         reader.accept("TABLE")
         return Classified(ChangeClass.TRUNCATE_TABLE, (reader.table(),))
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
-        return Classified(ChangeClass.RECOVER_TABLE, (reader.table(),))
+        recovered = reader.table()
+        return Classified(ChangeClass.RECOVER_TABLE, (recovered, *([reader.table()] if reader.accept("TO") else [])))
     raise _NotUnderstood
 
 
@@ -188,8 +207,7 @@ def _create(reader: _Reader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "NOT", "EXISTS")
         return Classified(ChangeClass.CREATE_DATABASE, database=reader.identifier())
-    while reader.accept("GLOBAL") or reader.accept("TEMPORARY"):
-        pass
+    reader.accept("GLOBAL", "TEMPORARY")  # a local one would hide a table from the bridge
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
         return _named(reader, ChangeClass.CREATE_TABLE)

@@ -44,7 +44,7 @@ class Ownership:
 
         Raises OwnedError when a live bridge owns it and `take_over` is off.
         """
-        if not self._try_lock(_PATIENCE_SECONDS):
+        if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
             self._evict(take_over=take_over)
         self.epoch = self._table.raise_epoch(self.control)
         self.control.execute(

@@ -137,6 +137,8 @@ class ProgressTable:
 
     def begin(self, session: Session, start_ts: int) -> None:
         """Makes the pipeline known, beginning at start_ts (TSO); a known one stays as it is."""
+        if self.read(session) is not None:
+            return  # INSERT IGNORE would wait for an owner's open transaction, which holds the row
         session.execute(
             f"INSERT IGNORE INTO {self._progress} (name, epoch, applied_ts, start_ts, positions, pending)"
             " VALUES (%s, 0, %s, %s, '{}', '[]')",

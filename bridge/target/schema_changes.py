@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import structlog
-from pymysql.err import MySQLError
+from pymysql.err import MySQLError, OperationalError
 
 from bridge.errors import SchemaChangeError
 from bridge.events import tso_ms
@@ -27,6 +27,8 @@ from bridge.target.session import Session, error_code, is_lost_connection, quote
 _NO_SUCH: Final = frozenset({1049, 1146})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
 
+_TABLE_EXISTS: Final = 1050
+_UNKNOWN_TABLE: Final = 1051
 _UNKNOWN_VARIABLE: Final = 1193
 _SOURCE_DEFAULTS: Final = (
     "SET SESSION character_set_server = utf8mb4, collation_server = utf8mb4_bin",
@@ -84,7 +86,7 @@ class SchemaChangeRunner:
             self._close(session, change, "done", "found on the target after an interruption")
             return
         self._trace("ddl intent")
-        outcome = self._execute(session, change, classified)
+        outcome = self._execute(session, change, classified, resumed=intent is not None)
         self._trace("ddl executed")
         self._close(session, change, "done", outcome)
         self._trace("ddl recorded")
@@ -115,7 +117,7 @@ class SchemaChangeRunner:
             " with --filter",
         )
 
-    def _execute(self, session: Session, change: SchemaChange, classified: Classified) -> str:
+    def _execute(self, session: Session, change: SchemaChange, classified: Classified, *, resumed: bool) -> str:
         if change.schema and classified.change_class not in DATABASE_CLASSES:
             self._use(session, change)
         try:
@@ -123,11 +125,14 @@ class SchemaChangeRunner:
             # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
             session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
             session.execute(self._tag(change) + change.text)
+            _raise_skipped(session)
         except MySQLError as error:
             if is_lost_connection(error):
                 raise
             if exists_already(session, self._schema, change, classified, error):
                 return "what it makes was there already"
+            if resumed and error_code(error) == _UNKNOWN_TABLE and _all_dropped(session, classified):
+                return "ran, after an interruption had dropped some of its tables"
             self._close(session, change, "refused", server_words(error))
             raise self._refusal(change, f"the target refused a schema change: {server_words(error)}") from error
         finally:
@@ -147,7 +152,7 @@ class SchemaChangeRunner:
         self, session: Session, change: SchemaChange, classified: Classified, intent: _Intent, now: Evidence
     ) -> bool:
         if classified.change_class is ChangeClass.DROP_TABLE:
-            return all(definition(session, name) is None for name in classified.tables)
+            return _all_dropped(session, classified)
         if intent.fingerprint and now.fingerprint != intent.fingerprint:
             return True
         if classified.change_class is ChangeClass.EXCHANGE_PARTITION and not now.sees_ids:
@@ -207,6 +212,18 @@ class SchemaChangeRunner:
 
 def _where(change: SchemaChange) -> str:
     return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
+
+
+def _raise_skipped(session: Session) -> None:
+    """IF NOT EXISTS leaves what exists as it is, whatever it is; that is looked into like the error without it."""
+    for _, code, message in session.rows("SHOW WARNINGS"):
+        if code == _TABLE_EXISTS:
+            raise OperationalError(code, message)
+
+
+def _all_dropped(session: Session, classified: Classified) -> bool:
+    tables = classified.tables if classified.change_class is ChangeClass.DROP_TABLE else ()
+    return bool(tables) and all(definition(session, name) is None for name in tables)
 
 
 def _take_source_defaults(session: Session) -> None:

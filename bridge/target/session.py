@@ -19,7 +19,7 @@ from bridge.errors import TargetError, UsageError
 SESSION_SETTINGS: Final = (
     # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
-    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 86400",
+    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
