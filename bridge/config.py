@@ -96,8 +96,7 @@ def load_settings(
         path, equals, value = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set {assignment!r} has no value", mend="write it as --set section.key=value")
-        section, _, key = path.partition(".")
-        place = (section, key) if key else (section,)
+        place = _path(path)
         _put(merged, place, value.split(",") if place in _LISTS else value)
     for name, value in flags.items():
         if value is not None and value != [] and value != ():
@@ -149,6 +148,14 @@ def _place_of(name: str) -> tuple[str, ...] | None:
         if key != name and key in _keys(model):
             return section, key
     return (name,) if name in _keys(Settings) else None
+
+
+def _path(text: str) -> tuple[str, ...]:
+    """`section.key`; names of Kafka and Spark properties hold dots themselves."""
+    section, _, key = text.partition(".")
+    if section == "source" and key.startswith("kafka."):
+        return section, "kafka", key.removeprefix("kafka.")
+    return (section, key) if key else (section,)
 
 
 def _keys(model: type[BaseModel]) -> set[str]:

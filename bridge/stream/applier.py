@@ -127,6 +127,9 @@ class Applier:
             self.frontier.freeze(position)
             self._bad.append((str(position), reason))
         changes = tuple(c for c in control.changes if c.commit_ts >= self.applied_ts)
+        for change in control.changes:
+            if change.commit_ts < self.applied_ts:
+                self._count_dropped_change(change)
         control = ControlEvents(control.boundaries, control.read, changes, control.bad)
         read_before = sum(start.read for start in self.backlog.positions.values())
         self.backlog.add(store, control, {p: self.frontier.boundary(p) for p in self.frontier.partitions})
@@ -186,6 +189,21 @@ class Applier:
                 applied_ts=self.applied_ts,
                 partitions=sorted(f"{topic}/{partition}" for topic, partition in dropped.late),
             )
+
+    def _count_dropped_change(self, change: SchemaChange) -> None:
+        topic, partition, offset = change.position.rsplit("/", 2)
+        where = (topic, int(partition))
+        if int(offset) < self._read_before.get(where, 0) or change.commit_ts < self._start_ts:
+            self.counts.repeated[where] += 1
+            return
+        self.counts.late[where] += 1
+        log.warning(
+            "a schema change came below the applied ts and was dropped: a copy of one that ran, if the changefeed was"
+            " restarted; if not, compare the table with the upstream's",
+            statement=change.text,
+            position=change.position,
+            commit_ts=change.commit_ts,
+        )
 
     def _apply_window(self, high: int) -> None:
         low = self.applied_ts

@@ -99,24 +99,33 @@ class Job:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            try:
-                spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
-                extents = self._source.extents(spark)
-            except (BridgeError, *_SPARK_ENDED):
-                if not self._stop.is_set():
-                    raise
-                return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
             writer = Writer(self._target, table, ownership, retry_seconds=self._settings.target.retry_seconds)
             try:
-                applier = self._applier(spark, writer, progress, extents, plan.until)
-                reporter = StatusReporter(applier, writer, _messages_ahead(applier.backlog.positions, extents))
-                with Pulse(self._target, ownership, writer, reporter, plan.on_status, plan.status_seconds):
+                with Pulse(self._target, ownership, writer, plan.on_status, plan.status_seconds) as pulse:
+                    started = self._start()
+                    if started is None:
+                        return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
+                    spark, extents = started
+                    applier = self._applier(spark, writer, progress, extents, plan.until)
+                    pulse.reporter = StatusReporter(
+                        applier, writer, _messages_ahead(applier.backlog.positions, extents)
+                    )
                     streaming = time.monotonic()
                     self._stream(spark, applier, progress.pending, once=plan.once)
                 ended = time.monotonic()
                 return _outcome(applier, writer, plan, ended - began, ended - streaming)
             finally:
                 writer.close()
+
+    def _start(self) -> tuple[SparkSession, dict[PartitionId, Extent]] | None:
+        """Spark and what the source holds; None when `stop` came first and ended the JVM."""
+        try:
+            spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
+            return spark, self._source.extents(spark)
+        except (BridgeError, *_SPARK_ENDED):
+            if not self._stop.is_set():
+                raise
+            return None
 
     @contextmanager
     def _owned(self, table: ProgressTable, plan: _Plan) -> Iterator[tuple[Ownership, Progress]]:

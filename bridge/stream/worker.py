@@ -12,6 +12,7 @@ import orjson
 import structlog
 from pymysql.err import MySQLError
 
+from bridge.errors import TargetError
 from bridge.events import tso_ms
 from bridge.stream.applier import Applier, Interrupted
 from bridge.stream.backlog import Arrival
@@ -127,6 +128,8 @@ class Pulse:
     """Heartbeat and status, on a thread and a session of their own, for as long as the block lasts.
 
     seconds: how often `on_status` is told; the heartbeat has its own interval.
+    reporter: set when there is an applier to look at; the heartbeat does not wait for it, since Spark takes long to
+        start and a pipeline without a heartbeat is there for the taking.
     """
 
     def __init__(
@@ -134,12 +137,12 @@ class Pulse:
         target: Target,
         ownership: Ownership,
         writer: Writer,
-        reporter: StatusReporter,
         on_status: Callable[[Status], None],
         seconds: float,
     ) -> None:
-        self._target, self._ownership, self._writer, self._reporter = target, ownership, writer, reporter
+        self._target, self._ownership, self._writer = target, ownership, writer
         self._on_status, self._seconds = on_status, seconds
+        self.reporter: StatusReporter | None = None
         self._end = threading.Event()
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._work, name="pulse", daemon=True)
@@ -151,7 +154,7 @@ class Pulse:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
-        self._beat(self._reporter.look())
+        self._beat(self._look())
         if self._session is not None:
             self._session.close()
 
@@ -160,21 +163,24 @@ class Pulse:
         next_status += self._seconds
         while not self._end.wait(max(0.05, min(next_beat, next_status) - time.monotonic())):
             now = time.monotonic()
-            status = self._reporter.look()
-            if now >= next_status:
+            status = self._look()
+            if status is not None and now >= next_status:
                 next_status = now + self._seconds
                 self._on_status(status)
             if now >= next_beat:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
 
-    def _beat(self, status: Status) -> None:
+    def _look(self) -> Status | None:
+        return None if self.reporter is None else self.reporter.look()
+
+    def _beat(self, status: Status | None) -> None:
         try:
             if self._session is None:
                 self._session = self._target.connect(autocommit=True)
-            state = orjson.dumps(status.document()).decode()
+            state = orjson.dumps(status.document() if status else {}).decode()
             self._ownership.beat(self._session, self._writer.connections, state)
-        except (MySQLError, OSError) as error:
+        except (MySQLError, OSError, TargetError) as error:
             if self._session is not None:
                 self._session.close()
             self._session = None

@@ -155,10 +155,10 @@ class SchemaChangeRunner:
             return _all_dropped(session, classified)
         if intent.fingerprint and now.fingerprint != intent.fingerprint:
             return True
-        if classified.change_class is ChangeClass.EXCHANGE_PARTITION and not now.sees_ids:
+        if _may_swap(classified) and not now.sees_ids:
             raise self._refusal(
                 change,
-                "an EXCHANGE PARTITION was interrupted, and the target user lacks the PROCESS privilege that would"
+                "a statement that can swap contents was interrupted, and the target user lacks the PROCESS privilege that would"
                 " show whether it ran",
             )
         return False
@@ -219,6 +219,12 @@ def _raise_skipped(session: Session) -> None:
     for _, code, message in session.rows("SHOW WARNINGS"):
         if code == _TABLE_EXISTS:
             raise OperationalError(code, message)
+
+
+def _may_swap(classified: Classified) -> bool:
+    """Run twice, it undoes itself, and definitions alone do not show whether it ran."""
+    several_renames = classified.change_class is ChangeClass.RENAME_TABLE and len(classified.tables) > 2
+    return several_renames or classified.change_class is ChangeClass.EXCHANGE_PARTITION
 
 
 def _all_dropped(session: Session, classified: Classified) -> bool:

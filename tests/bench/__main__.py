@@ -108,7 +108,7 @@ def _drop(url: str) -> None:
 def _compare(url: str, upstream: Sysbench) -> None:
     with _connect(url) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT id, k, c, pad FROM {SCHEMA}.sbtest")
-        assert dict((row[0], row) for row in cursor.fetchall()) == upstream.rows, "the end state differs"
+        assert {row[0]: row for row in cursor.fetchall()} == upstream.rows, "the end state differs"
 
 
 def _spread(values: list[float]) -> dict[str, float]:

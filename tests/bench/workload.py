@@ -1,4 +1,4 @@
-"""A topic of sysbench-like rows: 4 columns, about 200 bytes, 60/30/10 insert/update/delete, 3 to 10 rows a transaction."""
+"""A topic of sysbench-like rows: 4 columns, about 200 bytes, 60/30/10 insert/update/delete, 3-10 rows a transaction."""
 
 from __future__ import annotations
 

@@ -1,0 +1,178 @@
+"""One pipeline at work without Spark: what a bridge process does between decoding and the target."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bridge.filters import TableFilter
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.stream.applier import Applier, Limits
+from bridge.stream.backlog import Backlog, arrival_of
+from bridge.stream.decode import decode_batch
+from bridge.stream.frontier import Frontier
+from bridge.target.ownership import Ownership
+from bridge.target.progress import PartitionStart, ProgressTable
+from bridge.target.session import Session, Target, quote_name
+from bridge.target.writer import Writer, no_trace
+
+SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+
+
+@dataclass
+class Pipeline:
+    """The parts of one bridge process."""
+
+    target: Target
+    table: ProgressTable
+    ownership: Ownership
+    writer: Writer
+    applier: Applier
+
+    @property
+    def changes_run(self) -> int:
+        """Schema changes run so far."""
+        return self.writer.counts.schema_changes
+
+    def take(self, events: pa.Table) -> None:
+        """One micro-batch of events."""
+        self.applier.take(arrival_of(events))
+
+    def beat(self) -> None:
+        """One heartbeat, as the pulse thread would."""
+        session = self.target.connect(autocommit=True)
+        self.ownership.beat(session, self.writer.connections, "{}")
+        session.close()
+
+
+@contextmanager
+def opened(
+    url: str,
+    partitions: Iterable[tuple[str, int]],
+    *,
+    name: str = "bridge",
+    start_ts: int = 0,
+    take_over: bool = False,
+    rows_per_transaction: int = 1000,
+    until: int | None = None,
+    retry_seconds: float = 30,
+    trace: Callable[[str], None] = no_trace,
+) -> Iterator[Pipeline]:
+    """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events."""
+    target, table = Target(url), ProgressTable(name)
+    ownership = Ownership(target, table)
+    writer = Writer(target, table, ownership, retry_seconds=retry_seconds, trace=trace)
+    try:
+        table.create(ownership.control)
+        table.begin(ownership.control, start_ts)
+        ownership.acquire(take_over=take_over)
+        progress = table.read(ownership.control)
+        assert progress is not None
+        starts = {where: progress.positions.get(where, PartitionStart(0, 0, 0)) for where in partitions}
+        applier = Applier(
+            writer,
+            progress,
+            Frontier(((where, start.boundary) for where, start in starts.items()), time.monotonic),
+            Backlog(starts),
+            tables=TableFilter(),
+            limits=Limits(rows_per_transaction, until),
+        )
+        applier.finish_pending(progress.pending)
+        yield Pipeline(target, table, ownership, writer, applier)
+    finally:
+        writer.close()
+        ownership.release()
+
+
+def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:
+    """Applies all events from where progress says, in micro-batches of `batch` events, to the end."""
+    partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+    with opened(url, partitions, **options) as pipeline:
+        offsets = pipeline.applier.backlog.positions
+        names = ("topic", "partition", "offset")
+        placed = zip(*(events[name].to_pylist() for name in names), strict=True)
+        keep = [offset >= offsets[topic, partition].offset for topic, partition, offset in placed]
+        rest = events.filter(pa.array(keep, pa.bool_()))
+        size = batch or max(1, rest.num_rows)
+        for start in range(0, rest.num_rows, size):
+            pipeline.take(rest.slice(start, size))
+        pipeline.applier.finish()
+        return pipeline
+
+
+def decoded(capture: Path, protocol: str, timezone: str | None = "UTC") -> pa.Table:
+    """The events of a capture file."""
+    messages = [json.loads(line) for line in capture.read_text(encoding="utf-8").splitlines()]
+
+    def column(name: str) -> list[bytes | None]:
+        return [None if m[name] is None else base64.b64decode(m[name]) for m in messages]
+
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "topic": ["cdc"] * len(messages),
+            "partition": pa.array([m["partition"] for m in messages], pa.int32()),
+            "offset": [m["offset"] for m in messages],
+            "key": pa.array(column("key"), pa.binary()),
+            "value": pa.array(column("value"), pa.binary()),
+        }
+    )
+    return pa.Table.from_batches([decode_batch(make_decoder(protocol, DecodeOptions(timezone=timezone)), batch)])
+
+
+@contextmanager
+def admin(url: str) -> Iterator[Session]:
+    """A session of the test's own."""
+    session = Target(url).connect(autocommit=True)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    """Runs statements; the last one's rows."""
+    with admin(url) as session:
+        for statement in statements[:-1]:
+            session.execute(statement)
+        return session.rows(statements[-1])
+
+
+def drop_all(session: Session) -> None:
+    """Drops every database of the test's own."""
+    for name in _databases(session):
+        session.execute(f"DROP DATABASE {quote_name(name)}")
+
+
+def contents(session: Session) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
+    """Definition and rows of every replicated table."""
+    found = {}
+    for schema in _databases(session):
+        if schema == "_bridge":
+            continue
+        for (table,) in session.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema=%s", [schema]
+        ):
+            name = quote_name(schema, table)
+            definition = str(session.rows(f"SHOW CREATE TABLE {name}")[0][1])
+            rows = session.rows(f"SELECT * FROM {name}")
+            found[f"{schema}.{table}"] = (definition, sorted(rows, key=repr))
+    return found
+
+
+def journal(session: Session) -> list[tuple[Any, ...]]:
+    """What became of every schema change, and how far the pipeline is."""
+    changes = session.rows("SELECT commit_ts, statement, state FROM _bridge.schema_changes ORDER BY 1, 2")
+    return [*changes, *session.rows("SELECT name, applied_ts, pending FROM _bridge.progress")]
+
+
+def _databases(session: Session) -> list[str]:
+    rows = session.rows("SELECT schema_name FROM information_schema.schemata")
+    return [name for (name,) in rows if name.lower() not in SYSTEM]

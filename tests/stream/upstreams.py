@@ -1,0 +1,70 @@
+"""Events without messages: tables of `EVENT_SCHEMA` made by hand, for tests of what comes after decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
+
+TOPIC = "cdc"
+
+
+def literal(value: object) -> str:
+    """An integer, a text or None as the decoders write it."""
+    return "NULL" if value is None else str(value) if isinstance(value, int) else "'" + str(value) + "'"
+
+
+def image(row: Sequence[object]) -> str:
+    """A row as an image."""
+    return SEP.join(map(literal, row))
+
+
+def row_change(
+    ts: int,
+    table: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    *,
+    before: Sequence[object] | None = None,
+    after: Sequence[object] | None = None,
+    schema: str = "m",
+) -> Event:
+    """A row change; which kind follows from the images."""
+    kind = Kind.DELETE if after is None else Kind.INSERT if before is None else Kind.UPDATE
+    return Event(
+        kind,
+        ts,
+        schema=schema,
+        table=table,
+        columns=SEP.join(columns),
+        key=SEP.join(key),
+        before=None if before is None else image(before),
+        after=None if after is None else image(after),
+    )
+
+
+def boundary(ts: int) -> Event:
+    """A resolved event."""
+    return Event(Kind.BOUNDARY, ts)
+
+
+def schema_change(ts: int, text: str, *, schema: str = "m", table: str = "t") -> Event:
+    """A DDL statement."""
+    return Event(Kind.SCHEMA_CHANGE, ts, schema=schema, table=table, text=text)
+
+
+def events_table(placed: Iterable[tuple[int, int, Event]], topic: str = TOPIC) -> pa.Table:
+    """(partition, offset, event) of one topic as one micro-batch."""
+    rows = [(topic, partition, offset, *event) for partition, offset, event in placed]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(EVENT_SCHEMA)
+    return pa.table(
+        [pa.array(column, type=field.type) for column, field in zip(columns, EVENT_SCHEMA, strict=True)],
+        schema=EVENT_SCHEMA,
+    )
+
+
+def in_one_partition(events: Iterable[Event], start: int = 0) -> pa.Table:
+    """Events at consecutive offsets of partition 0."""
+    return events_table((0, offset, event) for offset, event in enumerate(events, start))

@@ -1,0 +1,241 @@
+"""Schema changes on a real target: what counts as done, what stops, and how the operator goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import make_url
+
+from bridge.errors import SchemaChangeError
+from bridge.events import ms_tso
+from bridge.target.progress import SchemaChange
+from bridge.target.session import Session
+from tests.stream.pipelines import admin, journal, opened, run_all
+from tests.stream.upstreams import boundary, in_one_partition, row_change, schema_change
+
+TS = ms_tso(1_700_000_000_000)
+MOMENT = datetime.fromtimestamp(1_700_000_000, UTC).replace(tzinfo=None)
+
+
+class Died(Exception):  # noqa: N818  # the end of a process, not an error
+    """The process is gone."""
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("USE m")
+        yield session
+
+
+def run(url: str, *statements: str, ts: int = TS) -> None:
+    """A pipeline that comes to these statements, all of one commit_ts, and to its end."""
+    run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]))
+
+
+def outcome(session: Session) -> tuple[str, str]:
+    ((state, words),) = session.rows("SELECT state, outcome FROM _bridge.schema_changes")
+    return str(state), str(words)
+
+
+THERE_ALREADY = [
+    ("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY, v INT)"),
+    ("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)", "CREATE TABLE t (id INT PRIMARY KEY, extra INT)"),
+    (
+        "CREATE TABLE t (id INT PRIMARY KEY) COLLATE utf8mb4_bin",
+        "CREATE TABLE t (id INT PRIMARY KEY) COLLATE utf8mb4_bin",
+    ),
+    ("CREATE TABLE `m`.`t` LIKE s", "CREATE TABLE s (a INT, KEY (a)); CREATE TABLE t LIKE s"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 1 AS x"),
+    ("CREATE DATABASE m", "DO 0"),
+    ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT FIRST, ADD INDEX i (c)", "CREATE TABLE t (id INT PRIMARY KEY, c INT, KEY i (c))"),
+    ("CREATE INDEX i ON t (a)", "CREATE TABLE t (a INT, KEY i (a))"),
+    (
+        "ALTER TABLE t ADD COLUMN c INT",
+        "CREATE TABLE p (id INT PRIMARY KEY);"
+        "CREATE TABLE t (id INT PRIMARY KEY, c INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id))",
+    ),
+]
+
+SOMETHING_ELSE = [
+    ("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)"),
+    ("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE t (id INT)"),
+    ("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY)"),
+    ("CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_bin", "CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_general_ci"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 2 AS x"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE TABLE v (x INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c BIGINT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN d", "CREATE TABLE t (id INT PRIMARY KEY, c INT, d INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, ADD COLUMN d INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, DROP PRIMARY KEY", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("CREATE UNIQUE INDEX i ON t (a)", "CREATE TABLE t (a INT, KEY i (a))"),
+    ("DROP TABLE t", "DO 0"),
+    ("ALTER TABLE t DROP COLUMN c", "CREATE TABLE t (id INT PRIMARY KEY)"),
+    ("RENAME TABLE t TO u", "CREATE TABLE t (id INT PRIMARY KEY); CREATE TABLE u (id INT PRIMARY KEY)"),
+]
+
+
+@pytest.mark.parametrize(("statement", "setup"), THERE_ALREADY)
+def test_what_is_there_already_counts_as_made(target: str, session: Session, statement: str, setup: str) -> None:
+    """A statement whose whole effect is on the target already, as after an earlier replay, is done."""
+    for made in setup.split(";"):
+        session.execute(made)
+    before = session.rows("SELECT * FROM information_schema.columns WHERE table_schema = 'm'")
+    run(target, statement)
+    assert outcome(session)[0] == "done"
+    assert session.rows("SELECT * FROM information_schema.columns WHERE table_schema = 'm'") == before
+    assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
+
+
+@pytest.mark.parametrize(("statement", "setup"), SOMETHING_ELSE)
+def test_something_else_of_that_name_stops(target: str, session: Session, statement: str, setup: str) -> None:
+    """Where the target holds something else, or part of the effect only, the bridge stops, naming statement and
+    position, and the target is unchanged."""
+    for made in setup.split(";"):
+        session.execute(made)
+    with pytest.raises(SchemaChangeError) as raised:
+        run(target, statement)
+    assert statement in str(raised.value)
+    assert "cdc/0/0" in raised.value.where
+    assert outcome(session)[0] == "refused"
+    assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
+
+
+MENDS = [
+    ("ALTER TABLE t DROP COLUMN nosuch", ["CREATE TABLE t (id INT PRIMARY KEY)"], ["ALTER TABLE t COMMENT 'x'"]),
+    ("ALTER TABLE t ADD INDEX e ((id + 1))", ["CREATE TABLE t (id INT PRIMARY KEY)"],
+     ["ALTER TABLE t ADD INDEX e (id)"]),
+    ("ALTER TABLE t ADD UNIQUE (a)", ["CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (1)"],
+     ["DELETE FROM t LIMIT 1", "ALTER TABLE t ADD UNIQUE (a)"]),
+    ("CREATE TABLE t (id INT PRIMARY KEY, v VECTOR)", [], ["CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)"]),
+    ("FLASHBACK TABLE t TO u", [], ["CREATE TABLE u (id INT)"]),
+    ("RECOVER TABLE t", [], ["CREATE TABLE t (id INT)"]),
+    ("DROP TABLE nosuch", [], []),
+    ("RENAME TABLE t TO u", ["CREATE TABLE u (a INT)"], ["ALTER TABLE u COMMENT 'it was there'"]),
+    ("ALTER TABLE nosuch.t ADD COLUMN c INT", [], ["CREATE DATABASE nosuch", "CREATE TABLE nosuch.t (c INT)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "setup", "mend"), MENDS)
+def test_the_mend_of_a_refusal_works(
+    target: str, session: Session, statement: str, setup: list[str], mend: list[str]
+) -> None:
+    """A statement that the target refuses stops the bridge at every start, until the operator has brought the target by
+    hand to where it would have brought it; then what follows runs."""
+    for made in setup:
+        session.execute(made)
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(SchemaChangeError, match="the target refused"):
+        run(target, statement, follow)
+    if mend:
+        with pytest.raises(SchemaChangeError, match="the target refused"):
+            run(target, statement, follow)
+    for made in mend:
+        session.execute(made)
+    run(target, statement, follow)
+    assert {row[2] for row in journal(session)[:-1]} == {"done"}
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+@pytest.mark.parametrize(
+    "statement", ["GRANT ALL ON *.* TO x", "DROP TABLE _bridge.progress", "TRUNCATE `_BRIDGE`.`owner`"]
+)
+def test_a_refused_statement_goes_on_once_marked(target: str, session: Session, statement: str) -> None:
+    """What the policy does not allow never runs; the statement that the error tells the operator lets the bridge go
+    on."""
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(SchemaChangeError) as raised:
+        run(target, statement, follow)
+    marking = re.search(r"UPDATE .*", raised.value.mend)
+    assert marking
+    with pytest.raises(SchemaChangeError):
+        run(target, statement, follow)
+    assert session.execute(marking[0]) == 1
+    run(target, statement, follow)
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+def test_defaults_take_the_upstream_moment(target: str, session: Session) -> None:
+    """Existing rows get CURRENT_TIMESTAMP of a new column as upstream, at its commit_ts; later statements do not."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = [
+        schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"),
+        boundary(TS + 1),
+    ]
+    with opened(target, [("cdc", 0)]) as pipeline:
+        pipeline.take(in_one_partition(events))
+        assert session.rows("SELECT c FROM t") == [(MOMENT,)]
+        now = pipeline.ownership.control.value("SELECT NOW() > '2025-01-01'")
+        assert now == 1
+
+
+def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:
+    """A table created without a collation tells letters apart as TiDB does, so its keys do not collide."""
+    events = [
+        schema_change(TS, "CREATE DATABASE n", schema="n", table=""),
+        schema_change(TS + 1, "CREATE TABLE t (k VARCHAR(9) PRIMARY KEY)", schema="n"),
+        *(row_change(TS + 2, "t", ["k"], ["k"], after=[key], schema="n") for key in ("a", "A")),
+        boundary(TS + 3),
+    ]
+    run_all(target, in_one_partition(events))
+    assert session.rows("SELECT k FROM n.t ORDER BY 1") == [("A",), ("a",)]
+
+
+def test_a_drop_of_several_tables_cut_in_the_middle(target: str, session: Session) -> None:
+    """A server that dies in DROP TABLE t, u may have dropped one of them: the restart drops the rest."""
+    session.execute("CREATE TABLE t (id INT)")
+    session.execute("CREATE TABLE u (id INT)")
+    events = in_one_partition([schema_change(TS, "DROP TABLE `m`.`t`, `m`.`u`"), boundary(TS + 1)])
+
+    def crash(step: str) -> None:
+        if step == "ddl intent":
+            raise Died
+
+    with pytest.raises(Died):
+        run_all(target, events, trace=crash)
+    session.execute("DROP TABLE t")
+    run_all(target, events)
+    assert session.rows("SHOW TABLES") == []
+    assert outcome(session)[0] == "done"
+
+
+def test_an_interrupted_exchange_is_held_when_nothing_shows_it(target: str, session: Session) -> None:
+    """Without the PROCESS privilege nothing tells whether an EXCHANGE PARTITION ran: after an interruption it is held
+    for the operator, not run a second time."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))")
+    session.execute("INSERT INTO p VALUES (1)")
+    session.execute("CREATE OR REPLACE USER humble@'%' IDENTIFIED BY 'x'")
+    session.execute("GRANT ALL ON m.* TO humble@'%'")
+    session.execute("GRANT ALL ON _bridge.* TO humble@'%'")
+    humble = make_url(target).set(username="humble", password="x").render_as_string(hide_password=False)
+    exchange = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t"
+    events = in_one_partition([schema_change(TS, exchange), boundary(TS + 1)])
+
+    def crash(step: str) -> None:
+        if step == "ddl executed":
+            raise Died
+
+    try:
+        with pytest.raises(Died):
+            run_all(humble, events, trace=crash)
+        with pytest.raises(SchemaChangeError, match="PROCESS"):
+            run_all(humble, events)
+        run_all(target, in_one_partition([boundary(1)]), name="other")
+        assert session.rows("SELECT * FROM t") == [(1,)]
+    finally:
+        session.execute("DROP USER humble@'%'")
+
+
+def test_statements_of_one_moment_are_told_apart() -> None:
+    """Text and schema tell schema changes of one commit_ts apart; a copy at another position is the same one."""
+    one = SchemaChange(TS, "m", "t", "DROP TABLE t", "cdc/0/1")
+    assert one.statement_hash == SchemaChange(TS, "m", "t", "DROP TABLE t", "cdc/3/9").statement_hash
+    assert one.statement_hash != SchemaChange(TS, "n", "t", "DROP TABLE t", "cdc/0/1").statement_hash
+    assert one.statement_hash != SchemaChange(TS, "m", "u", "DROP TABLE u", "cdc/0/1").statement_hash

@@ -1,0 +1,149 @@
+"""Settings: where they come from, which wins, and what an error says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.config import Settings, load_settings, parse_moment
+from bridge.errors import UsageError
+from bridge.events import ms_tso
+
+
+def load(
+    tmp_path: Path,
+    toml: str = "",
+    environment: dict[str, str] | None = None,
+    flags: dict[str, Any] | None = None,
+    assignments: tuple[str, ...] = (),
+) -> Settings:
+    file = tmp_path / "bridge.toml"
+    file.write_text(toml, encoding="utf-8")
+    return load_settings(file, environment or {}, flags or {}, assignments)
+
+
+@pytest.mark.parametrize(
+    ("sources", "name"),
+    [
+        ({}, "bridge"),
+        ({"toml": 'name = "file"'}, "file"),
+        ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": "env"}}, "env"),
+        ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": ""}}, "file"),
+        ({"environment": {"BRIDGE_NAME": "env"}, "assignments": ("name=set",)}, "set"),
+        ({"environment": {"BRIDGE_NAME": "env"}, "flags": {"name": "flag"}}, "flag"),
+        ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": "env"}, "flags": {"name": None}}, "env"),
+        ({"toml": 'name = "file"', "assignments": ("name=set",), "flags": {"name": "flag"}}, "flag"),
+    ],
+)
+def test_the_later_source_wins(tmp_path: Path, sources: dict[str, Any], name: str) -> None:
+    """File, then environment, then flags; what was not given does not count."""
+    assert load(tmp_path, **sources).name == name
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "path", "expected"),
+    [
+        ("BRIDGE_TARGET", "mysql://h/", "target.url", "mysql://h/"),
+        ("BRIDGE_TARGET_URL", "mysql://h/", "target.url", "mysql://h/"),
+        ("BRIDGE_TARGET_PASSWORD", "s", "target.password", "s"),
+        ("BRIDGE_TARGET_PASSWORD_FILE", "/f", "target.password_file", "/f"),
+        ("BRIDGE_TARGET_SCHEMA", "x", "target.schema_name", "x"),
+        ("BRIDGE_BOOTSTRAP_SERVERS", "a:1,b:2", "source.bootstrap_servers", "a:1,b:2"),
+        ("BRIDGE_TOPIC", "a,b", "source.topics", ("a", "b")),
+        ("BRIDGE_SOURCE_TOPICS", "a,b", "source.topics", ("a", "b")),
+        ("BRIDGE_INPUT", "/captures", "source.input", "/captures"),
+        ("BRIDGE_FILTER", "a.*,!a.b", "filter", ("a.*", "!a.b")),
+        ("BRIDGE_FROM", "earliest", "begin", "earliest"),
+        ("BRIDGE_STREAM_TRIGGER_MS", "7", "stream.trigger_ms", 7),
+        ("BRIDGE_TIMEZONE", "+08:00", "timezone", "+08:00"),
+    ],
+)
+def test_environment_names(tmp_path: Path, variable: str, value: str, path: str, expected: object) -> None:
+    """Every setting has a variable, BRIDGE_SECTION_KEY, and those with a flag one named like the flag."""
+    found: Any = load(tmp_path, environment={variable: value})
+    for part in path.split("."):
+        found = getattr(found, part)
+    assert found == expected
+
+
+def test_sections_merge(tmp_path: Path) -> None:
+    """A later source replaces single settings, not the section around them."""
+    toml = '[stream]\ntrigger_ms = 1\nstatus_seconds = 2\n[source.kafka]\n"security.protocol" = "SSL"'
+    settings = load(
+        tmp_path, toml, {"BRIDGE_STREAM_TRIGGER_MS": "3"}, {"topic": ["t"]}, ("spark.spark.master=local[4]",)
+    )
+    assert (settings.stream.trigger_ms, settings.stream.status_seconds) == (3, 2)
+    assert settings.source.kafka == {"security.protocol": "SSL"}
+    assert settings.source.topics == ("t",)
+    assert settings.spark == {"spark.master": "local[4]"}
+
+
+WRONG = [
+    ({"toml": "nmae = 1"}, "nmae"),
+    ({"toml": "[stream]\ntriger_ms = 1"}, "stream.triger_ms"),
+    ({"toml": "[stream]\ntrigger_ms = -1"}, "stream.trigger_ms"),
+    ({"toml": 'consistency = "loose"'}, "consistency"),
+    ({"toml": 'stream = "x"', "assignments": ("stream.trigger_ms=1",)}, "stream"),
+    ({"toml": 'target = "x"'}, "target"),
+    ({"environment": {"BRIDGE_STREAM_TRIGGER_MS": "soon"}}, "stream.trigger_ms"),
+    ({"flags": {"name": ""}}, "name"),
+    ({"assignments": ("stream.rows_per_transaction=0",)}, "stream.rows_per_transaction"),
+    ({"assignments": ("nosuch.key=1",)}, "nosuch"),
+    ({"assignments": ("name",)}, "name"),
+    ({"assignments": ("name.first=1",), "toml": 'name = "x"'}, "name"),
+]
+
+
+@pytest.mark.parametrize(("sources", "setting"), WRONG)
+def test_errors_name_the_setting(tmp_path: Path, sources: dict[str, Any], setting: str) -> None:
+    """A wrong or unknown setting is a usage error (exit code 2) that names it."""
+    with pytest.raises(UsageError) as raised:
+        load(tmp_path, **sources)
+    assert setting in str(raised.value)
+    assert raised.value.exit_code == 2
+    assert raised.value.mend
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    """A configuration that is not there, or is not TOML, is named."""
+    with pytest.raises(UsageError, match=r"absent\.toml"):
+        load_settings(tmp_path / "absent.toml", {}, {}, ())
+    with pytest.raises(UsageError, match=r"bridge.toml.*not TOML"):
+        load(tmp_path, "name = ")
+
+
+def test_no_password_in_the_file_or_shown(tmp_path: Path) -> None:
+    """A password in the configuration is refused; one from the environment is in no text of the settings."""
+    with pytest.raises(UsageError, match="BRIDGE_TARGET_PASSWORD"):
+        load(tmp_path, '[target]\npassword = "s3cret"')
+    settings = load(tmp_path, environment={"BRIDGE_TARGET_PASSWORD": "s3cret"})
+    assert settings.target.password == "s3cret"
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in str(settings)
+
+
+MOMENTS = [
+    ("earliest", 0),
+    ("0", 0),
+    ("470611868434825218", 470611868434825218),
+    ("2023-11-14T22:13:20Z", ms_tso(1_700_000_000_000)),
+    ("2023-11-14T22:13:20", ms_tso(1_700_000_000_000)),
+    ("2023-11-15 06:13:20+08:00", ms_tso(1_700_000_000_000)),
+    ("2023-11-14T22:13:20.123Z", ms_tso(1_700_000_000_123)),
+]
+
+
+@pytest.mark.parametrize(("text", "tso"), MOMENTS)
+def test_moments(text: str, tso: int) -> None:
+    """A TSO, or a time; a time without a zone is UTC."""
+    assert parse_moment(text) == tso
+
+
+@pytest.mark.parametrize("text", ["", "now", "-1", "1e9", "2023-13-01", "²", "99999999999999999999999", "1950-01-01"])
+def test_no_moments(text: str) -> None:
+    """Anything else is a usage error that shows what was given."""
+    with pytest.raises(UsageError) as raised:
+        parse_moment(text)
+    assert repr(text) in str(raised.value)
