@@ -158,8 +158,8 @@ class SchemaChangeRunner:
         if _may_swap(classified) and not now.sees_ids:
             raise self._refusal(
                 change,
-                "a statement that can swap contents was interrupted, and the target user lacks the PROCESS privilege that would"
-                " show whether it ran",
+                "a statement that can swap contents was interrupted, and the target user lacks the PROCESS privilege"
+                " that would show whether it ran",
             )
         return False
 
