@@ -1,0 +1,177 @@
+"""An upstream that sends a bank's steps to Kafka as badly as an at-least-once producer may.
+
+Every message comes twice, the copy now and then far later, below boundaries that were sent meanwhile.  Each partition
+lags by an amount of its own, which changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import random
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+
+from bridge.demo.bank import Bank
+from bridge.demo.encode import ENCODERS, Message
+from bridge.demo.model import SchemaChange, Transaction
+
+BEAT_SECONDS = 0.1
+COPY_BEATS = (0, 0, 0, 1, 3, 20, 100)
+LAG_BEATS = (0, 0, 1, 2, 5, 15)
+LAG_CHANGES = 0.1
+"""Probability per beat and partition."""
+
+
+class Feed:
+    """Sends on a thread of its own from `start` to `finish`.
+
+    silent: partitions that get no boundary.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        protocol: str = "canal-json",
+        partitions: int = 4,
+        seed: int = 1,
+        per_beat: int = 6,
+        copies: bool = True,
+        accounts: int = 60,
+        expect: Callable[[Transaction], None] = lambda _: None,
+    ) -> None:
+        self.bank = Bank(seed, accounts=accounts)
+        self.sent = 0
+        self.schema_changes = 0
+        self.boundary = 0
+        self.silent: set[int] = set()
+        self._topic, self._protocol, self._partitions = topic, protocol, partitions
+        self._per_beat, self._copies = per_beat, copies
+        self._encoder = ENCODERS[protocol](partitions)
+        self._expect = expect
+        self._random = random.Random(seed)
+        self._beat_number = 0
+        self._later: list[tuple[int, int, Message]] = []
+        self._lanes: defaultdict[int, deque[tuple[int, Message]]] = defaultdict(deque)
+        self._lag: defaultdict[int, int] = defaultdict(int)
+        self._order = itertools.count()
+        self._asked: list[Callable[[], SchemaChange]] = []
+        self._end = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="feed", daemon=True)
+        self._producer: Any = Producer(
+            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def open_bank(self) -> None:
+        """Sends the schema."""
+        for change in self.bank.schema():
+            self._schema_change(change)
+        self._boundaries()
+
+    def start(self) -> None:
+        """Begins to send transactions."""
+        self._thread.start()
+
+    def ask(self, make: Callable[[], SchemaChange]) -> None:
+        """Has a schema change sent between two transactions."""
+        self._asked.append(make)
+
+    def beat(self) -> None:
+        """Some transactions, the schema changes asked for, and the boundaries that are due."""
+        self._beat_number += 1
+        self.bank.advance_to(round(time.time() * 1000))
+        for _ in range(self._per_beat):
+            transaction = self.bank.transfer()
+            self._expect(transaction)
+            self._send(self._encoder.transaction(transaction))
+            self.sent += 1
+        while self._asked:
+            self._schema_change(self._asked.pop(0)())
+        self._boundaries()
+        self._due(self._beat_number)
+        self._producer.poll(0)
+
+    def add_partition(self) -> None:
+        """Uses one partition more from the next beat on."""
+        self._partitions += 1
+        while len(self._producer.list_topics(self._topic, 30).topics[self._topic].partitions) < self._partitions:
+            time.sleep(BEAT_SECONDS)
+        self._encoder = ENCODERS[self._protocol](self._partitions)
+
+    def check(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def finish(self) -> int:
+        """Stops, sends what is still to come; gives the last boundary (TSO), above everything."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.check()
+        self._due(math.inf)
+        self.silent.clear()
+        self.boundary = self.bank.boundary()
+        for message in self._encoder.boundary(self.boundary):
+            self._produce(message)
+        assert self._producer.flush(60) == 0
+        return self.boundary
+
+    def _work(self) -> None:
+        try:
+            while not self._end.wait(BEAT_SECONDS):
+                self.beat()
+        except BaseException as error:  # noqa: BLE001  # raised again by finish
+            self._failure = error
+
+    def _schema_change(self, change: SchemaChange) -> None:
+        self._send(self._encoder.schema_change(change))
+        self.schema_changes += 1
+
+    def _boundaries(self) -> None:
+        self._send(self._encoder.boundary(self.bank.boundary()))
+
+    def _send(self, messages: list[Message]) -> None:
+        """In each partition in order, when its lag is over; copies later still."""
+        for message in messages:
+            self._lanes[message.partition].append((self._beat_number + self._lag[message.partition], message))
+
+    def _due(self, beat: float) -> None:
+        """Produces what is to be sent until a beat."""
+        for partition, lane in self._lanes.items():
+            while lane and lane[0][0] <= beat:
+                message = lane.popleft()[1]
+                self._produce(message)
+                if self._copies:
+                    at = self._beat_number + self._random.choice(COPY_BEATS)
+                    heapq.heappush(self._later, (at, next(self._order), message))
+            if self._copies and self._random.random() < LAG_CHANGES:
+                self._lag[partition] = self._random.choice(LAG_BEATS)
+        while self._later and self._later[0][0] <= beat:
+            self._produce(heapq.heappop(self._later)[2])
+
+    def _is_boundary(self, message: Message) -> bool:
+        return b"TIDB_WATERMARK" in message.value or len(message.value) == 8
+
+    def _produce(self, message: Message) -> None:
+        partition, key, value = message
+        if partition in self.silent and self._is_boundary(message):
+            return
+        self._producer.produce(self._topic, value, key, partition)

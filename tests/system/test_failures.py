@@ -1,0 +1,322 @@
+"""What the command says and how it ends when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridge.local import Kafka
+from tests.stream.pipelines import sql
+from tests.system.captures import (
+    Line,
+    bank_below,
+    canal,
+    commit_ts,
+    is_watermark,
+    read_lines,
+    send_lines,
+    with_value,
+    write_lines,
+)
+from tests.system.command import Ended, bridge
+from tests.system.golden import capture, differences, replay_arguments
+from tests.system.pipelines import PARTITIONS, kafka_arguments
+from tests.system.test_until import assert_is
+
+BAD_PARTITION = 1
+URL = "mysql://root@127.0.0.1:1/"
+"""Nothing answers there."""
+
+
+@pytest.fixture(scope="module")
+def bank(golden: Path) -> list[Line]:
+    """The lines of the capture."""
+    return read_lines(capture(golden, "canal-ext", "bank"))
+
+
+def replay(path: Path, target: str, *more: str, protocol: str = "canal-json") -> Ended:
+    """Replays a capture file or folder."""
+    return bridge("replay", "--protocol", protocol, "--input", str(path), "--target", target, *more)
+
+
+def assert_one_line(ended: Ended, code: int, *words: str) -> None:
+    """An expected failure: its exit code, and one line of the command's own with the words."""
+    assert ended.code == code, ended.err
+    assert "Traceback" not in ended.err
+    own = [line for line in ended.err.splitlines() if line.startswith("bridge: ")]
+    assert len([line for line in own if not line.startswith("bridge: protocol ")]) == 1, ended.err
+    assert ended.last_line.startswith("bridge: ")
+    for word in words:
+        assert word in ended.last_line
+
+
+# --- messages
+
+
+@pytest.fixture(scope="module")
+def bad_line(bank: list[Line]) -> Line:
+    """A row in the middle of a partition."""
+    mine = [line for line in bank if line["partition"] == BAD_PARTITION]
+    return next(line for line in mine[len(mine) // 2 :] if not is_watermark(line))
+
+
+def frozen_at(bank: list[Line], bad_line: Line) -> int:
+    """The last boundary of the partition before the message."""
+    return max(
+        canal(line)["_tidb"]["watermarkTs"]
+        for line in bank
+        if line["partition"] == BAD_PARTITION and line["offset"] < bad_line["offset"] and is_watermark(line)
+    )
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("driver_rows", [500_000, 0])
+def test_an_undecodable_message_stops_the_bridge(
+    target: str, golden: Path, bank: list[Line], bad_line: Line, tmp_path: Path, driver_rows: int
+) -> None:
+    """Exit 3; the line names position and reason; everything complete before it, and nothing else, is in the target.
+    Once the message is mended the same pipeline goes on."""
+    lines = [with_value(line, b'{"data":') if line is bad_line else line for line in bank]
+    path = write_lines(tmp_path / "bad.jsonl", lines)
+    rows = ("--set", f"stream.driver_rows={driver_rows}", "--set", f"stream.rows_per_transaction={driver_rows + 2000}")
+    ended = replay(path, target, *rows)
+    assert_one_line(ended, 3, f"capture/{BAD_PARTITION}/{bad_line['offset']}", "is not JSON", "mend:")
+    assert_is(target, bank_below(bank, frozen_at(bank, bad_line)))
+    again = replay(path, target)
+    assert (again.code, again.last_line) == (3, ended.last_line)
+    write_lines(path, bank)
+    assert replay(path, target).code == 0
+    assert differences(target, golden, "bank") == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_no_later_boundary_vouches_for_an_undecodable_message(
+    target: str, bank: list[Line], bad_line: Line, kafka: Kafka, topic: Callable[..., str]
+) -> None:
+    """The same from Kafka, where boundaries come micro-batches after it."""
+    name = topic(PARTITIONS)
+    send_lines(
+        kafka.bootstrap_servers, name, [with_value(bad_line, b"[]") if line is bad_line else line for line in bank]
+    )
+    size = ("--set", "stream.messages_per_batch=1000")
+    ended = bridge(*kafka_arguments("replay", kafka.bootstrap_servers, name, target, *size))
+    assert_one_line(ended, 3, f"{name}/{BAD_PARTITION}/{bad_line['offset']}", "mend:")
+    assert_is(target, bank_below(bank, frozen_at(bank, bad_line)))
+
+
+@pytest.mark.usefixtures("spark")
+def test_until_below_an_undecodable_message_is_reached(
+    target: str, bank: list[Line], bad_line: Line, tmp_path: Path
+) -> None:
+    """A message that vouches for nothing below --until does not matter."""
+    lines = [with_value(line, b"\0") if line is bad_line else line for line in bank]
+    until = frozen_at(bank, bad_line)
+    ended = replay(write_lines(tmp_path / "bad.jsonl", lines), target, "--until", str(until))
+    assert ended.code == 0, ended.err
+    assert_is(target, bank_below(bank, until))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_cut_open_protocol_batch_stops_the_bridge(target: str, golden: Path, tmp_path: Path) -> None:
+    """The same in another protocol: a frame shorter than it says."""
+    lines = read_lines(capture(golden, "open", "keys"))
+    bad = next(line for line in lines[300:] if "resolved" not in line["comment"])
+    lines[lines.index(bad)] = {**bad, "value": bad["value"][:-8]}
+    ended = replay(write_lines(tmp_path / "cut.jsonl", lines), target, "--timezone", "UTC", protocol="open-protocol")
+    assert_one_line(ended, 3, f"capture/{bad['partition']}/{bad['offset']}", "a frame is longer than what follows")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("variant", ["canal-ext", "open"])
+def test_a_timestamp_without_a_zone_stops_the_bridge(target: str, golden: Path, variant: str) -> None:
+    """Exit 3, naming position and --timezone; with the zone the same pipeline goes on."""
+    arguments = replay_arguments(golden, variant, "all_types", target)
+    at = arguments.index("--timezone")
+    ended = bridge(*arguments[:at], *arguments[at + 2 :])
+    assert_one_line(ended, 3, "capture/", "--timezone")
+    assert bridge(*arguments).code == 0
+    assert differences(target, golden, "all_types") == []
+
+
+# --- capture files
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_files_of_a_folder_are_one_input(target: str, golden: Path, tmp_path: Path) -> None:
+    """Partitions spread over files in any order, offsets held by both: each message counts once, as the rows of a
+    table without a key would show."""
+    lines = read_lines(capture(golden, "canal-ext", "keys"))
+    middle = len(lines) // 2
+    write_lines(tmp_path / "b.jsonl", lines[middle - 300 :])
+    write_lines(tmp_path / "a.jsonl", [*reversed(lines[: middle + 300]), *lines[10:290]])
+    (tmp_path / "notes.txt").write_text("no capture")
+    ended = replay(tmp_path, target, "--json", "--timezone", "UTC", protocol="auto")
+    assert ended.code == 0, ended.err
+    assert differences(target, golden, "keys") == []
+    assert json.loads(ended.out)["messages"] == len(lines)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("protocol", ["canal-json", "auto"])
+@pytest.mark.parametrize(
+    "broken",
+    ["{", '{"partition":0}', '{"offset":3,"value":null}', "null", "[1]", '{"partition":"x","offset":1}', '"a"'],
+)
+def test_a_broken_capture_line_is_named(
+    target: str, bank: list[Line], tmp_path: Path, broken: str, protocol: str
+) -> None:
+    """Exit 2 before anything is written, and what a line looks like."""
+    path = write_lines(tmp_path / "broken.jsonl", bank[:20])
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], broken, *lines[5:]]) + "\n")
+    assert_one_line(replay(path, target, protocol=protocol), 2, str(path), "is not a captured message", '"partition":0')
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", ["a b#c.jsonl", "x[1]{2}*?.jsonl", "100%.jsonl", "ü表,.capture"])
+def test_any_file_name_will_do(target: str, bank: list[Line], tmp_path: Path, name: str) -> None:
+    """A capture file is read whatever its name is."""
+    path = write_lines(tmp_path / name, bank[:400])
+    ended = replay(path, target, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["messages"] == 400
+
+
+@pytest.mark.parametrize("name", ["_hidden.jsonl", ".dot.jsonl", "a:b.jsonl"])
+def test_a_name_that_spark_passes_over_is_refused(bank: list[Line], tmp_path: Path, name: str) -> None:
+    """Alone or in a folder: what is in it must not be left out in silence."""
+    write_lines(tmp_path / "capture.jsonl", bank[:10])
+    path = write_lines(tmp_path / name, bank[:400])
+    assert_one_line(replay(path, URL), 2, name)
+    assert_one_line(replay(tmp_path, URL), 2, name)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_an_empty_capture_file_is_no_failure(target: str, tmp_path: Path, content: str) -> None:
+    """Nothing to do: exit 0, or 4 with --until."""
+    path = tmp_path / "empty.jsonl"
+    path.write_text(content)
+    assert replay(path, target).code == 0
+    assert replay(path, target, "--until", "470611876306747392").code == 4
+
+
+# --- settings
+
+WRONG: dict[str, list[str]] = {
+    "unknown flag": ["--nope"],
+    "unknown protocol": ["--protocol", "canal"],
+    "unknown zone": ["--timezone", "Mars/Olympus"],
+    "no MySQL address": ["--target", "postgres://x@y/"],
+    "no URL": ["--target", "here"],
+    "no such file": ["--input", "/nowhere/x.jsonl"],
+    "filter": ["--filter", "no-dot"],
+    "from": ["--from", "yesterday"],
+    "from above every TSO": ["--from", "99999999999999999999"],
+    "from after every TSO": ["--from", "9999-01-01"],
+    "until before 1970": ["--until", "1969-12-31"],
+    "until": ["--until", "soon"],
+    "until above every TSO": ["--until", "99999999999999999999"],
+    "set without value": ["--set", "stream.trigger_ms"],
+    "set unknown": ["--set", "stream.nope=1"],
+    "set wrong": ["--set", "stream.trigger_ms=abc"],
+    "set a section": ["--set", "target=mysql://root@127.0.0.1/"],
+    "consistency": ["--consistency", "eventual"],
+    "on bad message": ["--on-bad-message", "ignore"],
+    "configuration": ["--config", "/nowhere/bridge.toml"],
+    "name": ["--name", ""],
+}
+
+
+@pytest.mark.parametrize("flags", WRONG.values(), ids=WRONG.keys())
+def test_wrong_settings_end_with_2(golden: Path, flags: list[str]) -> None:
+    """Before any connection is made, without a traceback."""
+    given = {"--protocol": "canal-json", "--target": URL, "--input": str(capture(golden, "canal-ext", "keys"))}
+    ended = bridge("replay", *(part for pair in given.items() for part in pair), *flags)
+    assert ended.code == 2, ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "text", ['target = "x"', "[target]\nretry_seconds = 0", "[stream", "[target]\npassword = 'x'", "nope = 1"]
+)
+def test_a_wrong_configuration_ends_with_2(golden: Path, tmp_path: Path, text: str) -> None:
+    """Whatever is wrong with the file, and whatever else is given."""
+    config = tmp_path / "bridge.toml"
+    config.write_text(text)
+    path = capture(golden, "canal-ext", "keys")
+    assert_one_line(replay(path, URL, "--config", str(config)), 2, "mend:")
+
+
+def test_a_command_without_target_or_source_ends_with_2(target: str) -> None:
+    """And says which flag to give."""
+    assert_one_line(bridge("status"), 2, "--target")
+    assert_one_line(bridge("replay", "--target", target), 2, "--bootstrap-servers")
+    assert_one_line(bridge("replay", "--target", target, "--input", "/proc/self"), 2, "*.jsonl")
+
+
+# --- target
+
+
+@pytest.mark.parametrize("command", ["replay", "status", "reset"])
+def test_an_unreachable_target_ends_with_3(golden: Path, command: str) -> None:
+    """One line with the address, soon, without the password."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"mysql://root:geheim@127.0.0.1:{unused.getsockname()[1]}/"
+        path = str(capture(golden, "canal-ext", "keys"))
+        source = ["--protocol", "canal-json", "--input", path] if command == "replay" else []
+        yes = ["--yes"] if command == "reset" else []
+        ended = bridge(command, "--target", url, *source, *yes, "--set", "target.retry_seconds=2")
+    assert_one_line(ended, 3, "root:***@127.0.0.1")
+    assert "geheim" not in ended.err
+
+
+def test_a_refused_login_ends_with_3(target: str, golden: Path) -> None:
+    """One line that says where the password comes from, and does not say the password."""
+    url = target.replace("root", "nobody:geheim")
+    ended = replay(capture(golden, "canal-ext", "keys"), url)
+    assert_one_line(ended, 3, "BRIDGE_TARGET_PASSWORD")
+    assert "geheim" not in ended.err
+
+
+def test_an_unknown_pipeline_ends_with_1(target: str) -> None:
+    """On a target that knows no pipeline at all, and on one that knows others."""
+    assert_one_line(bridge("status", "--target", target), 1, "'bridge'", "--name")
+    sql(target, "CREATE DATABASE _bridge", "SELECT 1")
+    assert_one_line(bridge("status", "--target", target, "--name", "x"), 1, "'x'")
+    assert_one_line(bridge("reset", "--yes", "--target", target, "--name", "x"), 1, "'x'")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_reset_pipeline_begins_again(target: str, golden: Path) -> None:
+    """`status` tells what was done; after `reset` the pipeline is unknown, and the other ones are not."""
+    arguments = replay_arguments(golden, "canal-ext", "keys", target)
+    assert bridge(*arguments).code == 0
+    assert bridge(*arguments, "--name", "other", "--until", "1").code == 0
+    status = bridge("status", "--json", "--target", target)
+    document = json.loads(status.out)
+    assert (status.code, document["running"], document["pending_schema_changes"]) == (0, False, [])
+    assert document["schema_changes"] == {"done": 26}
+    assert document["positions"]["capture"].keys() == {"0", "1", "2", "3"}
+    assert str(document["applied_ts"]) in bridge("status", "--target", target).out
+    assert bridge("reset", "--yes", "--target", target).code == 0
+    assert bridge("status", "--target", target).code == 1
+    assert bridge("status", "--target", target, "--name", "other").code == 0
+    sql(target, "DROP DATABASE ks", "SELECT 1")
+    assert bridge(*arguments).code == 0
+    assert differences(target, golden, "keys") == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_until_below_what_is_applied_is_refused(target: str, bank: list[Line], golden: Path) -> None:
+    """The target cannot go back: it is not as the upstream was below --until, and nobody is told that it is."""
+    arguments = replay_arguments(golden, "canal-ext", "bank", target)
+    middle = commit_ts(next(line for line in bank[2000:] if not is_watermark(line)))
+    assert bridge(*arguments, "--until", str(middle)).code == 0
+    assert bridge(*arguments, "--until", str(middle)).code == 0
+    assert_one_line(bridge(*arguments, "--until", str(middle - 1)), 2, str(middle), "cannot go back")

@@ -1,0 +1,117 @@
+"""Genuine captures through the real command into a real MariaDB."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stream.pipelines import admin, contents, sql
+from tests.system.captures import commit_ts, read_lines, text
+from tests.system.command import bridge
+from tests.system.golden import PROTOCOLS, capture, differences, replay_arguments
+
+SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank")
+BANKS = ("canal-ext", "open")
+CASES = [(v, s) for v in PROTOCOLS for s in SCRIPTS if s != "bank" or v in BANKS]
+REFUSED = "INVISIBLE"
+"""Stands in the first statement of `ddl` that MariaDB refuses."""
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def everything(url: str) -> tuple[Any, ...]:
+    """All tables with their rows, and what the bridge says of its schema changes and progress, to the millisecond."""
+    with admin(url) as session:
+        changes = session.rows("SELECT * FROM _bridge.schema_changes ORDER BY name, commit_ts, statement_hash")
+        progress = session.rows("SELECT name, applied_ts, positions, pending FROM _bridge.progress")
+        return contents(session), changes, progress
+
+
+@pytest.mark.parametrize(("variant", "script"), CASES)
+def test_a_replay_ends_at_the_upstreams_state(target: str, golden: Path, variant: str, script: str) -> None:
+    """Tables and rows are the upstream's at its end."""
+    ended = bridge(*replay_arguments(golden, variant, script, target))
+    assert ended.code == 0, ended.err
+    assert differences(target, golden, script) == []
+
+
+@pytest.mark.parametrize(("variant", "script"), [("canal-ext", "keys_raw"), ("open", "bank")])
+def test_executors_give_what_the_driver_gives(target: str, golden: Path, variant: str, script: str) -> None:
+    """Row changes that never come to the driver end in the same tables."""
+    ended = bridge(*replay_arguments(golden, variant, script, target, "--set", "stream.driver_rows=0"))
+    assert ended.code == 0, ended.err
+    assert differences(target, golden, script) == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "script"), [("canal-ext", "all_types"), ("canal-rowkey", "keys"), ("open", "bank")]
+)
+def test_a_second_replay_changes_nothing(target: str, golden: Path, variant: str, script: str) -> None:
+    """What is in the target is not applied again; no statement runs twice; exit 0."""
+    arguments = replay_arguments(golden, variant, script, target)
+    assert bridge(*arguments).code == 0
+    before = everything(target)
+    again = bridge(*arguments)
+    assert again.code == 0, again.err
+    assert "applied 0 row changes and 0 schema changes" in again.out
+    assert everything(target) == before
+
+
+@pytest.mark.parametrize("variant", BANKS)
+def test_another_pipeline_onto_the_same_tables_ends_equal(target: str, golden: Path, variant: str) -> None:
+    """Identical objects count as created, and rows that are ahead of the log come right."""
+    assert bridge(*replay_arguments(golden, variant, "bank", target)).code == 0
+    again = bridge(*replay_arguments(golden, variant, "bank", target, "--name", "other"))
+    assert again.code == 0, again.err
+    assert differences(target, golden, "bank") == []
+
+
+@pytest.mark.parametrize("variant", ["canal-ext", "open", "open-lz4"])
+def test_a_refused_schema_change_stops_the_bridge(target: str, golden: Path, variant: str) -> None:
+    """Exit 3, one line with the statement, the server's words and the position; what is below it is in the target,
+    nothing above; a second run stops the same way and repeats nothing."""
+    arguments = replay_arguments(golden, variant, "ddl", target)
+    ended = bridge(*arguments)
+    assert ended.code == 3
+    for words in ("ALTER TABLE `t1` ALTER INDEX `idx_val2` INVISIBLE", "1064 (You have an error in your SQL syntax"):
+        assert words in ended.last_line
+    assert any(f"at {position}, schema 'app'" in ended.last_line for position in _positions(golden, variant))
+    assert "Traceback" not in ended.err
+    state = everything(target)
+    again = bridge(*arguments)
+    assert (again.code, again.last_line) == (3, ended.last_line)
+    assert _without_refused(everything(target)) == _without_refused(state)
+
+
+def test_what_lies_before_a_refused_schema_change_is_in_the_target(target: str, golden: Path) -> None:
+    """Every schema change below it is done, in the upstream's order; it is the first of those still to run."""
+    bridge(*replay_arguments(golden, "canal-ext", "ddl", target))
+    lines = read_lines(capture(golden, "canal-ext", "ddl"))
+    refused = commit_ts(next(line for line in lines if REFUSED in text(line)))
+    below = [commit_ts(line) for line in lines if '"isDdl":true' in text(line) and commit_ts(line) < refused]
+    done = sql(
+        target, "SELECT commit_ts FROM _bridge.schema_changes WHERE state = 'done' ORDER BY finished_at, commit_ts"
+    )
+    assert [ts for (ts,) in done] == sorted(below)
+    [(applied_ts, pending)] = sql(target, "SELECT applied_ts, pending FROM _bridge.progress")
+    held = [change["commit_ts"] for change in json.loads(pending)]
+    assert held[0] == refused
+    assert applied_ts == held[-1] + 1
+    rows = [commit_ts(line) for line in lines if '"isDdl":false' in text(line) and "WATERMARK" not in text(line)]
+    assert not any(refused < ts < applied_ts for ts in rows)
+
+
+def _positions(golden: Path, variant: str) -> list[str]:
+    """Where the copies of the refused statement lie."""
+    lines = read_lines(capture(golden, variant, "ddl"))
+    if variant == "open-lz4":
+        return [f"capture/{line['partition']}/{line['offset']}" for line in lines if REFUSED in line["comment"]]
+    return [f"capture/{line['partition']}/{line['offset']}" for line in lines if REFUSED in text(line)]
+
+
+def _without_refused(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    tables, changes, progress = state
+    return tables, [change for change in changes if "refused" not in change], progress

@@ -1,0 +1,179 @@
+"""One bridge that runs, and what others see of it and do to it.  The tests share it, in the order they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from bridge.local import Kafka, MariaDB
+from tests.stream.pipelines import admin, drop_all, sql
+from tests.system.command import Process, bridge
+from tests.system.feeds import Feed
+from tests.system.pipelines import applied_ts, assert_equal, assert_ran_once, kafka_arguments, owner, running, status
+
+SILENT = 3
+PARTITIONS = 4
+TOPIC = "running"
+
+
+@dataclass
+class Running:
+    """A bridge at work, and what feeds it."""
+
+    process: Process
+    feed: Feed
+    kafka: Kafka
+    target: str
+
+    def catches_up(self) -> None:
+        """Waits until a transaction committed upstream after now has arrived."""
+        moment = self.feed.bank.boundary()
+        self.process.wait_for(lambda: applied_ts(self.target) >= moment, "new transactions")
+        self.feed.check()
+
+
+@pytest.fixture(scope="module")
+def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """`bridge run` on a topic of which one partition is silent at first."""
+    kafka.create_topic(TOPIC, PARTITIONS)
+    folder = tmp_path_factory.mktemp("running")
+    more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120")
+    with (
+        Feed(kafka.bootstrap_servers, TOPIC, per_beat=3) as feed,
+        running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more) as process,
+    ):
+        feed.silent.add(SILENT)
+        feed.open_bank()
+        feed.start()
+        yield Running(process, feed, kafka, mariadb.url)
+    with admin(mariadb.url) as session:
+        drop_all(session)
+
+
+def test_the_status_line_says_what_it_waits_for(bridge_at_work: Running) -> None:
+    """Lag, rates, and which partition has had no boundary for how long; the time grows."""
+    process = bridge_at_work.process
+    pattern = rf"waiting_for='partition {SILENT} has had no boundary for (\d+) s'"
+    process.wait_for(lambda: len(re.findall(pattern, process.log)) >= 4, "waiting")
+    said = [line for line in process.lines if re.search(pattern, line)]
+    for field in ("applied=", "source_lag_s=", "apply_lag_s=", "rows_per_s=", "backlog="):
+        assert field in said[-1]
+    assert applied_ts(bridge_at_work.target) == 0
+    seconds = [int(s) for s in re.findall(pattern, process.log)]
+    assert seconds == sorted(seconds)
+    assert len(set(seconds)) >= 3
+
+
+def test_it_goes_on_when_the_partition_speaks(bridge_at_work: Running) -> None:
+    """Then the backlog is applied, and the line names rows."""
+    bridge_at_work.feed.silent.clear()
+    bridge_at_work.catches_up()
+    bridge_at_work.process.says(r" rows=[1-9]\d+")
+
+
+def test_a_second_bridge_ends_with_5(bridge_at_work: Running) -> None:
+    """One line that names the owner; the owner goes on."""
+    second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))
+    assert second.code == 5
+    assert f"process {bridge_at_work.process.pid} on " in second.last_line
+    assert "--take-over" in second.last_line
+    assert len(second.err.strip().splitlines()) == 1
+    bridge_at_work.catches_up()
+
+
+def test_reset_leaves_a_running_pipeline_alone(bridge_at_work: Running) -> None:
+    """Exit 5, naming the owner."""
+    ended = bridge("reset", "--yes", "--target", bridge_at_work.target)
+    assert ended.code == 5
+    assert f"process {bridge_at_work.process.pid} on " in ended.last_line
+    bridge_at_work.catches_up()
+
+
+def test_status_shows_the_owner(bridge_at_work: Running) -> None:
+    """Running, by which process, how far behind, and what it said last."""
+    document = json.loads(bridge("status", "--json", "--target", bridge_at_work.target).out)
+    assert document["running"] is True
+    assert document["owner"]["pid"] == bridge_at_work.process.pid
+    assert 0 <= document["lag_seconds"] < 60
+    assert "no boundary for" in document["last_said"]["waiting_for"]
+
+
+def test_a_schema_change_runs_while_it_runs(bridge_at_work: Running) -> None:
+    """Rows before it and after it arrive."""
+    bridge_at_work.feed.ask(bridge_at_work.feed.bank.add_column)
+    time.sleep(0.5)
+    bridge_at_work.catches_up()
+    assert sql(bridge_at_work.target, "SHOW COLUMNS FROM bank.checking LIKE 'note'")
+
+
+def test_a_restart_of_the_target_is_lived_through(bridge_at_work: Running, mariadb: MariaDB) -> None:
+    """The same process goes on, still owns the pipeline, and nobody else can have it."""
+    mariadb.kill()
+    time.sleep(1)
+    mariadb.restart()
+    bridge_at_work.catches_up()
+    second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))
+    assert second.code == 5, second.err
+    bridge_at_work.catches_up()
+
+
+def test_killed_connections_are_opened_again(bridge_at_work: Running) -> None:
+    """Whichever of them is killed: the pipeline stays owned, schema changes run."""
+    for (connection,) in sql(
+        bridge_at_work.target,
+        "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'",
+    ):
+        sql(bridge_at_work.target, f"KILL {connection}", "SELECT 1")
+    bridge_at_work.feed.ask(bridge_at_work.feed.bank.create_table)
+    time.sleep(0.5)
+    bridge_at_work.catches_up()
+    second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))
+    assert second.code == 5, second.err
+
+
+def test_a_restart_of_kafka_is_lived_through(bridge_at_work: Running) -> None:
+    """The same process goes on."""
+    bridge_at_work.kafka.restart()
+    bridge_at_work.catches_up()
+
+
+def test_a_partition_added_meanwhile_is_read(bridge_at_work: Running) -> None:
+    """Until it has a boundary nothing more is complete; then everything goes on."""
+    admin_client = AdminClient({"bootstrap.servers": bridge_at_work.kafka.bootstrap_servers})
+    admin_client.create_partitions([NewPartitions(TOPIC, PARTITIONS + 1)])[TOPIC].result(30)
+    bridge_at_work.feed.add_partition()
+    bridge_at_work.catches_up()
+    found = status(bridge_at_work.target)
+    assert found is not None
+    assert (TOPIC, PARTITIONS) in found.progress.positions
+
+
+def test_sigterm_ends_it_with_0(bridge_at_work: Running) -> None:
+    """In mid-stream; what is in the target is the upstream's once the rest is replayed."""
+    process = bridge_at_work.process
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0, process.end_of_log
+    assert process.lines[-1].startswith("bridge: stopped; everything below ")
+    assert "Traceback" not in process.log
+    found = status(bridge_at_work.target)
+    assert found is not None
+    assert not found.running
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_replay_brings_the_rest(bridge_at_work: Running) -> None:
+    """The end is the upstream's, and schema changes ran once."""
+    boundary = bridge_at_work.feed.finish()
+    arguments = kafka_arguments("replay", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target)
+    ended = bridge(*arguments, "--until", str(boundary))
+    assert ended.code == 0, ended.err
+    assert_equal(bridge_at_work.target, bridge_at_work.feed.bank)
+    assert_ran_once(bridge_at_work.target, bridge_at_work.feed.schema_changes)
+    assert owner(bridge_at_work.target)["pid"] != bridge_at_work.process.pid

@@ -1,0 +1,106 @@
+"""`--until`: the target exactly as the upstream was below a commit_ts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridge.events import tso_ms
+from bridge.stream.status import tso_time
+from tests.stream.pipelines import sql
+from tests.system.captures import BankState, Line, bank_below, canal, commit_ts, is_watermark, read_lines, write_lines
+from tests.system.command import bridge
+from tests.system.golden import Reader, capture, differences, replay_arguments
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture(scope="module")
+def bank(golden: Path) -> list[Line]:
+    """The lines of the capture."""
+    return read_lines(capture(golden, "canal-ext", "bank"))
+
+
+def assert_is(url: str, state: BankState) -> None:
+    """Compares the target's tables with the upstream's state."""
+    reader = Reader(url)
+    try:
+        found = {name for (name,) in reader.query("SELECT table_name FROM information_schema.tables"
+                                                  " WHERE table_schema = 'bank'")}  # fmt: skip
+        assert found == state.tables.keys()
+        for table in state.tables:
+            assert reader.query(f"SELECT * FROM bank.{table} ORDER BY id") == state.text_rows(table)
+    finally:
+        reader.close()
+
+
+def moments(lines: list[Line]) -> list[int]:
+    """Commit ts to stop at, ascending: at the first schema change, at, below and above transactions and ALTERs."""
+    changes = [line for line in lines if not is_watermark(line)]
+    rows = sorted({commit_ts(line) for line in changes if not canal(line)["isDdl"]})
+    altered = sorted(commit_ts(line) for line in changes if "ADD COLUMN" in canal(line)["sql"])
+    watermark = sorted(canal(line)["_tidb"]["watermarkTs"] for line in lines if is_watermark(line))
+    first = min(map(commit_ts, changes))
+    return sorted(
+        {
+            first, rows[0], rows[0] + 1, rows[len(rows) // 3], rows[len(rows) // 2] + 1, rows[-5],
+            altered[0], altered[0] + 1, altered[3], watermark[len(watermark) // 2], rows[-1],
+        }
+    )  # fmt: skip
+
+
+def test_each_until_is_a_state_of_the_upstream(target: str, golden: Path, bank: list[Line]) -> None:
+    """One pipeline, moved from one moment to the next; exit 0 each time; at last without an end."""
+    for ts in moments(bank):
+        ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(ts)))
+        assert ended.code == 0, ended.err
+        assert_is(target, bank_below(bank, ts))
+        assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(ts,)]
+    assert bridge(*replay_arguments(golden, "canal-ext", "bank", target)).code == 0
+    assert differences(target, golden, "bank") == []
+
+
+@pytest.mark.parametrize("driver_rows", [500_000, 0])
+def test_a_fresh_pipeline_ends_where_until_says(target: str, golden: Path, bank: list[Line], driver_rows: int) -> None:
+    """In one go, in small transactions, on driver or executors; the rows above it are reported as waiting."""
+    ts = moments(bank)[5]
+    more = ("--set", f"stream.driver_rows={driver_rows}", "--set", "stream.rows_per_transaction=800")
+    ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(ts), *more))
+    assert ended.code == 0, ended.err
+    assert_is(target, bank_below(bank, ts))
+    assert "lie at or above the last boundary, or above --until, and wait for it" in ended.out
+
+
+def test_until_may_be_a_time(target: str, golden: Path, bank: list[Line]) -> None:
+    """A time means the first commit_ts of its millisecond."""
+    ts = (moments(bank)[5] >> 18) << 18
+    ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", tso_time(ts), "--json"))
+    assert ended.code == 0, ended.err
+    assert tso_ms(json.loads(ended.out)["applied_ts"]) == tso_ms(ts)
+    assert_is(target, bank_below(bank, ts))
+
+
+def test_until_beyond_the_input_is_not_reached(target: str, golden: Path, bank: list[Line]) -> None:
+    """Exit 4; everything complete is in the target all the same, and a line says that it was not reached."""
+    beyond = max(canal(line)["_tidb"]["watermarkTs"] for line in bank if is_watermark(line)) + 1
+    ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(beyond)))
+    assert ended.code == 4
+    assert f"--until {beyond}" in ended.last_line
+    assert "was not reached" in ended.last_line
+    assert differences(target, golden, "bank") == []
+
+
+def test_a_rest_above_the_last_boundary_is_reported(target: str, bank: list[Line], tmp_path: Path) -> None:
+    """Changes at or above the lowest last boundary wait, are counted, and are no failure."""
+    cut = [line for line in bank if line["offset"] < 500 or (line["partition"] == 2 and not is_watermark(line))]
+    watermarks = [(line["partition"], canal(line)["_tidb"]["watermarkTs"]) for line in cut if is_watermark(line)]
+    boundary = min(max(ts for where, ts in watermarks if where == partition) for partition in range(4))
+    path = write_lines(tmp_path / "cut.jsonl", cut)
+    ended = bridge("replay", "--protocol", "canal-json", "--input", str(path), "--target", target)
+    assert ended.code == 0, ended.err
+    rest = sum(not is_watermark(line) and commit_ts(line) >= boundary and not canal(line)["isDdl"] for line in cut)
+    assert rest > 0
+    assert f"{rest:,} row changes lie at or above the last boundary" in ended.out
+    assert_is(target, bank_below(cut, boundary))
