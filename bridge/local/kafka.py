@@ -72,7 +72,8 @@ class Kafka(Server):
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def _prepare(self, folder: Path) -> None:
-        self.port, controller_port = free_port(), free_port()
+        self.port = free_port()
+        controller_port = free_port(taken=self.port)
         settings = _settings(folder, self.port, controller_port) | self._properties
         path = folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

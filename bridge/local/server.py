@@ -34,9 +34,11 @@ class PortTakenError(LocalError):
     """Somebody else was quicker to bind the port."""
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now; somebody may a moment later."""
+def free_port(taken: int | None = None) -> int:
+    """A port of 127.0.0.1 other than `taken` that nobody listens on now; somebody may a moment later."""
     for port in random.sample(PORTS, 100):
+        if port == taken:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
