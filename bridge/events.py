@@ -38,13 +38,16 @@ class Kind(IntEnum):
 class Event(NamedTuple):
     """One decoded event; fields that do not apply to its kind are ``None`` (``""`` for schema and table).
 
-    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.
+    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.  Where the message carries no TSO it is `ms_tso` of the
+        event time (whole seconds count as their first millisecond), and `by_time` is true.
     index: position inside the message, from 0.
     columns: names of the image's columns, joined by SEP, in message order.
     key: names of the handle key's columns, joined by SEP; ``""`` when the message names none.
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
     text: the statement of a SCHEMA_CHANGE, the reason of a BAD.
+    by_time: a row or schema change whose commit_ts is only an event time: the order is the partition's, not that of
+        commit_ts (design, decision 13).
     """
 
     kind: Kind
@@ -57,6 +60,7 @@ class Event(NamedTuple):
     before: str | None = None
     after: str | None = None
     text: str | None = None
+    by_time: bool = False
 
 
 EVENT_SCHEMA: Final = pa.schema(
@@ -74,6 +78,7 @@ EVENT_SCHEMA: Final = pa.schema(
         pa.field("before", pa.string()),
         pa.field("after", pa.string()),
         pa.field("text", pa.string()),
+        pa.field("by_time", pa.bool_(), nullable=False),
     ]
 )
 """Position, then the fields of `Event`."""
