@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bridge.local import Kafka, MariaDB
+from bridge.local.mariadb import OLD_VERSION
 from bridge.local.server import free_port
 
 if TYPE_CHECKING:
@@ -60,6 +61,13 @@ def mariadb(use_docker: bool) -> Iterator[MariaDB | MariaDBInDocker]:
 
 
 @pytest.fixture(scope="session")
+def old_mariadb() -> Iterator[MariaDB]:
+    """A MariaDB 10.11, always embedded. Tests that write take `old_target`."""
+    with MariaDB(version=OLD_VERSION) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
     """A Kafka broker: `.bootstrap_servers`, `.create_topic()`, `.kill()`, `.restart()`."""
     with KafkaInDocker() if use_docker else Kafka() as server:
@@ -75,6 +83,13 @@ def target(mariadb: MariaDB | MariaDBInDocker) -> Iterator[str]:
     """
     yield mariadb.url
     _drop_databases(mariadb.url)
+
+
+@pytest.fixture
+def old_target(old_mariadb: MariaDB) -> Iterator[str]:
+    """The same on a MariaDB 10.11."""
+    yield old_mariadb.url
+    _drop_databases(old_mariadb.url)
 
 
 @pytest.fixture

