@@ -10,7 +10,7 @@ again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -32,7 +32,37 @@ class Kind(IntEnum):
     BOUNDARY = 5
     """Every change of this partition with a commit_ts *below* this one has been sent."""
     BAD = 6
-    """A message, or a part of one, that could not be decoded; `text` says why."""
+    """A message that could not be decoded; `text` says why."""
+
+
+class Code(StrEnum):
+    """Short names of the reasons why a message could not be decoded, or a row not applied.  They stay as they are:
+    people and programs sort the quarantine by them."""
+
+    MALFORMED = "malformed"
+    """Not what the format describes."""
+    UNKNOWN_TYPE = "unknown-type"
+    """A column type, or a kind of event, that the format's description does not have."""
+    BAD_VALUE = "bad-value"
+    """A value that its column's type cannot hold."""
+    NO_TIMEZONE = "no-timezone"
+    """A TIMESTAMP in a zone that neither the message nor --timezone tells."""
+    LOST_VALUE = "lost-value"
+    """The format itself has lost a value, such as a local time that stands for two moments."""
+    HANDLE_KEY_ONLY = "handle-key-only"
+    """A row cut to its key, as it was too large for the topic (TiCDC, large-message-handle-option)."""
+    CLAIM_CHECK = "claim-check"
+    """A row that was put elsewhere, as it was too large for the topic (same option)."""
+    NO_COMMIT_TS = "no-commit-ts"
+    """A message without the commit ts that its topic's other messages have, or that its format needs."""
+    SCHEMA_CHANGE = "schema-change"
+    """A schema change that cannot be read: never put aside, since everything behind it depends on it."""
+    NOT_READ_BACK = "not-read-back"
+    """A row cut to its key that the upstream does not show any more."""
+    TARGET_REFUSED = "target-refused"
+    """A row that the target refused."""
+    ROW_NOT_FOUND = "row-not-found"
+    """A change of a row, of a table without a key, that is not on the target."""
 
 
 class Event(NamedTuple):
@@ -41,11 +71,13 @@ class Event(NamedTuple):
     commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.  Where the message carries no TSO it is `ms_tso` of the
         event time (whole seconds count as their first millisecond), and `by_time` is true.
     index: position inside the message, from 0.
-    columns: names of the image's columns, joined by SEP, in message order.
+    columns: names of the image's columns, joined by SEP, in message order; of a BAD, its `Code`.
     key: names of the handle key's columns, joined by SEP; ``""`` when the message names none.
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
-    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.
+        A BAD holds the message's key and value here, in base64 (None where they are null).
+    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change: None, or the `Code` that says why the
+        images hold the key's columns only (given on request: `DecodeOptions.cut_rows`).
     by_time: a row or schema change whose commit_ts is only an event time: the order is the partition's, not that of
         commit_ts (design, decision 13).
     """

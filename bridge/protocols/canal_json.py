@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Code, Event, Kind
 from bridge.protocols import literals
 from bridge.protocols.compression import decompressed
 from bridge.protocols.decoder import (
@@ -20,6 +20,7 @@ from bridge.protocols.decoder import (
     GuardedDecoder,
     check_commit_ts,
     check_name,
+    reading_schema_change,
     shown,
 )
 from bridge.protocols.images import Layout, literals_of, make_layout, old_literals
@@ -69,13 +70,11 @@ TYPES: Final[dict[str, Converter]] = {
 
 _BASE_WORD: Final = re.compile(r"[a-z]+")
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
+_DDL_MARK: Final = b'"isDdl":true'
+"""How TiCDC begins a schema change, should nothing else of the message be legible."""
 _NO_EXTENSION: Final = (
     "the message has no _tidb.{}: this topic lacks the TiDB extension (enable-tidb-extension=true), and without it "
     "there are neither commit timestamps nor boundaries"
-)
-_NOT_COMPLETE: Final = (
-    "the message does not hold the whole row: it was too large for the topic and large-message-handle has cut it to "
-    "its key or put it elsewhere"
 )
 _NO_COLUMNS: Final = (
     "a row without columns: an unusable change, such as a table without a key gets from "
@@ -104,7 +103,8 @@ class CanalJsonDecoder(GuardedDecoder):
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         message = _parsed(value)
         if message.get("isDdl") is True:
-            return [_schema_change(message)]
+            with reading_schema_change():
+                return [_schema_change(message)]
         kind = message["type"]
         slot = self._slots.get((message["database"], message["table"], kind))
         if slot is None:
@@ -115,27 +115,30 @@ class CanalJsonDecoder(GuardedDecoder):
 
     def _new_slot(self, schema: str, table: str, kind: str) -> _Slot:
         if kind not in _KINDS:
-            raise DecodeError(f"unknown event type {shown(kind)}")
+            raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
         if len(self._slots) >= MAX_CACHED:
             self._slots.clear()
         slot = self._slots[schema, table, kind] = _Slot(_KINDS[kind], self._wanted(schema, table))
         return slot
 
     def _rows(self, message: dict[str, Any], slot: _Slot) -> list[Event]:
-        commit_ts = _tso(message, "commitTs")
+        commit_ts, cut = _tso(message, "commitTs"), _cut(message["_tidb"]) if slot.kind is not Kind.DELETE else None
+        self._check_cut(cut)
         rows, olds = message["data"], message.get("old") if slot.kind is Kind.UPDATE else None
         if type(rows) is not list or not rows:
             raise DecodeError(f"data is {shown(rows)}, not an array of rows")
         if olds is not None and (type(olds) is not list or len(olds) != len(rows)):
             raise DecodeError("old has another number of rows than data")
         if len(rows) == 1:
-            return [self._row(message, slot, commit_ts, 0, rows[0], olds[0] if olds else None)]
+            return [self._row(message, slot, commit_ts, cut, 0, rows[0], olds[0] if olds else None)]
         return [
-            self._row(message, slot, commit_ts, index, row, olds[index] if olds else None)
+            self._row(message, slot, commit_ts, cut, index, row, olds[index] if olds else None)
             for index, row in enumerate(rows)
         ]
 
-    def _row(self, message: dict[str, Any], slot: _Slot, commit_ts: int, index: int, row: Any, old: Any) -> Event:
+    def _row(
+        self, message: dict[str, Any], slot: _Slot, commit_ts: int, cut: Code | None, index: int, row: Any, old: Any
+    ) -> Event:
         types, handle, layout = message.get("mysqlType"), message.get("pkNames"), slot.layout
         if (
             layout is None
@@ -153,7 +156,7 @@ class CanalJsonDecoder(GuardedDecoder):
         elif old is not None:
             before = SEP.join(old_literals(layout, old, row, literals))
         schema, table = message["database"], message["table"]
-        return Event(slot.kind, commit_ts, index, schema, table, layout.columns, layout.key, before, image)
+        return Event(slot.kind, commit_ts, index, schema, table, layout.columns, layout.key, before, image, cut)
 
     def _layout(self, row: object, types: object, handle: object) -> Layout:
         if not isinstance(row, dict):
@@ -173,7 +176,7 @@ class CanalJsonDecoder(GuardedDecoder):
         word = _BASE_WORD.match(mysql_type.lower())
         converter = self._types.get(word[0]) if word else None
         if converter is None:
-            raise DecodeError(f"column {shown(name)} is of the unknown type {shown(mysql_type)}")
+            raise DecodeError(f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE)
         return mysql_type, converter
 
 
@@ -183,7 +186,8 @@ def _parsed(value: bytes | None) -> dict[str, Any]:
     try:
         message = orjson.loads(decompressed(value))
     except orjson.JSONDecodeError as failure:
-        raise DecodeError(f"the value is not JSON: {failure}") from failure
+        code = Code.SCHEMA_CHANGE if _DDL_MARK in value else Code.MALFORMED
+        raise DecodeError(f"the value is not JSON: {failure}", code) from failure
     if type(message) is not dict:
         raise DecodeError(f"the value is {shown(message)}, not a JSON object")
     return message
@@ -199,10 +203,15 @@ def _schema_change(message: dict[str, Any]) -> Event:
 
 
 def _tso(message: dict[str, Any], field: str) -> int:
-    """A TSO of the TiDB extension field; refuses messages that the extension marks as incomplete."""
+    """A TSO of the TiDB extension field."""
     extension = message.get("_tidb")
     if type(extension) is not dict or field not in extension:
-        raise DecodeError(_NO_EXTENSION.format(field))
-    if extension.get("onlyHandleKey") is True or extension.get("claimCheckLocation"):
-        raise DecodeError(_NOT_COMPLETE)
+        raise DecodeError(_NO_EXTENSION.format(field), Code.NO_COMMIT_TS)
     return check_commit_ts(extension[field], field)
+
+
+def _cut(extension: dict[str, Any]) -> Code | None:
+    """Why the message holds the columns of the key only, None when it holds the row."""
+    if extension.get("claimCheckLocation"):
+        return Code.CLAIM_CHECK
+    return Code.HANDLE_KEY_ONLY if extension.get("onlyHandleKey") is True else None

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from bridge.events import Event, Kind
+from bridge.events import Code, Event, Kind
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_CACHED: Final = 4096
 """Caches are emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _SHOWN: Final = 60
+_CUT: Final = (
+    "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
+    " its key or put it elsewhere; give the upstream with --source, so that the row can be read back"
+)
 
 
 class DecodeError(Exception):
-    """A message that cannot be decoded; its text is the reason, for people."""
+    """A message that cannot be decoded; its text is the reason, for people, its code the same in short."""
+
+    def __init__(self, reason: str, code: Code = Code.MALFORMED) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,13 @@ class DecodeOptions:
         neither NULL nor zero is a `DecodeError`.
     accepts: (schema, table) -> wanted.  Rows of unwanted tables are dropped before their values are decoded; schema
         changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
+    cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
+        that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
     """
 
     timezone: str | None
     accepts: Callable[[str, str], bool] | None = None
+    cut_rows: bool = False
 
 
 class Decoder(Protocol):
@@ -44,7 +57,7 @@ class GuardedDecoder:
     """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
 
     def __init__(self, options: DecodeOptions) -> None:
-        self._accepts = options.accepts
+        self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
@@ -55,6 +68,11 @@ class GuardedDecoder:
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         raise NotImplementedError
+
+    def _check_cut(self, cut: Code | None) -> None:
+        """Refuses a row that is cut to its key, unless those are wanted."""
+        if cut and not self._takes_cut_rows:
+            raise DecodeError(_CUT, cut)
 
     def _wanted(self, schema: str, table: str) -> bool:
         """Whether rows of a table are wanted; checks the names, which no later step does again."""
@@ -68,7 +86,25 @@ def decode_message(decoder: Decoder, key: bytes | None, value: bytes | None) -> 
     try:
         return decoder.decode(key, value)
     except DecodeError as failure:
-        return [Event(Kind.BAD, 0, text=str(failure))]
+        return [bad_message(failure, key, value)]
+
+
+def bad_message(failure: DecodeError, key: bytes | None, value: bytes | None) -> Event:
+    """The event of a message that cannot be decoded, with its bytes."""
+    return Event(Kind.BAD, 0, columns=failure.code, before=_base64(key), after=_base64(value), text=str(failure))
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+@contextmanager
+def reading_schema_change() -> Iterator[None]:
+    """Around everything that reads a message known to be a schema change: its failures carry `Code.SCHEMA_CHANGE`."""
+    try:
+        yield
+    except (*FAILURES, DecodeError) as failure:
+        raise DecodeError(f"a schema change cannot be read: {explain(failure)}", Code.SCHEMA_CHANGE) from failure
 
 
 def explain(failure: Exception) -> str:

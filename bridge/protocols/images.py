@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.events import SEP
+from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
 from bridge.protocols.literals import NULL, Converter
 
@@ -90,7 +90,10 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
             if row.get(name) is not None:
                 convert(row[name])
         except (TypeError, AttributeError):
-            return DecodeError(f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type")
-        except (*FAILURES, DecodeError) as reason:
-            return DecodeError(f"column {shown(name)} ({label}): {explain(reason)}")
+            reason = f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type"
+            return DecodeError(reason, Code.BAD_VALUE)
+        except (*FAILURES, DecodeError) as found:
+            code = getattr(found, "code", Code.MALFORMED)
+            code = Code.BAD_VALUE if code is Code.MALFORMED else code
+            return DecodeError(f"column {shown(name)} ({label}): {explain(found)}", code)
     return DecodeError(explain(failure))

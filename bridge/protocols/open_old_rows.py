@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.events import SEP
+from bridge.events import SEP, Code
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.images import Layout
 
@@ -41,7 +41,7 @@ def _mended(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layo
         return values | {became_null[0]: nameless["v"]}
     handle = set(layout.key.split(SEP)) if layout.key else _FIELDS
     if handle & (old.keys() | _FIELDS):
-        raise DecodeError(_LOST)
+        raise DecodeError(_LOST, Code.LOST_VALUE)
     return None
 
 

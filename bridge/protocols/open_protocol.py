@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Code, Event, Kind
 from bridge.protocols import literals
 from bridge.protocols.compression import MAX_VALUE_BYTES, decompressed
 from bridge.protocols.decoder import (
@@ -20,6 +20,7 @@ from bridge.protocols.decoder import (
     GuardedDecoder,
     check_commit_ts,
     check_name,
+    reading_schema_change,
     shown,
 )
 from bridge.protocols.go_quoting import unquoted
@@ -37,10 +38,6 @@ HANDLE_KEY_FLAG: Final = 0x02
 
 _LENGTH: Final = 8
 _PLAIN_KEY: Final = len(("ts", "scm", "tbl", "t"))
-_NOT_COMPLETE: Final = (
-    "the event does not hold the whole row: it was too large for the topic and large-message-handle has cut it to "
-    "its key or put it elsewhere"
-)
 
 
 def _base64_binary(value: str) -> str:
@@ -162,15 +159,16 @@ class OpenProtocolDecoder(GuardedDecoder):
         return events
 
     def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
+        if key.get("t") == 2:
+            with reading_schema_change():
+                return _schema_change(key, check_commit_ts(key["ts"], "ts"), index, value)
         commit_ts, kind = check_commit_ts(key["ts"], "ts"), key["t"]
         if kind == 1:
             slot = self._slots.get((key["scm"], key["tbl"])) or self._new_slot(key["scm"], key["tbl"])
             return self._row(key, slot, commit_ts, index, value) if slot.wanted else None
-        if kind == 2:
-            return _schema_change(key, commit_ts, index, value)
         if kind == 3:
             return _boundary(commit_ts, index, value)
-        raise DecodeError(f"unknown event type {shown(kind)}")
+        raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
 
     def _new_slot(self, schema: str, table: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:
@@ -179,8 +177,6 @@ class OpenProtocolDecoder(GuardedDecoder):
         return slot
 
     def _row(self, key: dict[str, Any], slot: _Slot, commit_ts: int, index: int, value: bytes) -> Event:
-        if len(key) > _PLAIN_KEY and (key.get("ohk") or key.get("ccl")):
-            raise DecodeError(_NOT_COMPLETE)
         change = _parsed(value)
         schema, table, new = key["scm"], key["tbl"], change.get("u")
         if new is None:
@@ -190,6 +186,8 @@ class OpenProtocolDecoder(GuardedDecoder):
             return Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
+        cut = _cut(key) if len(key) > _PLAIN_KEY else None
+        self._check_cut(cut)
         layout, row = self._image(new, slot.new)
         slot.new = layout
         literals = literals_of(layout, row)
@@ -197,7 +195,7 @@ class OpenProtocolDecoder(GuardedDecoder):
         if change.get("p") is not None:
             kind, old_image = Kind.UPDATE, _old_image(change["p"], new, row, layout, literals)
         image = SEP.join(literals)
-        return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image)
+        return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """The values of an image, which are taken out of `columns`, and the layout of what stays there."""
@@ -220,7 +218,14 @@ class OpenProtocolDecoder(GuardedDecoder):
             return BINARY_TYPES[code]
         if code in self._types:
             return self._types[code]
-        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}")
+        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE)
+
+
+def _cut(key: dict[str, Any]) -> Code | None:
+    """Why the event holds the columns of the key only, None when it holds the row."""
+    if key.get("ccl"):
+        return Code.CLAIM_CHECK
+    return Code.HANDLE_KEY_ONLY if key.get("ohk") else None
 
 
 def _flags(column: dict[str, Any]) -> int:

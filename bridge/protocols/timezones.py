@@ -14,6 +14,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from bridge.errors import UsageError
+from bridge.events import Code
 from bridge.protocols.decoder import DecodeError
 
 ToUtc = Callable[[str], str]
@@ -43,7 +44,8 @@ def utc_converter(timezone: str | None) -> ToUtc:
 def _unknown(value: str) -> str:
     if value.startswith(_ZERO):
         return value
-    raise DecodeError("this format writes TIMESTAMP in TiCDC's time zone without naming it: give it with --timezone")
+    reason = "this format writes TIMESTAMP in TiCDC's time zone without naming it: give it with --timezone"
+    raise DecodeError(reason, Code.NO_TIMEZONE)
 
 
 def _same(value: str) -> str:
@@ -79,7 +81,7 @@ def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
         if first == second:
             return first
         what = "stands for two moments" if first > second else "does not exist"
-        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {MEND}")
+        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {MEND}", Code.LOST_VALUE)
 
     return shift
 

@@ -51,8 +51,8 @@ def test_every_failure_becomes_a_reason(failure: Exception) -> None:
     decoder = Failing(DecodeOptions(None))
     with pytest.raises(DecodeError, match=r"malformed message: .+"):
         decoder.decode(b"", b"")
-    [event] = decode_message(decoder, b"", b"")
-    assert event == Event(Kind.BAD, 0, text=event.text)
+    [event] = decode_message(decoder, b"", b"\1")
+    assert event == Event(Kind.BAD, 0, columns="malformed", before="", after="AQ==", text=event.text)
 
 
 def wanted(schema: str, table: str) -> bool:

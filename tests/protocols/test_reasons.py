@@ -1,0 +1,99 @@
+"""Codes of bad messages, and rows that TiCDC has cut to their key."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from bridge.events import Code, Event, Kind
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from tests.protocols.wire import ROW_KEY, TSO, canal, open_key, open_row, open_value
+
+ID = {"id": ("int", "1")}
+OPEN_ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}
+CUT = {"commitTs": TSO, "onlyHandleKey": True}
+CLAIM = {"commitTs": TSO, "onlyHandleKey": True, "claimCheckLocation": "s3://x/y.json"}
+DDL = {"database": "d", "table": "t", "isDdl": True, "type": "CREATE", "sql": ""}
+
+
+def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: bool = False) -> list[Event]:
+    options = DecodeOptions("Europe/Berlin" if cut_rows else None, cut_rows=cut_rows)
+    return decode_message(make_decoder(protocol, options), key, value)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message", "code"),
+    [
+        ("canal-json", (b"", b"{"), Code.MALFORMED),
+        ("canal-json", (None, b""), Code.MALFORMED),
+        ("canal-json", (b"", canal("INSERT", {"id": ("blurb", "1")})), Code.UNKNOWN_TYPE),
+        ("canal-json", (b"", canal("UPSERT", ID)), Code.UNKNOWN_TYPE),
+        ("canal-json", (b"", canal("INSERT", {"id": ("int", "one")})), Code.BAD_VALUE),
+        ("canal-json", (b"", canal("INSERT", {"id": ("int", 1)})), Code.BAD_VALUE),
+        ("canal-json", (b"", canal("INSERT", {"a": ("timestamp", "2024-01-01 00:00:00")})), Code.NO_TIMEZONE),
+        ("canal-json", (b"", canal("INSERT", ID, _tidb=CUT)), Code.HANDLE_KEY_ONLY),
+        ("canal-json", (b"", canal("UPDATE", ID, old=[{"id": "1"}], _tidb=CUT)), Code.HANDLE_KEY_ONLY),
+        ("canal-json", (b"", canal("INSERT", ID, _tidb=CLAIM)), Code.CLAIM_CHECK),
+        ("canal-json", (b"", canal("CREATE", ID, **DDL)), Code.SCHEMA_CHANGE),
+        ("canal-json", (b"", canal("CREATE", ID, **DDL)[:-9]), Code.SCHEMA_CHANGE),
+        ("canal-json", (b"", canal("CREATE", ID, **(DDL | {"sql": "DROP TABLE t", "_tidb": 5}))), Code.SCHEMA_CHANGE),
+        ("open-protocol", (b"", b""), Code.MALFORMED),
+        ("open-protocol", open_row({"u": {"a": {"t": 77, "v": 1}}}), Code.UNKNOWN_TYPE),
+        ("open-protocol", open_row({"u": OPEN_ID}, t=9), Code.UNKNOWN_TYPE),
+        ("open-protocol", open_row({"u": {"id": {"t": 3, "f": 11, "v": "1"}}}), Code.BAD_VALUE),
+        ("open-protocol", open_row({"u": {"a": {"t": 7, "v": "2024-01-01 00:00:00"}}}), Code.NO_TIMEZONE),
+        ("open-protocol", open_row({"u": OPEN_ID}, ohk=True), Code.HANDLE_KEY_ONLY),
+        ("open-protocol", open_row({"u": OPEN_ID}, ccl="s3://x/y"), Code.CLAIM_CHECK),
+        ("open-protocol", open_row({"q": ""}, t=2), Code.SCHEMA_CHANGE),
+        ("open-protocol", open_row({"q": "DROP TABLE t"}, t=2, ts="now"), Code.SCHEMA_CHANGE),
+    ],
+)
+def test_codes(protocol: str, message: tuple[bytes | None, bytes | None], code: Code) -> None:
+    """A bad message says why in one of a few words, and holds the bytes it came as."""
+    [event] = decoded(protocol, *message)
+    assert (event.kind, event.columns) == (Kind.BAD, code)
+    held = [None if part is None else base64.b64decode(part) for part in (event.before, event.after)]
+    assert held == list(message)
+
+
+def test_a_lost_hour() -> None:
+    """A local time that stands for two moments is a value that the format has lost."""
+    row = canal("INSERT", {"a": ("timestamp", "2024-10-27 02:30:00")})
+    [event] = decoded("canal-json", b"", row, cut_rows=True)
+    assert event.columns == Code.LOST_VALUE
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message", "marks"),
+    [
+        ("canal-json", (b"", canal("INSERT", ID, _tidb=CUT)), ["handle-key-only"]),
+        ("canal-json", (b"", canal("UPDATE", ID, old=[{"id": "2"}], _tidb=CLAIM)), ["claim-check"]),
+        ("canal-json", (b"", canal("INSERT", ID)), [None]),
+        (
+            "open-protocol",
+            (open_key(ROW_KEY, ROW_KEY | {"ohk": True}), open_value({"u": OPEN_ID}, {"u": OPEN_ID})),
+            [None, "handle-key-only"],
+        ),
+        ("open-protocol", open_row({"u": OPEN_ID, "p": OPEN_ID}, ccl="s3://x/y"), ["claim-check"]),
+    ],
+)
+def test_cut_rows_on_request(protocol: str, message: tuple[bytes, bytes], marks: list[str | None]) -> None:
+    """Where cut rows are wanted, they are row changes of their key's columns, marked as such."""
+    events = decoded(protocol, *message, cut_rows=True)
+    assert [event.text for event in events] == marks
+    assert all(event.kind <= Kind.UPDATE and event.columns == "id" == event.key for event in events)
+
+
+@pytest.mark.parametrize("cut_rows", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        ("canal-json", (b"", canal("DELETE", ID, _tidb=CUT))),
+        ("open-protocol", open_row({"d": OPEN_ID}, ohk=True)),
+    ],
+)
+def test_a_delete_needs_its_key_only(protocol: str, message: tuple[bytes, bytes], cut_rows: bool) -> None:
+    """A delete cut to its key says all that is needed."""
+    [event] = decoded(protocol, *message, cut_rows=cut_rows)
+    assert (event.kind, event.text) == (Kind.DELETE, None)
