@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.stream.backlog import Arrival, control_events
 from bridge.stream.frontier import PartitionId
+from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
 from bridge.target.catalog import Table, TableName
 from bridge.target.images import joined, parts_of
@@ -185,7 +186,7 @@ def _add_row_keys(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Ite
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, changes in by_table(pa.Table.from_batches([batch])).items():
-                yield from _keyed(catalog[name], changes)
+                yield from _keyed(catalog[name], typed(catalog[name], changes))
 
     return add
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP
 from bridge.stream.frontier import PartitionId
+from bridge.stream.raw_rows import typed
 from bridge.stream.segments import cut_transactions
 from bridge.target.catalog import Table, TableName
 from bridge.target.netchanges import fold
@@ -158,7 +159,7 @@ class DriverRows:
         return in_stages(
             statement
             for name, changes in by_table(self._table).items()
-            for statement in render(fold(catalog[name], changes), rendering)
+            for statement in render(fold(catalog[name], typed(catalog[name], changes)), rendering)
         )
 
 

@@ -27,6 +27,7 @@ class Column:
     type: str
     charset: str | None
     generated: bool
+    nullable: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName,
     ):
         name = TableName(schema, table)
         generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
-        columns.setdefault(name, {})[column.lower()] = Column(column, column_type, charset, generated)
+        found = Column(column, column_type, charset, generated, is_nullable == "YES")
+        columns.setdefault(name, {})[column.lower()] = found
         if is_nullable == "YES":
             nullable.setdefault(name, set()).add(column.lower())
     indexes: dict[TableName, dict[str, list[str]]] = {}

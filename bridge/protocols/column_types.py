@@ -1,0 +1,58 @@
+"""A column of the target as the rules of raw values see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+RawConverter = Callable[[str], str]
+"""A raw literal to a ready one."""
+
+Lost = Callable[[str], None]
+"""Told, in words for people, that the format has lost a part of a value."""
+
+_TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
+_DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+class ColumnType(NamedTuple):
+    """A type such as ``decimal(20,4) unsigned``.
+
+    word: its first word, in lower case.
+    precision: the first number in parentheses, or what it is without one; 0 for types without.
+    scale: the second number, 0 without one.
+    """
+
+    word: str
+    precision: int = 0
+    scale: int = 0
+    unsigned: bool = False
+    nullable: bool = True
+
+
+Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
+"""(what stands behind the form's colon, the target's column, whom to tell of losses) -> converter."""
+
+
+def column_type(text: str, *, nullable: bool) -> ColumnType:
+    """Reads what information_schema.columns says in column_type."""
+    lowered = text.lower()
+    found = _TYPE.match(lowered)
+    if found is None:
+        return ColumnType(lowered, nullable=nullable)
+    precision = int(found[2]) if found[2] else _DEFAULT_PRECISION.get(found[1], 0)
+    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable)
+
+
+def is_text(literal: str) -> bool:
+    """Whether a raw literal was a string on the wire."""
+    return literal[0] == "'"
+
+
+def unquoted(literal: str) -> str:
+    """The string that `literals.text` made a raw literal of."""
+    if "\\" not in literal:
+        return literal[1:-1]
+    return _ESCAPE.sub(lambda escape: "\0" if escape[1] == "0" else escape[1], literal[1:-1])

@@ -1,0 +1,176 @@
+"""The forms of Debezium's raw values: what a value means for a column of the target (see `raw_values`).
+
+json: nothing is known of the value but its JSON type (messages without a schema); told the connector's modes.
+int64, float64, string, epoch: the Connect schema leaves one thing open.  An int64 may be a BIGINT UNSIGNED that has
+wrapped, a float64 a DECIMAL, a string bytes or a DECIMAL, and a date of 1970-01-01 a zero date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from bridge.events import Code
+from bridge.protocols import debezium_values as values
+from bridge.protocols import literals
+from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
+from bridge.protocols.debezium_modes import DebeziumModes, TimeMode
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.literals import NULL
+
+_MILLIS_DIGITS: Final = 3
+"""A DATETIME with more digits of a fraction is written in microseconds."""
+_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+_Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
+
+
+def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter | None:
+    return _unsigned if column.unsigned else None
+
+
+def _unsigned(literal: str) -> str:
+    """BIGINT UNSIGNED wraps to negative above 2^63, or is a Connect Decimal (bigint.unsigned.handling.mode=precise)."""
+    if is_text(literal):
+        return literals.unsigned(values.unscaled(unquoted(literal), 0))
+    return str(int(literal) + (1 << 64)) if literal[0] == "-" else literal
+
+
+def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    def convert(literal: str) -> str:
+        if not is_text(literal):
+            return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
+        text = unquoted(literal)
+        if modes.decimal == "string" or "." in text or "-" in text:  # neither stands in Base64
+            return literals.decimal(text)
+        return values.unscaled(text, column.scale)
+
+    return convert
+
+
+def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.float32_number(float(literal))
+
+
+def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.double_number(float(literal))
+
+
+def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: values.bits(unquoted(literal)) if is_text(literal) else literal
+
+
+def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    read = values.binary_hex if modes.binary == "hex" else values.binary
+    return lambda literal: read(_string(literal))
+
+
+def _string(literal: str) -> str:
+    if is_text(literal):
+        return unquoted(literal)
+    raise DecodeError(f"{literal} is not a string")
+
+
+_TIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+    "adaptive_time_microseconds": values.time_micros,
+    "microseconds": values.time_micros,
+    "connect": values.time_millis,
+    "nanoseconds": values.time_nanos,
+}
+_DATETIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+    "connect": values.datetime_millis,
+    "microseconds": values.datetime_micros,
+    "nanoseconds": values.datetime_nanos,
+}
+"""The unit of a number; for modes that stand in neither it follows the column's digits of a fraction."""
+
+
+def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
+    adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
+    return _temporal(_TIMES.get(modes.time, adaptive))
+
+
+def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
+    return _with_zero_dates(column, _temporal(_DATETIMES.get(modes.time, adaptive)), lost)
+
+
+def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    return _with_zero_dates(column, _temporal(values.date_days), lost)
+
+
+def _timestamp(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: values.zoned_timestamp(_string(literal))
+
+
+def _temporal(of_number: Callable[[int], str]) -> RawConverter:
+    def convert(literal: str) -> str:
+        return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(int(literal))
+
+    return convert
+
+
+def _with_zero_dates(column: ColumnType, convert: RawConverter, lost: Lost) -> RawConverter:
+    """Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
+    values): there, and only there, the loss shows."""
+    return convert if column.nullable else lambda literal: _epoch(convert(literal), lost)
+
+
+def _epoch(literal: str, lost: Lost) -> str:
+    if literal in (values.EPOCH_DATE, values.EPOCH_DATETIME):
+        lost("1970-01-01 in a NOT NULL column stands for itself or for a zero date")
+    return literal
+
+
+_INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
+_REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal, "bigint": _bigint, **dict.fromkeys(_BINARY_WORDS, _binary)}
+_JSON: Final[dict[str, _Rule]] = {
+    **_STRINGS,
+    **_REALS,
+    "bit": _bit,
+    "date": _date,
+    "time": _time,
+    "datetime": _datetime,
+    "timestamp": _timestamp,
+}
+
+
+def _form(rules: dict[str, _Rule]) -> Form:
+    return partial(_by_word, rules)
+
+
+def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+    rule = rules.get(column.word)
+    modes = DebeziumModes.read(arguments) if arguments else DebeziumModes()
+    convert = rule(modes, column, lost) if rule else None
+    if convert is None:
+        return None
+    null = _no_null if not column.nullable and column.word in ("date", "datetime") else _null
+    return lambda literal: null() if literal == NULL else convert(literal)
+
+
+def _null() -> str:
+    return NULL
+
+
+def _no_null() -> str:
+    raise DecodeError(
+        "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send the"
+        " table as Canal-JSON or in the Open Protocol, or mend the value upstream",
+        Code.LOST_VALUE,
+    )
+
+
+def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverter:
+    return lambda literal: _epoch(literal, lost)
+
+
+DEBEZIUM_FORMS: Final[dict[str, Form]] = {
+    "json": _form(_JSON),
+    "int64": _form(_INTEGERS),
+    "float64": _form(_REALS),
+    "string": _form(_STRINGS),
+    "epoch": _epoch_form,
+}

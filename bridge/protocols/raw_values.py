@@ -1,0 +1,49 @@
+r"""Raw values: what a message holds where it does not say the type, and how the target's column makes it exact.
+
+Some formats name no types (Debezium without schemas, ckafka) or types that leave something open (a Debezium `double`
+may be a DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know
+(design, decision 9).  So the two share the work:
+
+1. The decoder writes what can be told without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
+   with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
+   NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
+   each, ``""`` for a literal that is ready.
+2. Before rows are folded, `stream.raw_rows.typed` asks `raw_converter` for the converter of each (form, target's
+   column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values become equal
+   literals, as keys are compared by them.
+
+A form is a name, and behind a colon what its rules must be told: ``json:precise,adaptive_time_microseconds,bytes``.  A
+new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a converter, or None where the raw
+literal is already right for such a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bridge.events import RAW, SEP
+from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter
+from bridge.protocols.debezium_raw import DEBEZIUM_FORMS
+
+FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS}
+
+
+def with_forms(columns: str, forms: Sequence[str]) -> str:
+    """`Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
+    return columns + RAW + SEP.join(forms)
+
+
+def split_forms(columns: str) -> tuple[str, list[str]]:
+    """`Event.columns` as the names, joined by SEP, and the form of each column."""
+    names, _, found = columns.partition(RAW)
+    forms = found.split(SEP)
+    return names, forms if len(forms) > 1 else forms * (names.count(SEP) + 1)
+
+
+def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+    """What makes raw literals of a form, NULL included, ready literals for a column; None when they are ready as they
+    are.  The converter raises DecodeError for a value that the column cannot have had; `lost` is told why where the
+    format has lost a part of the value, so that the literal is only the nearest."""
+    name, _, arguments = form.partition(":")
+    return FORMS[name](arguments, column, lost) if name else None

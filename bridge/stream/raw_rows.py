@@ -1,0 +1,106 @@
+"""Row changes with raw values to row changes with ready literals, by the target's catalog of the segment.
+
+`typed` comes before anything else that looks at a row change: names, keys and literals are what `target` expects only
+behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import structlog
+
+from bridge.errors import ApplyError
+from bridge.events import EVENT_SCHEMA, RAW, SEP, Position
+from bridge.protocols.column_types import RawConverter, column_type
+from bridge.protocols.decoder import FAILURES, DecodeError, explain
+from bridge.protocols.raw_values import raw_converter, split_forms
+from bridge.target.catalog import Table
+
+log = structlog.get_logger()
+
+_MEND: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
+_said: set[tuple[str, str]] = set()
+"""(table, column) whose losses have been said: once per column, not once per value."""
+
+_Typer = Callable[[str], str]
+"""A raw image to a ready one."""
+
+
+def typed(table: Table, changes: pa.Table) -> pa.Table:
+    """The row changes (EVENT_SCHEMA) of one table with ready literals; the same object when no value is raw.
+
+    Raises ApplyError for a value that cannot be one of its column; says once per column what the format has lost.
+    """
+    encoded = changes["columns"].combine_chunks().dictionary_encode()
+    shapes = encoded.dictionary.to_pylist()
+    if not any(RAW in shape for shape in shapes):
+        return changes
+    typers = [_typer(table, shape) for shape in shapes]
+    names = pa.array([split_forms(shape)[0] for shape in shapes], pa.string())
+    if any(typers):
+        codes = encoded.indices.to_pylist()
+        for image in ("before", "after"):
+            literals = _images(table, changes, image, [typers[code] for code in codes])
+            changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), literals)
+    at = changes.schema.get_field_index("columns")
+    return changes.set_column(at, EVENT_SCHEMA.field("columns"), names.take(encoded.indices))
+
+
+def _images(table: Table, changes: pa.Table, image: str, typers: list[_Typer | None]) -> pa.Array:
+    ready: list[str | None] = []
+    try:
+        for raw, typer in zip(changes[image].to_pylist(), typers, strict=True):
+            ready.append(raw if typer is None or raw is None else typer(raw))
+    except DecodeError as failure:
+        row = changes.slice(len(ready), 1).to_pylist()[0]
+        raise ApplyError(
+            f"a value of {table.name} cannot be what its column holds: {failure}",
+            where=f"{Position(row['topic'], row['partition'], row['offset'])}, commit ts {row['commit_ts']}",
+            mend="see that the column's type on the target is the upstream's, and that the settings under [debezium]"
+            " are the connector's",
+        ) from failure
+    return pa.array(ready, EVENT_SCHEMA.field(image).type)
+
+
+def _typer(table: Table, columns: str) -> _Typer | None:
+    """What makes images of one shape ready; None when they are."""
+    names, forms = split_forms(columns)
+    converters = [
+        (at, name, convert)
+        for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True))
+        if (convert := _converter(table, name, form)) is not None
+    ]
+    return _image_typer(converters) if converters else None
+
+
+def _converter(table: Table, name: str, form: str) -> RawConverter | None:
+    column = table.columns.get(name.lower())
+    if column is None:  # `target.render` says so
+        return None
+
+    def lost(reason: str) -> None:
+        _say_once(str(table.name), name, reason)
+
+    return raw_converter(form, column_type(column.type, nullable=column.nullable), lost)
+
+
+def _image_typer(converters: list[tuple[int, str, RawConverter]]) -> _Typer:
+    def ready(image: str) -> str:
+        parts = image.split(SEP)
+        for at, name, convert in converters:
+            try:
+                parts[at] = convert(parts[at])
+            except (*FAILURES, DecodeError) as failure:
+                raise DecodeError(f"column {name}: {explain(failure)}") from failure
+        return SEP.join(parts)
+
+    return ready
+
+
+def _say_once(table: str, column: str, reason: str) -> None:
+    if (table, column) not in _said:
+        _said.add((table, column))
+        log.error("values cannot be told exactly", table=table, column=column, reason=reason, mend=_MEND)

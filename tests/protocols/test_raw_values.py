@@ -1,0 +1,183 @@
+"""Raw values: each form's rules, one case per kind of column."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from bridge.events import Event, Kind
+from bridge.protocols.column_types import ColumnType, column_type, unquoted
+from bridge.protocols.debezium_values import decimal_of_double
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.literals import text
+from bridge.protocols.raw_values import raw_converter, split_forms, with_forms
+
+TICDC = "json:double,adaptive_time_microseconds,base64"
+CONNECT = "json:precise,connect,bytes"
+ADAPTIVE = "json:string,adaptive,hex"
+NANOS = "json:precise,nanoseconds,base64-url-safe"
+
+CASES = [
+    # integers: only BIGINT UNSIGNED can differ from its digits
+    (TICDC, "tinyint(4)", "-128", "-128"), (TICDC, "int(10) unsigned", "4294967295", "4294967295"),
+    (TICDC, "bigint(20)", "-9223372036854775808", "-9223372036854775808"),
+    (TICDC, "bigint(20) unsigned", "-1", "18446744073709551615"),
+    (TICDC, "bigint unsigned", "-9223372036854775808", "9223372036854775808"),
+    (TICDC, "bigint unsigned", "9223372036854775807", "9223372036854775807"),
+    (CONNECT, "bigint unsigned", "'AP//////////'", "18446744073709551615"),
+    ("int64", "bigint unsigned", "-2", "18446744073709551614"), ("int64", "bigint", "-2", "-2"),
+    ("int64", "int unsigned", "7", "7"), ("int64", "datetime", "7", "7"),
+    # decimals: float64, text, or Base64 of the digits
+    (TICDC, "decimal(12,2)", "3.1e0", "3.10"), (TICDC, "decimal(12,2)", "100", "100.00"),
+    (TICDC, "decimal(10,0)", "9999999999", "9999999999"), (TICDC, "decimal(20,4) unsigned", "0.0001e0", "0.0001"),
+    (TICDC, "decimal(65,30)", "1e-30", "0.000000000000000000000000000001"), (TICDC, "decimal(65,0)", "0", "0"),
+    ("float64", "decimal(10,3) unsigned zerofill", "12.5e0", "12.500"),
+    (CONNECT, "decimal(10,2)", "'MDk='", "123.45"), (CONNECT, "decimal(10,2)", "'/w=='", "-0.01"),
+    (CONNECT, "decimal(5,0)", "'AA=='", "0"), (CONNECT, "decimal(10,2)", "'-1.50'", "-1.50"),
+    (CONNECT, "decimal(10,2)", "1.5e0", "1.50"), (ADAPTIVE, "decimal(10,0)", "'1234'", "1234"),
+    ("string:precise,adaptive,bytes", "decimal(10,2)", "'123.40'", "123.40"),
+    # floats
+    (TICDC, "float", "3.4028235e+38", "3.4028234663852886e+38"), (TICDC, "float(7,3)", "1", "1.0e0"),
+    (TICDC, "double", "1e-10", "1e-10"), (TICDC, "double unsigned", "16777216", "16777216.0e0"),
+    ("float64", "float", "0.1e0", "0.10000000149011612e0"), ("float64", "double", "0.1e0", "0.1e0"),
+    # bit
+    (TICDC, "bit(1)", "1", "1"), (TICDC, "bit(8)", "'/w=='", "255"), (TICDC, "bit(9)", "'AAE='", "256"),
+    (TICDC, "bit(64)", "'AQAAAAAAAIA='", "9223372036854775809"),
+    (TICDC, "bit(64)", "'//////////8='", "18446744073709551615"),
+    # bytes
+    (TICDC, "varbinary(32)", "'AP8='", "x'00ff'"), (TICDC, "blob", "''", "''"),
+    (CONNECT, "longblob", "'//4='", "x'fffe'"),
+    (NANOS, "binary(2)", "'__4='", "x'fffe'"), (ADAPTIVE, "tinyblob", "'00ff'", "x'00ff'"),
+    ("string:precise,adaptive,hex", "mediumblob", "'ff'", "x'ff'"), ("string", "varchar(10)", "'AP8='", "'AP8='"),
+    # text and names stay
+    (TICDC, "varchar(300)", r"'it\'s \\ \0'", r"'it\'s \\ \0'"), (TICDC, "longtext", "'{}'", "'{}'"),
+    (TICDC, "enum('a','b')", "'b'", "'b'"), (TICDC, "set('a','b')", "'a,b'", "'a,b'"),
+    (TICDC, "json", "'null'", "'null'"),
+    # dates and times
+    (TICDC, "date", "19782", "'2024-02-29'"), (TICDC, "date", "-354285", "'1000-01-01'"),
+    (TICDC, "date", "2932896", "'9999-12-31'"), (TICDC, "date", "0", "'1970-01-01'"),
+    (TICDC, "time", "45296000000", "'12:34:56'"), (TICDC, "time(6)", "-3020398999999", "'-838:59:58.999999'"),
+    (TICDC, "time(3)", "-1500000", "'-00:00:01.500000'"), (TICDC, "time(6)", "-1", "'-00:00:00.000001'"),
+    (CONNECT, "time(3)", "1500", "'00:00:01.500000'"), (ADAPTIVE, "time(3)", "1500", "'00:00:01.500000'"),
+    (ADAPTIVE, "time(4)", "1500", "'00:00:00.001500'"), (NANOS, "time", "1000000000", "'00:00:01'"),
+    (TICDC, "datetime", "1709210096000", "'2024-02-29 12:34:56'"),
+    (TICDC, "datetime(3)", "-30610223999999", "'1000-01-01 00:00:00.001000'"),
+    (TICDC, "datetime(4)", "1718445600100000", "'2024-06-15 10:00:00.100000'"),
+    (TICDC, "datetime(6)", "253402300799999999", "'9999-12-31 23:59:59.999999'"),
+    (CONNECT, "datetime(6)", "1709210096789", "'2024-02-29 12:34:56.789000'"),
+    (NANOS, "datetime", "1709210096000000000", "'2024-02-29 12:34:56'"),
+    (TICDC, "datetime", "'2024-02-29T12:34:56.500Z'", "'2024-02-29 12:34:56.5'"),
+    (TICDC, "date", "'2024-02-29Z'", "'2024-02-29'"), (TICDC, "time(3)", "'12:34:56.789'", "'12:34:56.789'"),
+    (TICDC, "timestamp", "'2024-02-29T12:34:56Z'", "'2024-02-29 12:34:56'"),
+    (TICDC, "timestamp(6)", "'2024-02-29T12:34:56.789010Z'", "'2024-02-29 12:34:56.78901'"),
+    (TICDC, "timestamp", "'2024-02-29T12:34:56+08:00'", "'2024-02-29 04:34:56'"),
+    (TICDC, "timestamp(3)", "'1970-01-01T00:00:00Z'", "'0000-00-00 00:00:00'"),
+    (TICDC, "year(4)", "2155", "2155"),
+    ("epoch", "date", "'2020-02-20'", "'2020-02-20'"),
+]  # fmt: skip
+
+
+def converted(form: str, column: ColumnType, literal: str) -> tuple[str, list[str]]:
+    """The ready literal, and what was said to be lost."""
+    said: list[str] = []
+    convert = raw_converter(form, column, said.append)
+    return (convert(literal) if convert else literal), said
+
+
+@pytest.mark.parametrize(("form", "column", "raw", "ready"), CASES)
+def test_form(form: str, column: str, raw: str, ready: str) -> None:
+    """Each form's raw literal becomes the column's literal, with nothing lost; NULL stays NULL."""
+    assert converted(form, column_type(column, nullable=True), raw) == (ready, [])
+    assert converted(form, column_type(column, nullable=True), "NULL") == ("NULL", [])
+
+
+@pytest.mark.parametrize(
+    ("form", "column", "raw", "ready", "words"),
+    [
+        (TICDC, "decimal(20,4)", "1234567890123456.8e0", "1234567890123456.8000", "DECIMAL(20,4)"),
+        (TICDC, "decimal(65,30)", "1e+35", "9" * 35 + "." + "9" * 30, "float64"),
+        (TICDC, "decimal(65,30)", "-1e+35", "-" + "9" * 35 + "." + "9" * 30, "float64"),
+        (TICDC, "decimal(65,0)", "1e+65", "9" * 65, "float64"),
+        (TICDC, "decimal(30,30)", "-1", "-0." + "9" * 30, "float64"),
+        (TICDC, "decimal(30,30)", "0.1111111111111111e0", "0." + "1" * 16 + "0" * 14, "float64"),
+        (TICDC, "date not null", "0", "'1970-01-01'", "zero date"),
+        (CONNECT, "datetime not null", "0", "'1970-01-01 00:00:00'", "zero date"),
+        ("epoch", "date", "'1970-01-01'", "'1970-01-01'", "zero date"),
+    ],
+)
+def test_losses_are_said(form: str, column: str, raw: str, ready: str, words: str) -> None:
+    """Where the format has lost a part of a value, the nearest that the column can hold is written, and it is said."""
+    literal, [said] = converted(form, column_type(column, nullable="not null" not in column), raw)
+    assert literal == ready
+    assert words in said
+
+
+@pytest.mark.parametrize("form", [TICDC, CONNECT])
+@pytest.mark.parametrize(
+    ("column", "raw", "words"),
+    [
+        ("date not null", "NULL", "zero date"), ("datetime(3) not null", "NULL", "zero date"),
+        ("date", "99999999", "out of range"), ("datetime", "1709210096000000", "out of range"),
+        ("time", "9" * 13, "TIME"),
+        ("timestamp", "'2024-02-29 12:34:56'", "zone"), ("timestamp", "1709210096000", "not a string"),
+        ("binary(2)", "'abc'", "Base64"), ("binary(2)", "5", "not a string"), ("bit(9)", "'AAAAAAAAAAAA'", "64 bits"),
+        ("decimal(9,2)", "'x'", "Base64"), ("decimal(9,2)", "'1.x'", "decimal"), ("datetime", "'2024'", "ISO 8601"),
+    ],
+)  # fmt: skip
+def test_refused(form: str, column: str, raw: str, words: str) -> None:
+    """What the column cannot have held is refused, not guessed."""
+    with pytest.raises((DecodeError, OverflowError), match=words):
+        converted(form, column_type(column, nullable="not null" not in column), raw)
+
+
+@given(st.integers(1, 65).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, min(p, 30)))), st.data())
+def test_a_decimal_is_exact_or_said(shape: tuple[int, int], data: st.DataObject) -> None:
+    """Of any DECIMAL that became a double, the very value comes back, or the loss is said."""
+    precision, scale = shape
+    digits = data.draw(st.integers(1 - 10**precision, 10**precision - 1))
+    value = Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
+    said: list[str] = []
+    literal = decimal_of_double(float(value), precision, scale, said.append)
+    assert Decimal(literal) == value or said
+    assert not said or precision > 15
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_in_a_decimal_column_is_never_refused_here(value: float) -> None:
+    """Whatever the double, a literal comes out, or a DecodeError where DECIMAL ends."""
+    assume(abs(value) < 1e60)
+    assert Decimal(decimal_of_double(value, 65, 5, lambda _: None)) is not None
+
+
+@given(st.text())
+def test_strings_survive(value: str) -> None:
+    """A converter reads from a raw literal what the message held."""
+    assert unquoted(text(value)) == value
+
+
+def test_forms_travel_behind_the_names() -> None:
+    """One form for all columns, or one for each, "" for a ready literal; without any, all are ready."""
+    assert split_forms("id\0v") == ("id\0v", ["", ""])
+    assert split_forms(with_forms("id\0v", ["json"])) == ("id\0v", ["json", "json"])
+    assert split_forms(with_forms("id\0v", ["", "int64"])) == ("id\0v", ["", "int64"])
+    assert split_forms(with_forms("v", ["string"])) == ("v", ["string"])
+    assert Event(Kind.INSERT, 1, columns=with_forms("v", ["string"])).columns == "v\0\0string"
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("decimal(20,4) unsigned", ColumnType("decimal", 20, 4, unsigned=True)),
+        ("decimal", ColumnType("decimal", 10, 0)), ("bit", ColumnType("bit", 1)),
+        ("BIGINT(20)", ColumnType("bigint", 20)),
+        ("datetime", ColumnType("datetime")), ("timestamp(6)", ColumnType("timestamp", 6)),
+        ("enum('unsigned')", ColumnType("enum")),
+        ("double unsigned", ColumnType("double", unsigned=True)),
+    ],
+)  # fmt: skip
+def test_column_types(said: str, read: ColumnType) -> None:
+    """information_schema's words, with the defaults of those that leave numbers out."""
+    assert column_type(said, nullable=True) == read
