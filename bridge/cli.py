@@ -48,7 +48,7 @@ ZoneFlag = Annotated[
 FromFlag = Annotated[str | None, typer.Option("--from", help="Where a new pipeline begins: earliest, a TSO or a time.")]
 SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
 ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic.  [default: atomic]")]
-BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop.  [default: stop]")]
+BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
 TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
@@ -159,7 +159,7 @@ def replay(
     with show.ProgressBar() as bar:
         outcome = job.catch_up(limit, bar.update, take_over=take_over)
     show.replay_summary(outcome, limit, as_json=as_json)
-    if not outcome.until_reached:
+    if not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
 
 

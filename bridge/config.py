@@ -69,7 +69,7 @@ class Settings(_Section):
     timezone: str | None = None
     filter: tuple[str, ...] = ()
     consistency: Literal["atomic"] = "atomic"
-    on_bad_message: Literal["stop"] = "stop"
+    on_bad_message: Literal["stop", "quarantine"] = "stop"
     begin: str = Field(default="earliest", alias="from")
     source: Source = Source()
     target: TargetSection = TargetSection()

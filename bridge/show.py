@@ -57,6 +57,7 @@ def status_fields(status: Status) -> dict[str, Any]:
         "rows": status.rows,
         "backlog": status.backlog_rows,
         "late": status.late,
+        "quarantined": status.quarantined,
         "waiting_for": status.waiting_for,
     }
 
@@ -126,6 +127,8 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         print(f"{outcome.rest:,} row changes lie at or above the last boundary, or above --until, and wait for it")
     if outcome.late:
         print(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
+    if outcome.quarantined:
+        print(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None:
         note(f"--until {moment(until)} was not reached: the source has no boundary at or above it yet")
 

@@ -16,6 +16,7 @@ from bridge.events import tso_ms
 from bridge.stream.status import tso_time
 from bridge.target.ownership import STALE_SECONDS, Ownership
 from bridge.target.progress import Progress, ProgressTable
+from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, quote_name, server_words
 
 
@@ -23,13 +24,15 @@ from bridge.target.session import Session, Target, quote_name, server_words
 class PipelineStatus:
     """progress: its row.  owner: who ran it last, with `age` seconds since its heartbeat, empty before the first run.
     running: its heartbeat is fresh and it has not ended.  said: the last status of the owner.
-    schema_changes: how many by state.  refused: those that were refused, newest first, with the server's words."""
+    schema_changes: how many by state.  quarantined: how many are held, by code.
+    refused: those that were refused, newest first, with the server's words."""
 
     progress: Progress
     owner: dict[str, Any]
     running: bool
     said: dict[str, Any]
     schema_changes: dict[str, int]
+    quarantined: dict[str, int]
     refused: tuple[tuple[int, str, str], ...]
 
     def document(self) -> dict[str, Any]:
@@ -50,7 +53,8 @@ class PipelineStatus:
             "pending_schema_changes": [change.text for change in progress.pending],
             "schema_changes": self.schema_changes,
             "refused": [dict(zip(("commit_ts", "statement", "words"), row, strict=True)) for row in self.refused],
-            "quarantined": 0,
+            "quarantined": sum(self.quarantined.values()),
+            "quarantined_by_code": self.quarantined,
             "last_said": self.said,
         }
 
@@ -64,6 +68,7 @@ class PipelineStatus:
         if self.running and self.said:
             yield "waiting for", str(self.said.get("waiting_for", ""))
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
+        yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
         for change in progress.pending:
             yield "still to run", f"commit ts {change.commit_ts}: {change.text}"
         for commit_ts, statement, words in self.refused:
@@ -97,7 +102,8 @@ def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
             " ORDER BY commit_ts DESC LIMIT 5",
             (table.name,),
         )
-        return PipelineStatus(progress, owner, running, said, dict(counts), tuple(refused))
+        held = count_held(session, table.schema, table.name)
+        return PipelineStatus(progress, owner, running, said, dict(counts), held, tuple(refused))
 
 
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:

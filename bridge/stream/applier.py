@@ -8,16 +8,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import structlog
 
-from bridge.errors import BadMessageError, SchemaChangeError
+from bridge.errors import SchemaChangeError
 from bridge.events import tso_ms
 from bridge.filters import TableFilter
 from bridge.stream.backlog import Arrival, Backlog, ControlEvents
+from bridge.stream.bad_messages import BadMessage, DueEntry, OnBadMessage, bad_message_error, boundaries_before
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.rows import DriverRows, RowStore, TableStore, WindowRows
 from bridge.stream.segments import Segment, cut_window, fold_copies
@@ -41,6 +42,7 @@ class Counts:
 
     messages: int = 0
     rows: int = 0
+    quarantined: int = 0
     late: Counter[PartitionId] = field(default_factory=Counter)
     repeated: Counter[PartitionId] = field(default_factory=Counter)
 
@@ -80,6 +82,7 @@ class Applier:
         tables: TableFilter,
         limits: Limits,
         rows_of: RowsOf = driver_rows,
+        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self.frontier, self.backlog = writer, frontier, backlog
@@ -88,7 +91,8 @@ class Applier:
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._catalog: dict[TableName, Table] = {}
         self._written_at = -EMPTY_WINDOW_SECONDS
-        self._bad: list[tuple[str, str]] = []
+        self._on_bad_message = on_bad_message
+        self._bad: list[BadMessage] = []
         self._bad_since = 0.0
         self._interrupted = False
         self._has_read = False
@@ -120,20 +124,35 @@ class Applier:
     def _take_in(self, store: RowStore, control: ControlEvents) -> None:
         for partition in control.read:
             self.frontier.admit(partition)
-        for partition, ts in control.boundaries.items():
+        aside = self._put_aside(control.bad)
+        stopping = tuple(filter(self._on_bad_message.stops, control.bad))
+        for partition, ts in boundaries_before(control.boundaries, stopping).items():
             self.frontier.observe(partition, ts)
-        for position, reason in control.bad:
+        for bad in stopping:
             self._bad_since = self._bad_since or self._clock()
-            self.frontier.freeze(position)
-            self._bad.append((str(position), reason))
+            self.frontier.freeze(bad.entry.position)
+            self._bad.append(bad)
         changes = tuple(c for c in control.changes if c.commit_ts >= self.applied_ts)
         for change in control.changes:
             if change.commit_ts < self.applied_ts:
                 self._count_dropped_change(change)
-        control = ControlEvents(control.boundaries, control.read, changes, control.bad)
+        control = replace(control, changes=changes, bad=stopping, aside=aside)
         read_before = sum(start.read for start in self.backlog.positions.values())
         self.backlog.add(store, control, {p: self.frontier.boundary(p) for p in self.frontier.partitions})
         self.counts.messages += sum(start.read for start in self.backlog.positions.values()) - read_before
+
+    def _put_aside(self, bad_messages: tuple[BadMessage, ...]) -> tuple[DueEntry, ...]:
+        """When those that do not stop the bridge are due; before the micro-batch's own boundaries are observed."""
+        aside = []
+        for bad in bad_messages:
+            if self._on_bad_message.stops(bad):
+                continue
+            boundary = max(bad.boundary, self.frontier.boundary(bad.partition))
+            if boundary < self.applied_ts and bad.entry.position.offset < self._read_before.get(bad.partition, 0):
+                self.counts.repeated[bad.partition] += 1
+            else:
+                aside.append(self._on_bad_message.due(bad, max(boundary, self.applied_ts)))
+        return tuple(aside)
 
     def advance(self) -> None:
         """Applies every complete window; raises BadMessageError when a bad message is next."""
@@ -141,20 +160,20 @@ class Applier:
         if resolved > self.applied_ts:
             self._apply_window(resolved)
         if self._bad_is_next() and resolved == self.frontier.frozen_at:
-            raise self._bad_message()
+            raise bad_message_error(self._bad)
 
     def tick(self) -> None:
         """To be called now and then while no micro-batch comes."""
         self.advance()
         if self._bad_is_next() and self._clock() - self._bad_since > BAD_MESSAGE_GRACE_SECONDS:
-            raise self._bad_message()
+            raise bad_message_error(self._bad)
 
     def finish(self) -> None:
         """At the end of the input: everything complete is applied and written, a bad message is raised."""
         self.advance()
         self._write_progress(max(self.applied_ts, self.resolved_ts))  # an empty window may not be written yet
         if self._bad_is_next():
-            raise self._bad_message()
+            raise bad_message_error(self._bad)
 
     def waiting_for(self) -> str:
         """What holds the target back, and why."""
@@ -166,16 +185,6 @@ class Applier:
 
     def _bad_is_next(self) -> bool:
         return bool(self._bad) and (self._limits.until is None or self.applied_ts < self._limits.until)
-
-    def _bad_message(self) -> BadMessageError:
-        where, reason = self._bad[0]
-        more = f" (and {len(self._bad) - 1} more behind it)" if len(self._bad) > 1 else ""
-        return BadMessageError(
-            f"a message cannot be decoded: {reason}{more}",
-            where=where,
-            mend="everything complete before it is in the target; mend what the reason names, or if the message is"
-            " broken for good, leave its table out with --filter; then start the bridge again",
-        )
 
     def _count_dropped(self, store: RowStore) -> None:
         dropped = store.count_below(self.applied_ts, self._start_ts, self._read_before)
@@ -209,7 +218,7 @@ class Applier:
         low = self.applied_ts
         changes = fold_copies(c for c in self.backlog.changes(low, high) if self._wanted(c))
         rows = self._rows_of([chunk.store for chunk in self.backlog.chunks], low, high)
-        if rows.count == 0 and not changes:
+        if rows.count == 0 and not changes and not self.backlog.put_aside(low, high):
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 self._write_progress(high)
             return
@@ -231,22 +240,28 @@ class Applier:
     def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...]) -> None:
         if self._interrupted:
             raise Interrupted
-        step = Advance(self.applied_ts, high, self.backlog.restart_positions(high), changes)
+        step = self._step(high, changes)
         if rows is None:
             self._writer.apply(step)
         else:
             self._load(rows.tables())
             self._writer.apply(step, partial(rows.statements, self._catalog))
             self.counts.rows += rows.count
-        self._moved(high)
+        self._moved(step)
 
     def _write_progress(self, high: int) -> None:
-        self._writer.apply(Advance(self.applied_ts, high, self.backlog.restart_positions(high)))
-        self._moved(high)
+        step = self._step(high)
+        self._writer.apply(step)
+        self._moved(step)
 
-    def _moved(self, high: int) -> None:
-        self.applied_ts = high
-        self.backlog.release(high)
+    def _step(self, high: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
+        positions = self.backlog.restart_positions(high)
+        return Advance(self.applied_ts, high, positions, changes, self.backlog.put_aside(self.applied_ts, high))
+
+    def _moved(self, step: Advance) -> None:
+        self.counts.quarantined += len(step.put_aside)
+        self.applied_ts = step.new_ts
+        self.backlog.release(step.new_ts)
         self._written_at = self._clock()
 
     def _load(self, names: dict[TableName, int]) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import Kind, Position
+from bridge.stream.bad_messages import BadMessage, DueEntry, message_entry
 from bridge.stream.frontier import PartitionId
 from bridge.stream.rows import RowStore, TableStore
 from bridge.target.progress import PartitionStart, SchemaChange
+from bridge.target.quarantine import Entry
 
 Starts = dict[PartitionId, PartitionStart]
 
@@ -22,15 +24,17 @@ Starts = dict[PartitionId, PartitionStart]
 class ControlEvents:
     """The events of a micro-batch that are not row changes, and how far it read.
 
-    boundaries: highest boundary per partition that is not behind a bad message.
+    boundaries: highest boundary per partition.
     read: per partition, the offset after the last event.
-    bad: position and reason of each bad message, in order.
+    bad: bad messages that stop the bridge (on arrival: all of them), in order.
+    aside: what is to be put aside.
     """
 
     boundaries: dict[PartitionId, int]
     read: dict[PartitionId, int]
     changes: tuple[SchemaChange, ...]
-    bad: tuple[tuple[Position, str], ...]
+    bad: tuple[BadMessage, ...]
+    aside: tuple[DueEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,15 @@ class Chunk:
     """What one micro-batch brought.
 
     starts: where a restart would read from to see this chunk again.
-    last_ts: highest commit_ts of anything in it that is not applied yet; infinite when it holds a bad message.
+    last_ts: highest commit_ts of anything in it that is not applied yet; infinite when it holds a bad message that
+        stops the bridge.
     """
 
     store: RowStore
     changes: tuple[SchemaChange, ...]
     starts: Starts
     last_ts: float
+    aside: tuple[DueEntry, ...] = field(default=())
 
 
 def arrival_of(events: pa.Table) -> Arrival:
@@ -65,17 +71,27 @@ def control_events(others: pa.Table, read: dict[PartitionId, int]) -> ControlEve
     """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
-    bad: list[tuple[Position, str]] = []
-    stopped: set[PartitionId] = set()
-    names = ("topic", "partition", "offset", "kind", "commit_ts", "schema", "table", "text")
-    for topic, partition, offset, kind, commit_ts, schema, table, text in _rows_of(others, names):
-        where = (topic, partition)
+    bad: list[BadMessage] = []
+    names = (
+        "topic",
+        "partition",
+        "offset",
+        "kind",
+        "commit_ts",
+        "schema",
+        "table",
+        "text",
+        "columns",
+        "before",
+        "after",
+    )
+    for topic, partition, offset, kind, commit_ts, schema, table, text, code, key, value in _rows_of(others, names):
+        where, position = (topic, partition), Position(topic, partition, offset)
         if kind == Kind.BAD:
-            bad.append((Position(topic, partition, offset), text))
-            stopped.add(where)
+            bad.append(BadMessage(message_entry(position, code, text, key, value), boundaries.get(where, 0)))
         elif kind == Kind.SCHEMA_CHANGE:
-            changes.append(SchemaChange(commit_ts, schema, table, text, str(Position(topic, partition, offset))))
-        elif where not in stopped:
+            changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
+        else:
             boundaries[where] = max(commit_ts, boundaries.get(where, 0))
     return ControlEvents(boundaries, read, tuple(changes), tuple(bad))
 
@@ -105,12 +121,14 @@ class Backlog:
 
     def add(self, store: RowStore, control: ControlEvents, boundary: dict[PartitionId, int]) -> None:
         """Takes a micro-batch in; `boundary` holds the partitions' boundaries after it."""
-        last_ts = max((store.last_ts, *(change.commit_ts for change in control.changes)))
+        own_ts = (*(change.commit_ts for change in control.changes), *(due.ts for due in control.aside))
+        last_ts = max((store.last_ts, *own_ts))
         starts = dict(self.positions)
         for partition in control.read:
             starts.setdefault(partition, PartitionStart(0, 0, 0))
         if last_ts >= 0 or control.bad:
-            self.chunks.append(Chunk(store, control.changes, starts, math.inf if control.bad else last_ts))
+            last = math.inf if control.bad else last_ts
+            self.chunks.append(Chunk(store, control.changes, starts, last, control.aside))
         self.positions = {
             partition: PartitionStart(
                 max(control.read.get(partition, 0), start.offset),
@@ -123,6 +141,10 @@ class Backlog:
     def changes(self, low: int, high: int) -> list[SchemaChange]:
         """Schema changes with low <= commit_ts < high, copies included."""
         return [c for chunk in self.chunks for c in chunk.changes if low <= c.commit_ts < high]
+
+    def put_aside(self, low: int, high: int) -> tuple[Entry, ...]:
+        """What a transaction that moves the target from low to high puts aside."""
+        return tuple(due.entry for chunk in self.chunks for due in chunk.aside if low <= due.ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
         """Where a restart begins once everything below applied_ts is in the target: at the oldest chunk that still

@@ -26,6 +26,7 @@ from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of
+from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.decode import PACKED_SCHEMA, batch_decoder, decode_table, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import Frontier, PartitionId
@@ -59,6 +60,7 @@ class Outcome:
 
     seconds: from start to end; stream_seconds: the part of it after Spark had started.
     rest: row changes read but at or above the last boundary.
+    quarantined: messages and rows put aside.
     until_reached: False when `--until` was given and not reached.
     """
 
@@ -71,6 +73,7 @@ class Outcome:
     schema_changes: int = 0
     rest: int = 0
     late: int = 0
+    quarantined: int = 0
     until_reached: bool = False
 
 
@@ -165,6 +168,7 @@ class Job:
             tables=self._filter,
             limits=Limits(self._settings.stream.rows_per_transaction, until),
             rows_of=Executors(spark, self._settings.stream.driver_rows).rows_of,
+            on_bad_message=OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol),
         )
 
     def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
@@ -330,6 +334,7 @@ def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float, stre
         schema_changes=writer.counts.schema_changes,
         rest=applier.backlog.rows,
         late=applier.counts.late.total(),
+        quarantined=applier.counts.quarantined,
         until_reached=plan.until is None or applier.applied_ts >= plan.until,
     )
 

@@ -28,6 +28,7 @@ class Status:
     backlog_rows: int
     late: int
     repeated: int
+    quarantined: int
     safe_mode: int
     retries: int
     waiting_for: str

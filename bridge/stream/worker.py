@@ -118,6 +118,7 @@ class StatusReporter:
             backlog_rows=applier.backlog.rows,
             late=counts.late.total(),
             repeated=counts.repeated.total(),
+            quarantined=counts.quarantined,
             safe_mode=writer.safe_mode,
             retries=writer.retries,
             waiting_for=applier.waiting_for(),

@@ -5,6 +5,7 @@ progress         one row per pipeline; every target transaction starts with a co
 owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
                  transaction holds locked)
 schema_changes   what ran, when, with which outcome
+quarantine       what was put aside (`target.quarantine`)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from bridge.target import quarantine
 from bridge.target.session import Session, quote_name
 
 DEFAULT_SCHEMA: Final = "_bridge"
@@ -54,6 +56,7 @@ _TABLES: Final = (
         finished_at TIMESTAMP(3) NULL,
         PRIMARY KEY (name, commit_ts, statement_hash)
     ) DEFAULT CHARSET = utf8mb4""",
+    quarantine.CREATE_TABLE,
 )
 
 
@@ -104,12 +107,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Advance:
-    """What one target transaction changes in the progress row."""
+    """What one target transaction changes in the progress row, and puts aside."""
 
     old_ts: int
     new_ts: int
     positions: Positions
     pending: tuple[SchemaChange, ...] = ()
+    put_aside: tuple[quarantine.Entry, ...] = ()
 
 
 class ProgressTable:
@@ -130,7 +134,7 @@ class ProgressTable:
         """The bridge's tables are there (not: this pipeline is known)."""
         found = session.value(
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name IN"
-            " ('progress', 'owner', 'schema_changes')",
+            " ('progress', 'owner', 'schema_changes', 'quarantine')",
             (self.schema,),
         )
         return bool(found == len(_TABLES))
@@ -170,7 +174,8 @@ class ProgressTable:
         return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
-        """The compare-and-set at the start of every target transaction; False when the row is not as expected."""
+        """The compare-and-set at the start of every target transaction, and what it puts aside; False when the row is
+        not as expected."""
         matched = session.execute(
             f"UPDATE {self._progress} SET applied_ts = %s, positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
@@ -183,6 +188,8 @@ class ProgressTable:
                 step.old_ts,
             ),
         )
+        if matched == 1:
+            quarantine.put_aside(session, self.schema, self.name, step.put_aside)
         return matched == 1
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
@@ -197,7 +204,8 @@ class ProgressTable:
         """Deletes the rows of the pipeline; False when it was unknown."""
         known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
         session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
-        session.execute(f"DELETE FROM {quote_name(self.schema, 'schema_changes')} WHERE name = %s", (self.name,))
+        for journal in ("schema_changes", "quarantine"):
+            session.execute(f"DELETE FROM {quote_name(self.schema, journal)} WHERE name = %s", (self.name,))
         return known
 
 

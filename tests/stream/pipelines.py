@@ -17,6 +17,7 @@ from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Backlog, arrival_of
+from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.decode import decode_batch
 from bridge.stream.frontier import Frontier
 from bridge.target.ownership import Ownership
@@ -64,6 +65,7 @@ def opened(
     rows_per_transaction: int = 1000,
     until: int | None = None,
     retry_seconds: float = 30,
+    quarantine: bool = False,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events."""
@@ -84,6 +86,7 @@ def opened(
             Backlog(starts),
             tables=TableFilter(),
             limits=Limits(rows_per_transaction, until),
+            on_bad_message=OnBadMessage(quarantine, "canal-json"),
         )
         applier.finish_pending(progress.pending)
         yield Pipeline(target, table, ownership, writer, applier)

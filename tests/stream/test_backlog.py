@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bridge.events import Event, Kind, Position
 from bridge.stream.backlog import Backlog, ControlEvents, arrival_of
+from bridge.stream.bad_messages import BadMessage, boundaries_before
 from bridge.stream.frontier import PartitionId
 from bridge.target.progress import PartitionStart
+from bridge.target.quarantine import Entry
 from tests.stream.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -70,8 +72,8 @@ def test_a_partition_that_appears_later_begins_at_its_start() -> None:
 
 
 def test_control_events_are_sorted_out() -> None:
-    """Boundaries behind a bad message of their partition do not count, those of other partitions do; schema changes
-    come in the order of their partition with their positions."""
+    """Boundaries behind a bad message of their partition that stops the bridge do not count, those of other partitions
+    do; schema changes come in the order of their partition with their positions."""
     placed = [
         (1, 4, boundary(30)), (0, 3, boundary(40)), (0, 2, Event(Kind.BAD, 0, text="broken")), (0, 1, boundary(20)),
         (0, 0, boundary(25)), (1, 3, schema_change(28, "second")), (1, 2, schema_change(28, "first")),
@@ -79,7 +81,8 @@ def test_control_events_are_sorted_out() -> None:
     ]  # fmt: skip
     _, control = arrival_of(events_table(placed))
     assert isinstance(control, ControlEvents)
-    assert control.boundaries == {A: 25, B: 30}
+    assert control.boundaries == {A: 40, B: 30}
+    assert boundaries_before(control.boundaries, control.bad) == {A: 25, B: 30}
     assert control.read == {A: 5, B: 5}
-    assert control.bad == ((Position("cdc", 0, 2), "broken"),)
+    assert control.bad == (BadMessage(Entry(Position("cdc", 0, 2), "malformed", "broken"), 25),)
     assert [(c.text, c.position) for c in control.changes] == [("first", "cdc/1/2"), ("second", "cdc/1/3")]
