@@ -4,21 +4,57 @@ from __future__ import annotations
 
 from typing import Final
 
+from cramjam import DecompressionError, snappy
 from lz4.frame import LZ4FrameDecompressor
 
 from bridge.protocols.decoder import DecodeError
 
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-MAX_VALUE_BYTES: Final = 64 << 20
-"""A value that grows beyond this is refused; TiDB's rows are 6 MiB at most by default (txn-entry-size-limit)."""
+SMALL_BYTES: Final = 16 << 20
+GROWTH: Final = 16
+MAX_BYTES: Final = 64 << 20
 
 _FIRST_CHUNK: Final = 64 << 10
+_SNAPPY_RATIO: Final = 22
+"""A copy of 3 bytes makes 64 at most, so a longer claim than this many times the input is a lie (snappy, format
+description).  No memory is taken for it."""
 
 
-def decompressed(value: bytes, limit: int = MAX_VALUE_BYTES) -> bytes:
-    """The value itself, or what its lz4 frame holds; grown step by step, so that a bomb is refused early."""
-    if value[:4] != LZ4_MAGIC:
-        return value
+def growth_limit(size: int) -> int:
+    """The most bytes that a value of a size may grow to, so that a small message never takes much memory: TiDB's rows
+    are 6 MiB at most by default (txn-entry-size-limit), and larger ones are allowed to shrink to a 16th."""
+    return min(max(SMALL_BYTES, GROWTH * size), MAX_BYTES)
+
+
+def decompressed(value: bytes) -> bytes:
+    """What a value's lz4 frame or snappy block holds, and the value itself when it is neither.
+
+    TiCDC writes snappy as bare blocks, which have no magic: a block is what decompresses whole, which JSON that begins
+    with {" never does (as a block it would refer to bytes before its first).
+    """
+    limit = growth_limit(len(value))
+    if value[:4] == LZ4_MAGIC:
+        return _lz4(value, limit)
+    content = _snappy(value, limit)
+    return value if content is None else content
+
+
+def _snappy(value: bytes, limit: int) -> bytes | None:
+    """What a snappy block holds; None when it is none."""
+    try:
+        size = snappy.decompress_raw_len(value)
+        if size > _SNAPPY_RATIO * len(value):
+            return None
+        content = bytes(snappy.decompress_raw(value))
+    except DecompressionError:
+        return None
+    if size > limit:
+        raise DecodeError(f"the snappy block holds more than {limit} bytes")
+    return content
+
+
+def _lz4(value: bytes, limit: int) -> bytes:
+    """Grown step by step, so that a bomb is refused early."""
     frame = LZ4FrameDecompressor()
     try:
         content = _content(frame, value, limit)

@@ -22,11 +22,17 @@ _CUT: Final = (
 
 
 class DecodeError(Exception):
-    """A message that cannot be decoded; its text is the reason, for people, its code the same in short."""
+    """A message that cannot be decoded; its text is the reason, for people, its code the same in short.
 
-    def __init__(self, reason: str, code: Code = Code.MALFORMED) -> None:
+    at: the byte of the value at which decoding failed, where that is known.
+    column: the name of the column that caused it, where it is one.
+    """
+
+    def __init__(
+        self, reason: str, code: Code = Code.MALFORMED, *, at: int | None = None, column: str | None = None
+    ) -> None:
         super().__init__(reason)
-        self.code = code
+        self.code, self.at, self.column = code, at, column
 
 
 @dataclass(frozen=True)

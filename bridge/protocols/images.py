@@ -5,22 +5,27 @@ The zips are not strict, which costs a quarter of a microsecond each: their call
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
 from bridge.protocols.literals import NULL, Converter
+from bridge.protocols.unrolled import unrolled
+
+_USES_BEFORE_UNROLLING: Final = 32
+"""Writing out a layout's conversion pays after so many rows, and no message can make it happen for each of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Layout:
     """The columns of an image, in message order.
 
     shape: what the message said of the columns, as JSON gave it; while that stays equal, so does the layout.
     handle: the names of the key's columns, as JSON gave them.
     labels: the columns' types in words, for reasons.
+    uses: how many images it has made; from some number on `unrolled` makes them.
     """
 
     names: tuple[str, ...]
@@ -30,6 +35,8 @@ class Layout:
     converters: tuple[Converter, ...]
     columns: str
     key: str
+    uses: int = 0
+    unrolled: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
@@ -39,6 +46,33 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
         check_name(name, "column")
     key = SEP.join([check_name(name, "key column") for name in handle or ()])
     return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
+
+
+def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
+    """The image of a row whose columns are the layout's, in its order."""
+    if layout.unrolled is None:
+        return _slow_image(layout, row)
+    try:
+        return layout.unrolled(row)
+    except (*FAILURES, DecodeError) as failure:
+        raise _blamed(layout, row, failure) from failure
+
+
+def _slow_image(layout: Layout, row: Mapping[str, Any]) -> str:
+    layout.uses += 1
+    if layout.uses == _USES_BEFORE_UNROLLING:
+        layout.unrolled = unrolled(layout.converters)
+    return SEP.join(literals_of(layout, row))
+
+
+def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The image of the row before an update; the new row completes an old one that holds less."""
+    if layout.names != tuple(old):
+        if not old.keys() <= new.keys():
+            unknown = min(old.keys() - new.keys())
+            raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks", column=unknown)
+        old = {**new, **old}
+    return image_of(layout, old)
 
 
 def literals_of(layout: Layout, row: Mapping[str, Any]) -> list[str]:
@@ -52,37 +86,6 @@ def literals_of(layout: Layout, row: Mapping[str, Any]) -> list[str]:
         raise _blamed(layout, row, failure) from failure
 
 
-def old_literals(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any], literals: list[str]) -> list[str]:
-    """The literals of the row before an update, completed from the new row where the old one holds less.
-
-    Values equal to the new ones share their literals: most of an update's values, and half of its cost.
-    """
-    try:
-        if layout.names == tuple(old):
-            return [
-                literal if was == value else NULL if was is None else convert(was)
-                for was, value, literal, convert in zip(old.values(), new.values(), literals, layout.converters)  # noqa: B905
-            ]
-        return _completed(layout, old, new, literals)
-    except (*FAILURES, DecodeError) as failure:
-        raise _blamed(layout, old, failure) from failure
-
-
-_ABSENT: Final = object()
-
-
-def _completed(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any], literals: list[str]) -> list[str]:
-    unknown = old.keys() - new.keys()
-    if unknown:
-        raise DecodeError(f"the old row has a column {shown(min(unknown))} that the new one lacks")
-    before = literals.copy()
-    for at, (name, convert) in enumerate(zip(layout.names, layout.converters, strict=True)):
-        was = old.get(name, _ABSENT)
-        if was is not _ABSENT and was != new[name]:
-            before[at] = NULL if was is None else convert(was)
-    return before
-
-
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
     """The failure again, with the name and type of the column that caused it."""
     for name, label, convert in zip(layout.names, layout.labels, layout.converters, strict=True):
@@ -91,9 +94,9 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
                 convert(row[name])
         except (TypeError, AttributeError):
             reason = f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type"
-            return DecodeError(reason, Code.BAD_VALUE)
+            return DecodeError(reason, Code.BAD_VALUE, column=name)
         except (*FAILURES, DecodeError) as found:
             code = getattr(found, "code", Code.MALFORMED)
             code = Code.BAD_VALUE if code is Code.MALFORMED else code
-            return DecodeError(f"column {shown(name)} ({label}): {explain(found)}", code)
+            return DecodeError(f"column {shown(name)} ({label}): {explain(found)}", code, column=name)
     return DecodeError(explain(failure))

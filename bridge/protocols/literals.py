@@ -63,7 +63,7 @@ def latin1(value: str) -> str:
 
 def integer(value: str) -> str:
     """Digits without leading zeros, within signed or unsigned 64 bits."""
-    if value.isdecimal() and value.isascii() and len(value) < 19 and value[0] != "0":
+    if value.isdecimal() and value.isascii() and (value[0] != "0" or value == "0") and len(value) < 19:
         return value
     if not _INTEGER.fullmatch(value):
         raise DecodeError(f"{shown(value)} is not an integer")
@@ -90,6 +90,25 @@ def unsigned(value: str) -> str:
 def unsigned_number(value: int) -> str:
     """The same from a JSON number."""
     return _not_negative(integer_number(value))
+
+
+def _wrapping(bits: int) -> Converter:
+    """An unsigned number of so many bits that may have been printed as a signed one, negative above its range."""
+
+    def convert(value: str) -> str:
+        literal = integer(value)
+        if literal[0] != "-":
+            return literal
+        number = int(literal) + (1 << bits)
+        if number < 1 << (bits - 1):
+            raise DecodeError(f"{literal} is below what {bits} bits hold")
+        return str(number)
+
+    return convert
+
+
+UNSIGNED: Final[dict[int, Converter]] = {bits: _wrapping(bits) for bits in (8, 16, 24, 32, 64)}
+"""Unsigned integers by their width."""
 
 
 def _not_negative(literal: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.events import SEP, Code, Event, Kind
+from bridge.events import Code, Event, Kind
 from bridge.protocols import literals
-from bridge.protocols.compression import MAX_VALUE_BYTES, decompressed
+from bridge.protocols.compression import decompressed, growth_limit
 from bridge.protocols.decoder import (
     MAX_CACHED,
     DecodeError,
@@ -24,15 +24,13 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.go_quoting import unquoted
-from bridge.protocols.images import Layout, literals_of, make_layout, old_literals
+from bridge.protocols.images import Layout, image_before, image_of, make_layout
+from bridge.protocols.json_values import json_object
 from bridge.protocols.literals import Converter
 from bridge.protocols.open_old_rows import Columns, old_row
-from bridge.protocols.timezones import utc_converter
+from bridge.protocols.timezones import timestamp_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
-MAX_BATCH_BYTES: Final = 4 * MAX_VALUE_BYTES
-"""The images of one message together; each value is bounded by itself, but a batch may hold many."""
-
 BINARY_FLAG: Final = 0x01
 HANDLE_KEY_FLAG: Final = 0x02
 
@@ -129,7 +127,7 @@ class OpenProtocolDecoder(GuardedDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._types = TYPES | {7: ("TIMESTAMP", literals.timestamp(utc_converter(options.timezone)))}
+        self._types = TYPES | {7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._slots: dict[tuple[str, str], _Slot] = {}
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
@@ -144,9 +142,10 @@ class OpenProtocolDecoder(GuardedDecoder):
             return [event] if event else []
         if len(keys) != len(values) or not keys:
             raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
-        return self._batch(keys, values)
+        return self._batch(keys, values, growth_limit(len(value or b"")))
 
-    def _batch(self, keys: list[bytes], values: list[bytes]) -> list[Event]:
+    def _batch(self, keys: list[bytes], values: list[bytes], limit: int) -> list[Event]:
+        """Each value is bounded by itself, but a batch may hold many: so are their images together."""
         events: list[Event] = []
         size = 0
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -154,8 +153,8 @@ class OpenProtocolDecoder(GuardedDecoder):
             if event:
                 events.append(event)
                 size += len(event.before or "") + len(event.after or "")
-                if size > MAX_BATCH_BYTES:
-                    raise DecodeError(f"the batch holds more than {MAX_BATCH_BYTES} bytes")
+                if size > limit:
+                    raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
 
     def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
@@ -177,12 +176,12 @@ class OpenProtocolDecoder(GuardedDecoder):
         return slot
 
     def _row(self, key: dict[str, Any], slot: _Slot, commit_ts: int, index: int, value: bytes) -> Event:
-        change = _parsed(value)
+        change = json_object(value, "the event")
         schema, table, new = key["scm"], key["tbl"], change.get("u")
         if new is None:
             layout, row = self._image(change["d"], slot.deleted)
             slot.deleted = layout
-            before = SEP.join(literals_of(layout, row))
+            before = image_of(layout, row)
             return Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
@@ -190,11 +189,10 @@ class OpenProtocolDecoder(GuardedDecoder):
         self._check_cut(cut)
         layout, row = self._image(new, slot.new)
         slot.new = layout
-        literals = literals_of(layout, row)
+        image = image_of(layout, row)
         kind, old_image = Kind.INSERT, None
         if change.get("p") is not None:
-            kind, old_image = Kind.UPDATE, _old_image(change["p"], new, row, layout, literals)
-        image = SEP.join(literals)
+            kind, old_image = Kind.UPDATE, _old_image(change["p"], new, row, layout)
         return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
@@ -218,7 +216,7 @@ class OpenProtocolDecoder(GuardedDecoder):
             return BINARY_TYPES[code]
         if code in self._types:
             return self._types[code]
-        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE)
+        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
 
 
 def _cut(key: dict[str, Any]) -> Code | None:
@@ -238,9 +236,9 @@ def _flags(column: dict[str, Any]) -> int:
     return int(flags)
 
 
-def _old_image(old: Columns, new: Columns, row: dict[str, Any], layout: Layout, literals: list[str]) -> str | None:
+def _old_image(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> str | None:
     values = old_row(old, new, row, layout)
-    return None if values is None else SEP.join(old_literals(layout, values, row, literals))
+    return None if values is None else image_before(layout, values, row)
 
 
 def _frames(packed: bytes, at: int) -> list[bytes]:
@@ -258,21 +256,9 @@ def _frames(packed: bytes, at: int) -> list[bytes]:
     return frames
 
 
-def _parsed(value: bytes) -> dict[str, Any]:
-    if not value:
-        raise DecodeError("the event has no value")
-    try:
-        parsed = orjson.loads(decompressed(value))
-    except orjson.JSONDecodeError as failure:
-        raise DecodeError(f"the event's value is not JSON: {failure}") from failure
-    if type(parsed) is not dict:
-        raise DecodeError(f"the event's value is {shown(parsed)}, not a JSON object")
-    return parsed
-
-
 def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> Event:
     """Goes by the statement; action codes beyond the described 36 occur."""
-    schema, table, sql = key["scm"], key["tbl"], _parsed(value)["q"]
+    schema, table, sql = key["scm"], key["tbl"], json_object(value, "the event")["q"]
     if type(sql) is not str or not sql:
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
     check_name(schema, "schema")

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from bridge.errors import UsageError
 from bridge.events import Code
+from bridge.protocols import literals
 from bridge.protocols.decoder import DecodeError
 
 ToUtc = Callable[[str], str]
@@ -26,6 +27,12 @@ _ZERO: Final = "0000-00-00 00:00:00"
 _SECONDS: Final = len(_ZERO)
 _OFFSET: Final = re.compile(r"([+-])([0-9]{1,2}):?([0-5][0-9])")
 _UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zulu", "Zulu"})
+
+
+def timestamp_converter(timezone: str | None) -> literals.Converter:
+    """The converter of TIMESTAMP text of a zone to its literal in UTC; an unknown zone is a `UsageError`."""
+    to_utc = utc_converter(timezone)
+    return literals.datetime if to_utc is _same else literals.timestamp(to_utc)
 
 
 @lru_cache(maxsize=16)

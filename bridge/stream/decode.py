@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -13,16 +13,8 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
 
-
-class Messages(NamedTuple):
-    """Messages as columns; the fields are the columns that a source's DataFrame has: string, int, long, binary,
-    binary."""
-
-    topic: list[str]
-    partition: list[int]
-    offset: list[int]
-    key: list[bytes | None]
-    value: list[bytes | None]
+MESSAGE_COLUMNS = ("topic", "partition", "offset", "key", "value")
+"""What every source gives: string, int, long, binary, binary."""
 
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("events", pa.binary(), nullable=False)])
@@ -30,19 +22,17 @@ PACKED_SCHEMA: Final = pa.schema([pa.field("events", pa.binary(), nullable=False
 13 columns of every event through rows and back."""
 
 
-MessageDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
-"""Messages in, packed batches of events (PACKED_SCHEMA) out."""
+def batch_decoder(
+    protocol: str, options: DecodeOptions
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for mapInArrow: batches of messages in, packed batches of events (PACKED_SCHEMA) out."""
 
-
-def message_decoder(protocol: str, options: DecodeOptions) -> MessageDecoder:
-    """A decoder to be sent to Spark's Python workers."""
-
-    def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
         decoder = make_decoder(protocol, options)
-        for some in messages:
-            yield _packed(decode_messages(decoder, some))
+        for batch in batches:
+            yield _packed(decode_batch(decoder, batch))
 
     return decode
 
@@ -73,22 +63,23 @@ def unpacked(packed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(value.as_buffer())
 
 
-def messages_of(batch: pa.RecordBatch) -> Messages:
-    """A batch of a source's DataFrame."""
-    return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
-
-
-def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
-    """The events of messages (EVENT_SCHEMA), in their order."""
+def decode_batch(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The events of a batch of messages, in the batch's order."""
+    topics, partitions, offsets, keys, values = (batch.column(name).to_pylist() for name in MESSAGE_COLUMNS)
     sources: list[int] = []
     events = []
-    for i, (key, value) in enumerate(zip(messages.key, messages.value, strict=True)):
+    for i, (key, value) in enumerate(zip(keys, values, strict=True)):
         decoded = decode_message(decoder, key, value)
         events.extend(decoded)
         sources.extend([i] * len(decoded))
     columns = list(zip(*events, strict=True)) if events else [()] * (len(EVENT_SCHEMA) - 3)
-    positions = [[column[i] for i in sources] for column in messages[:3]]
+    positions = [[column[i] for i in sources] for column in (topics, partitions, offsets)]
     arrays = [
         pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
+
+
+def decode_table(decoder: Decoder, messages: pa.Table) -> pa.Table:
+    """The events of a table of messages, here and now."""
+    return pa.Table.from_batches([decode_batch(decoder, batch) for batch in messages.to_batches()], EVENT_SCHEMA)

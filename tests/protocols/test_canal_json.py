@@ -1,4 +1,4 @@
-"""Canal-JSON: one case per type row and per rule of the seed "TiCDC Canal-JSON"."""
+"""Canal-JSON: one case per type row and per rule of the seed "TiCDC Canal-JSON", and official Canal's ways."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import lz4.frame
 import orjson
 import pytest
+from cramjam import snappy
 
-from bridge.events import Event, Kind
+from bridge.events import Event, Kind, ms_tso
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from tests.protocols.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split
 
@@ -46,6 +47,14 @@ TYPES = [
     ("time", "-838:59:59", "'-838:59:59'"), ("year", "2024", "2024"), ("year(4)", "0", "0"), ("year", "0000", "0"),
     ("enum", "1", "1"), ("enum('a','b')", "2", "2"), ("set", "9223372036854775809", "9223372036854775809"),
     ("set('a','b')", "0", "0"), ("bit", "65", "65"), ("bit(64)", "18446744073709551615", "18446744073709551615"),
+    # official Canal: Java's long for BIT and SET, its double for FLOAT; some senders write names for ENUM and SET
+    ("bit(64)", "-1", "18446744073709551615"), ("set('a','b')", "-9223372036854775808", "9223372036854775808"),
+    ("tinyint unsigned", "-1", "255"), ("smallint(5) unsigned", "-32768", "32768"),
+    ("mediumint unsigned", "-1", "16777215"), ("int(10) unsigned", "-2", "4294967294"),
+    ("bigint(20) unsigned zerofill", "-9223372036854775808", "9223372036854775808"),
+    ("float", "3.4028235E38", "3.4028234663852886e+38"), ("double", "1.0E-10", "1e-10"), ("double", "-0.0", "-0.0e0"),
+    ("enum('a','it''s')", "it's", r"'it\'s'"), ("enum('1','0')", "1", "1"), ("set('a','b,c')", "a,a", "'a,a'"),
+    ("DECIMAL(10, 4)", "1.0000", "1.0000"), ("real", "1.5", "1.5e0"), ("dec(4,1)", "1.5", "1.5"),
     ("json", '{"a": 1}', """'{"a": 1}'"""), ("json", "null", "'null'"),
     ("vector", "[1,2,3.5]", "'[1,2,3.5]'"), ("vector(3)", "[]", "'[]'"),
 ]  # fmt: skip
@@ -112,8 +121,99 @@ def test_samples_of_the_description(value: bytes, event: Event) -> None:
 
 @pytest.mark.parametrize(("value", "event"), SAMPLES, ids=[row[-1].kind.name for row in SAMPLES])
 def test_compressed(value: bytes, event: Event) -> None:
-    """The whole value may be one lz4 frame."""
+    """The whole value may be one lz4 frame or one snappy block."""
     assert decode("canal-json", b"", lz4.frame.compress(value)) == [event]
+    assert decode("canal-json", b"", bytes(snappy.compress_raw(value))) == [event]
+
+
+@pytest.mark.parametrize(("value", "event"), [row for row in SAMPLES if row[1].kind is not Kind.BOUNDARY])
+def test_without_the_extension(value: bytes, event: Event) -> None:
+    """Without `_tidb` the event time, in milliseconds, stands for the commit_ts, and the event says so."""
+    message = orjson.loads(value)
+    del message["_tidb"]
+    assert decode("canal-json", b"", compact(message)) == [
+        event._replace(commit_ts=ms_tso(message["es"]), by_time=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("es", "ms"),
+    [(0, 0), (1655812326, 1655812326000), (1656300979748, 1656300979748), (99_999_999_999, 99999999999000)],
+)
+def test_event_time(es: int, ms: int) -> None:
+    """`es` is milliseconds, or whole seconds, which count as their first millisecond."""
+    assert canal_event(canal("INSERT", ID, es=es, _tidb=None)).commit_ts == ms_tso(ms)
+
+
+def test_upgrade_in_mid_stream() -> None:
+    """The extension may come and go from message to message, as may compression and parameters in mysqlType."""
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    plain, extended = canal("INSERT", ID, es=7, _tidb=None), canal("INSERT", {"id": ("int(11)", "1")}, es=7)
+    for value in (plain, extended, lz4.frame.compress(plain), plain):
+        [event] = decode_message(decoder, b"", value)
+        assert (event.commit_ts, event.by_time) == ((TSO, False) if value is extended else (ms_tso(7000), True))
+        assert event.after == "1"
+
+
+# As alibaba/canal's MQMessageUtils makes them: keys in another order, gtid, batch ids, null for what is empty
+OFFICIAL: dict[str, Any] = {
+    "data": [{"id": "1", "b": "1", "c": "x", "d": None}, {"id": "2", "b": "0", "c": "null", "d": "1.0E10"}],
+    "database": "shop", "es": 1700000000000, "gtid": "", "id": 41, "isDdl": False,
+    "mysqlType": {"id": "bigint(20) unsigned", "b": "bit(1)", "c": "varchar(20)", "d": "double"},
+    "old": [{"c": "w"}, {"c": None, "d": None}], "pkNames": ["id"], "sql": "",
+    "sqlType": {"id": -5, "b": -7, "c": 12, "d": 8}, "table": "goods", "ts": 1700000000123, "type": "UPDATE",
+}  # fmt: skip
+
+
+def official(**fields: Any) -> list[Event]:
+    return decode("canal-json", None, compact(OFFICIAL | fields))
+
+
+def test_official_update() -> None:
+    """Several rows, each with the modified columns alone in `old`; "null" is text, null is NULL."""
+    first, second = official()
+    assert (first.kind, first.commit_ts, first.by_time) == (Kind.UPDATE, ms_tso(1700000000000), True)
+    assert (first.schema, first.table, first.key) == ("shop", "goods", "id")
+    assert (first.before, first.after) == ("1\x001\0'w'\0NULL", "1\x001\0'x'\0NULL")
+    assert (second.before, second.after) == ("2\x000\0NULL\0NULL", "2\x000\0'null'\x0010000000000.0e0")
+    assert (first.index, second.index) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["INSERT", "DELETE"])
+def test_official_insert_and_delete(kind: str) -> None:
+    """The rows of INSERT and DELETE are in `data`."""
+    events = official(type=kind, old=None)
+    images = ["1\x001\0'x'\0NULL", "2\x000\0'null'\x0010000000000.0e0"]
+    assert [e.after if kind == "INSERT" else e.before for e in events] == images
+    assert [e.before if kind == "INSERT" else e.after for e in events] == [None, None]
+
+
+def test_official_partial_rows() -> None:
+    """binlog_row_image=NOBLOB leaves columns out, from row to row others; the key is always there."""
+    rows = [{"id": "1", "c": "x"}, {"id": "2", "b": "1", "c": "y"}, {"id": "3", "c": "z"}]
+    events = official(type="INSERT", data=rows, old=None)
+    assert [row_of(e, e.after) for e in events] == [
+        {"id": "1", "c": "'x'"}, {"id": "2", "b": "1", "c": "'y'"}, {"id": "3", "c": "'z'"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "sql"),
+    [("CREATE", "CREATE TABLE t (a INT)"), ("ERASE", "DROP TABLE t"), ("ALTER", "ALTER TABLE t ADD b INT"),
+     ("TRUNCATE", "TRUNCATE t"), ("RENAME", "RENAME TABLE t TO u"), ("CINDEX", "CREATE INDEX i ON t (a)"),
+     ("DINDEX", "DROP INDEX i ON t"), ("QUERY", "CREATE DATABASE d")],
+)  # fmt: skip
+def test_official_schema_change(kind: str, sql: str) -> None:
+    """isDdl decides, whatever the type is called."""
+    empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
+    [event] = official(type=kind, isDdl=True, sql=sql, **empty)
+    assert event == Event(Kind.SCHEMA_CHANGE, ms_tso(1700000000000), 0, "shop", "goods", text=sql, by_time=True)
+
+
+@pytest.mark.parametrize(("kind", "sql"), [("QUERY", "# INSERT INTO t VALUES (1)"), ("XACOMMIT", "XA COMMIT 'x'")])
+def test_official_annotations(kind: str, sql: str) -> None:
+    """The text of a statement whose rows follow, and the commit of an XA transaction, change nothing."""
+    assert official(type=kind, sql=sql, data=None, old=None, database="", table="") == []
 
 
 def test_several_rows() -> None:
@@ -186,14 +286,23 @@ BAD: list[tuple[bytes | None, str]] = [
     (b"null", "None"),
     (b'"\xff"', "not JSON"),
     (b'{"type":"\\ud800"}', "not JSON"),
-    (b"{}", "'type' is missing"),
+    (b"{}", "'database' is missing"),
     (canal("CREATE", ID), "unknown event type 'CREATE'"),
     (canal("INSERT", ID, type=None), "unknown event type None"),
     (canal("INSERT", ID, type=[]), "JSON type"),
-    (canal("INSERT", ID, _tidb=None), "enable-tidb-extension=true"),
-    (canal("INSERT", ID, _tidb={}), "enable-tidb-extension=true"),
+    (canal("INSERT", ID, _tidb={}), "'commitTs' is missing"),
+    (canal("INSERT", ID, _tidb=[]), "JSON type"),
     (canal("TIDB_WATERMARK", {}, _tidb={"commitTs": 5}), "watermarkTs"),
-    (canal("INSERT", ID, isDdl=True, sql="DROP TABLE t", _tidb=None), "enable-tidb-extension=true"),
+    (canal("TIDB_WATERMARK", {}, _tidb=None), "JSON type"),
+    *[
+        (canal("INSERT", ID, es=es, isDdl=is_ddl, sql="x", _tidb=None), "not a time")
+        for es in (-1, 1 << 45, 1.5, "5", None, True, [])
+        for is_ddl in (False, True)
+    ],
+    (canal("INSERT", ID, data=None, sql="INSERT INTO t VALUES (1)"), "binlog_format is not ROW"),
+    (canal("XAROLLBACK", {}, data=None, sql="XA ROLLBACK 'x'"), "rolled back"),
+    (canal("QUERY", ID), "unknown event type 'QUERY'"),
+    (canal("UPDATE", {"v": ("int", "1")}, pkNames=["id"]), "lacks its key column 'id': binlog_row_image"),
     (canal("INSERT", ID, isDdl=True, sql=""), "statement"),
     (canal("INSERT", ID, isDdl=True, sql=5), "statement"),
     *[
@@ -230,7 +339,12 @@ BAD: list[tuple[bytes | None, str]] = [
     (canal("INSERT", ID, isDdl=True, sql="x", table="a\0b"), "NUL"),
     (canal("INSERT", ID | {"v": ("int", "1 OR 1=1")}), "column 'v' (int): '1 OR 1=1' is not an integer"),
     (canal("INSERT", ID | {"v": ("binary", "Ā")}), "ISO-8859-1"),
-    (canal("INSERT", ID | {"v": ("enum('a')", "a")}), "not an integer"),
+    (canal("INSERT", ID | {"v": ("enum('a')", "b")}), "not an integer"),
+    (canal("INSERT", ID | {"v": ("enum", "a")}), "not an integer"),
+    (canal("INSERT", ID | {"v": ("set('a','b')", "a,c")}), "not an integer"),
+    (canal("INSERT", ID | {"v": ("set('a','b')", "a,")}), "not an integer"),
+    (canal("INSERT", ID | {"v": ("tinyint unsigned", "-129")}), "below what 8 bits hold"),
+    (canal("INSERT", ID | {"v": ("bit(64)", "-9223372036854775809")}), "beyond 64 bits"),
     *[
         (canal("INSERT", ID | {"v": (mysql_type, value)}), "column 'v'")
         for mysql_type in ("int", "decimal", "double", "text", "blob", "date", "time", "datetime", "timestamp", "year")

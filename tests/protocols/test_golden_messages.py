@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.events import Event, Kind
+from bridge.events import Event, Kind, ms_tso, tso_ms
 from tests.protocols.wire import capture_events, check_sound, messages, row_of
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
@@ -168,11 +168,15 @@ def test_deletes_with_the_key_only(golden: Path, variant: str) -> None:
         assert all("unusable" in text for text in unusable)
 
 
-def test_without_the_extension(golden: Path) -> None:
-    """Canal-JSON without the TiDB extension has no commit_ts; the reason says what to switch on."""
-    events = capture(golden, "canal", "all_types")
-    assert {event.kind for _, event in events} == {Kind.BAD}
-    assert all("enable-tidb-extension=true" in (event.text or "") for _, event in events)
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_without_the_extension(golden: Path, script: str) -> None:
+    """Canal-JSON without the TiDB extension says the same but boundaries, with the event time for the commit_ts."""
+    extended = [
+        (partition, event._replace(commit_ts=ms_tso(tso_ms(event.commit_ts)), by_time=True))
+        for partition, event in capture(golden, "canal-ext", script)
+        if event.kind is not Kind.BOUNDARY
+    ]
+    assert capture(golden, "canal", script) == extended
 
 
 @pytest.mark.parametrize("variant", ["canal-ext", "open"])

@@ -215,7 +215,7 @@ def test_nested_values() -> None:
 
 def test_many_packed_values_in_a_batch() -> None:
     """A batch of lz4 frames that are each within bounds is refused as a whole when it grows too large."""
-    row = {"u": {"id": {"t": 15, "f": 0, "v": "x" * (20 << 20)}}}
+    row = {"u": {"id": {"t": 15, "f": 0, "v": "x" * (2 << 20)}}}
     packed = frame(lz4.frame.compress(compact(row)))
     [event] = decode("open-protocol", open_key(*[ROW_KEY] * 100), packed * 100)
     assert "batch holds more than" in reason(event)

@@ -31,7 +31,8 @@ def compact(value: object) -> bytes:
 def canal(kind: str, columns: dict[str, tuple[str, Any]], **fields: Any) -> bytes:
     """A row message; columns are name -> (mysqlType, value), fields replace or add what the message holds."""
     message = {
-        "id": 0, "database": "d", "table": "t", "pkNames": ["id"], "isDdl": False, "type": kind, "es": 1, "ts": 2,
+        "id": 0, "database": "d", "table": "t", "pkNames": ["id"] if "id" in columns else [], "isDdl": False,
+        "type": kind, "es": 1, "ts": 2,
         "sql": "", "sqlType": dict.fromkeys(columns, 12),
         "mysqlType": {name: mysql_type for name, (mysql_type, _) in columns.items()},
         "old": None, "data": [{name: value for name, (_, value) in columns.items()}], "_tidb": {"commitTs": TSO},

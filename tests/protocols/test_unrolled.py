@@ -1,0 +1,60 @@
+"""Conversion written out column by column does what the converters do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bridge.protocols import DecodeOptions, decode_message, literals, make_decoder
+from bridge.protocols.decoder import FAILURES, DecodeError
+from bridge.protocols.literals import NULL, Converter
+from bridge.protocols.unrolled import unrolled
+from tests.protocols.wire import canal, decode
+
+CONVERTERS = [
+    literals.text, literals.integer, literals.unsigned, *literals.UNSIGNED.values(), literals.integer_number,
+    literals.decimal, literals.latin1, literals.date, literals.double_number,
+]  # fmt: skip
+VALUES = (
+    st.none()
+    | st.text("0123456789-'\\\0a٣é", max_size=22)
+    | st.integers(-(1 << 65), 1 << 65).map(str)
+    | st.integers(-(1 << 65), 1 << 65)
+    | st.sampled_from([True, False, 1.5, [], {}, ["'"], {"'": 1}, "0", "00", "-0", "2024-01-01", ""])
+)
+
+
+def outcome(convert: Converter, value: Any) -> str | None:
+    try:
+        return convert(value)
+    except (*FAILURES, DecodeError):
+        return None
+
+
+@settings(max_examples=1000)
+@given(st.lists(st.tuples(st.sampled_from(CONVERTERS), VALUES), min_size=1, max_size=5))
+@example([(literals.text, ["'"])])
+@example([(literals.integer, "9" * 19), (literals.text, "a\0b")])
+def test_same_image(columns: list[tuple[Converter, Any]]) -> None:
+    """It gives the same image as the converters one by one, and fails whenever one of them does."""
+    parts = [NULL if value is None else outcome(convert, value) for convert, value in columns]
+    image = unrolled([convert for convert, _ in columns])
+    expected = None if None in parts else "\0".join(part for part in parts if part is not None)
+    assert outcome(image, {at: value for at, (_, value) in enumerate(columns)}) == expected
+
+
+def test_reasons_stay() -> None:
+    """A decoder that has seen many rows of a table says of the next what one that has seen none says."""
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    values = ["1", "-1", "0", None, "007", "x", 5, [], "9" * 30, "1"]
+    for value in values * 10:
+        row = canal("UPDATE", {"id": ("int", "1"), "v": ("int", value)}, old=[{"v": value}])
+        assert decode_message(decoder, b"", row) == decode("canal-json", b"", row)
+
+
+def test_wide_rows() -> None:
+    """A table of 4,096 columns, the most that MySQL has."""
+    image = unrolled([literals.integer] * 4096)
+    assert image(dict.fromkeys(range(4096), "1")) == "\0".join(["1"] * 4096)
