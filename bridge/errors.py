@@ -6,6 +6,7 @@ BridgeError                 what, where, what to do; carries the exit code
 |   +-- BadMessageError     3   a message that cannot be decoded
 |   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
 |   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
+|   |   +-- RefusedRowsError 3  single rows are to blame: a quarantine can put them aside
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   +-- TargetError         3   the target cannot be reached or lacks something
 +-- OwnedError              5   another bridge owns the pipeline
@@ -61,6 +62,17 @@ class SchemaChangeError(StoppedError):
 
 class ApplyError(StoppedError):
     """Rows that cannot be applied."""
+
+
+class RefusedRowsError(ApplyError):
+    """The target refuses the values of some row, or does not have a row that is to change.
+
+    table: which one, as (schema, table).  code: `events.Code`, in short.
+    """
+
+    def __init__(self, what: str, *, table: tuple[str, str], code: str, where: str = "", mend: str = "") -> None:
+        super().__init__(what, where=where, mend=mend)
+        self.table, self.code = table, code
 
 
 class SourceError(StoppedError):

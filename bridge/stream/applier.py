@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 import structlog
@@ -245,8 +244,8 @@ class Applier:
             self._writer.apply(step)
         else:
             self._load(rows.tables())
-            self._writer.apply(step, partial(rows.statements, self._catalog))
-            self.counts.rows += rows.count
+            step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
+            self.counts.rows += rows.count - sum(entry.change is not None for entry in step.put_aside)
         self._moved(step)
 
     def _write_progress(self, high: int) -> None:

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from bridge.errors import BadMessageError
 from bridge.events import Code, Position
 from bridge.stream.frontier import PartitionId
+from bridge.stream.rows import WindowRows
+from bridge.stream.sifting import apply_sifted
+from bridge.target.catalog import Table, TableName
+from bridge.target.progress import Advance
 from bridge.target.quarantine import Entry
+from bridge.target.writer import Writer
 
 
 class BadMessage(NamedTuple):
@@ -53,6 +59,16 @@ class OnBadMessage:
     def stops(self, bad: BadMessage) -> bool:
         """Everything does without a quarantine; a schema change always, as what follows depends on it."""
         return not self.quarantine or bad.entry.code == Code.SCHEMA_CHANGE
+
+    def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
+        """Commits a transaction; gives it as committed, with the rows that were put aside as the target refuses them.
+
+        Raises what `Writer.apply` raises.
+        """
+        if self.quarantine:
+            return apply_sifted(writer, step, rows, catalog, self.protocol)
+        writer.apply(step, partial(rows.statements, catalog))
+        return step
 
     def due(self, bad: BadMessage, ts: int) -> DueEntry:
         """The entry of a message that is put aside."""

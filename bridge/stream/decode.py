@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -13,8 +13,16 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
 
-MESSAGE_COLUMNS = ("topic", "partition", "offset", "key", "value")
-"""What every source gives: string, int, long, binary, binary."""
+
+class Messages(NamedTuple):
+    """Messages as columns; the fields are the columns that a source's DataFrame has: string, int, long, binary,
+    binary."""
+
+    topic: list[str]
+    partition: list[int]
+    offset: list[int]
+    key: list[bytes | None]
+    value: list[bytes | None]
 
 
 PACKED_SCHEMA: Final = pa.schema([pa.field("events", pa.binary(), nullable=False)])
@@ -22,17 +30,19 @@ PACKED_SCHEMA: Final = pa.schema([pa.field("events", pa.binary(), nullable=False
 13 columns of every event through rows and back."""
 
 
-def batch_decoder(
-    protocol: str, options: DecodeOptions
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for mapInArrow: batches of messages in, packed batches of events (PACKED_SCHEMA) out."""
+MessageDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
+"""Messages in, packed batches of events (PACKED_SCHEMA) out."""
 
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def message_decoder(protocol: str, options: DecodeOptions) -> MessageDecoder:
+    """A decoder to be sent to Spark's Python workers."""
+
+    def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
         gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
         decoder = make_decoder(protocol, options)
-        for batch in batches:
-            yield _packed(decode_batch(decoder, batch))
+        for some in messages:
+            yield _packed(decode_messages(decoder, some))
 
     return decode
 
@@ -63,23 +73,22 @@ def unpacked(packed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(value.as_buffer())
 
 
-def decode_batch(decoder: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The events of a batch of messages, in the batch's order."""
-    topics, partitions, offsets, keys, values = (batch.column(name).to_pylist() for name in MESSAGE_COLUMNS)
+def messages_of(batch: pa.RecordBatch) -> Messages:
+    """A batch of a source's DataFrame."""
+    return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
+
+
+def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
+    """The events of messages (EVENT_SCHEMA), in their order."""
     sources: list[int] = []
     events = []
-    for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+    for i, (key, value) in enumerate(zip(messages.key, messages.value, strict=True)):
         decoded = decode_message(decoder, key, value)
         events.extend(decoded)
         sources.extend([i] * len(decoded))
     columns = list(zip(*events, strict=True)) if events else [()] * (len(EVENT_SCHEMA) - 3)
-    positions = [[column[i] for i in sources] for column in (topics, partitions, offsets)]
+    positions = [[column[i] for i in sources] for column in messages[:3]]
     arrays = [
         pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
-
-
-def decode_table(decoder: Decoder, messages: pa.Table) -> pa.Table:
-    """The events of a table of messages, here and now."""
-    return pa.Table.from_batches([decode_batch(decoder, batch) for batch in messages.to_batches()], EVENT_SCHEMA)

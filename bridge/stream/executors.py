@@ -173,6 +173,17 @@ class ExecutorRows:
             for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
                 yield Statement(stage, TableName(schema, table), sql, expect)
 
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table, brought to the driver."""
+        mine = self._frame.where((F.col("schema") == name.schema) & (F.col("table") == name.table))
+        return mine.orderBy(*ROW_ORDER).toArrow()
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
+        """The same with other row changes of one table."""
+        others = self._frame.where((F.col("schema") != name.schema) | (F.col("table") != name.table))
+        given = self._frame.sparkSession.createDataFrame(changes, from_arrow_schema(EVENT_SCHEMA))
+        return ExecutorRows(others.unionByName(given), self._driver_rows)
+
 
 Batches = Iterable[pa.RecordBatch]
 

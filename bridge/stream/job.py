@@ -27,11 +27,11 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of
 from bridge.stream.bad_messages import OnBadMessage
-from bridge.stream.decode import PACKED_SCHEMA, batch_decoder, decode_table, unpacked
+from bridge.stream.decode import decode_messages, message_decoder, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.session import checkpoint_folder, start_session
-from bridge.stream.source import Extent, Source
+from bridge.stream.source import Extent, MicroBatch, MicroBatches, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import Ownership
@@ -42,7 +42,7 @@ from bridge.target.writer import Writer
 STOP_SECONDS: Final = 25.0
 """How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
 DRIVER_DECODES: Final = 2_000
-"""After a micro-batch of at most so many events the next one is decoded on the driver: for few messages, Python
+"""A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
 workers cost more than they bring (measured: 0.1 s)."""
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
@@ -205,7 +205,7 @@ class Job:
         stream = self._settings.stream
         starts = applier.backlog.positions
         intake = _Intake(
-            self._source.prepare,
+            self._source.micro_batches(folder, starts),
             self._protocol,
             DecodeOptions(self._settings.timezone, self._filter if self._filter.rules else None),
             applier.backlog,
@@ -240,7 +240,7 @@ class _Intake:
 
     def __init__(
         self,
-        prepare: Callable[[DataFrame], DataFrame],
+        micro_batches: MicroBatches,
         protocol: str,
         options: DecodeOptions,
         backlog: Backlog,
@@ -248,27 +248,27 @@ class _Intake:
         gate: _Gate,
         room: int,
     ) -> None:
-        self._prepare, self._backlog, self._worker, self._gate, self._room = prepare, backlog, worker, gate, room
-        self._decode = batch_decoder(protocol, options)
+        self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
+            micro_batches, backlog, worker, gate, room
+        )  # fmt: skip
+        self._decode = message_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
-        self._last_events = DRIVER_DECODES + 1
 
-    def hand_over(self, batch: DataFrame, _: int) -> None:
-        """One micro-batch: one Spark job when the driver has room for it."""
+    def hand_over(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch: at most one Spark job when the driver has room for it."""
         with self._gate.entered() as is_open:
             if is_open:
-                self._worker.offer(self._arrival(self._prepare(batch)))
+                self._worker.offer(self._arrival(self._micro_batches(batch, batch_id)))
 
-    def _arrival(self, messages: DataFrame) -> Arrival:
-        if self._last_events <= DRIVER_DECODES:
-            events = decode_table(self._decoder, messages.toArrow())
-        else:
-            packed = messages.mapInArrow(self._decode, from_arrow_schema(PACKED_SCHEMA))
-            if self._backlog.rows > self._room:
-                return arrival_on_executors(packed.mapInArrow(unpacked, from_arrow_schema(EVENT_SCHEMA)))
-            events = pa.Table.from_batches(unpacked(packed.toArrow().to_batches()), EVENT_SCHEMA)
-        self._last_events = events.num_rows
-        return arrival_of(events)
+    def _arrival(self, batch: MicroBatch) -> Arrival:
+        if batch.messages is not None and batch.messages <= DRIVER_DECODES:
+            return arrival_of(
+                pa.Table.from_batches([decode_messages(self._decoder, some) for some in batch.read()], EVENT_SCHEMA)
+            )
+        packed = batch.decoded(self._decode)
+        if self._backlog.rows > self._room:
+            return arrival_on_executors(packed.mapInArrow(unpacked, from_arrow_schema(EVENT_SCHEMA)))
+        return arrival_of(pa.Table.from_batches(unpacked(packed.toArrow().to_batches()), EVENT_SCHEMA))
 
 
 @dataclass(frozen=True)

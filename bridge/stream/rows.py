@@ -74,6 +74,12 @@ class WindowRows(Protocol):
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """The statements of their net changes, stage by stage."""
 
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table (EVENT_SCHEMA), in order."""
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> WindowRows:
+        """The same with other row changes of one table."""
+
 
 @dataclass(frozen=True)
 class TableStore:
@@ -161,6 +167,18 @@ class DriverRows:
             for name, changes in by_table(self._table).items()
             for statement in render(fold(catalog[name], typed(catalog[name], changes)), rendering)
         )
+
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table."""
+        return self._table.filter(_is_of(self._table, name))
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
+        """The same with other row changes of one table."""
+        return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
+
+
+def _is_of(table: pa.Table, name: TableName) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(table["schema"], name.schema), pc.equal(table["table"], name.table))
 
 
 def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:

@@ -1,23 +1,26 @@
-"""Sources: Kafka topics and capture files, as streams of the same columns (`decode.MESSAGE_COLUMNS`)."""
+"""Sources: Kafka topics and capture files, as streams whose micro-batches can be read here or on the executors."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import SourceError, UsageError
-from bridge.stream.decode import MESSAGE_COLUMNS
+from bridge.stream.decode import PACKED_SCHEMA, MessageDecoder, Messages, messages_of
 from bridge.stream.frontier import PartitionId
+from bridge.stream.ranges import OffsetRange, RangeLog, process_reader, shares
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
@@ -34,6 +37,24 @@ class Extent:
     high: int
 
 
+class MicroBatch(Protocol):
+    """The messages of one trigger of the stream."""
+
+    @property
+    def messages(self) -> int | None:
+        """How many there are at most; None where only reading them tells."""
+
+    def read(self) -> Iterator[Messages]:
+        """The messages, read here."""
+
+    def decoded(self, decode: MessageDecoder) -> DataFrame:
+        """Their events (PACKED_SCHEMA), read and decoded on the executors."""
+
+
+MicroBatches = Callable[[DataFrame, int], MicroBatch]
+"""What foreachBatch is given, the batch and its id, to its messages."""
+
+
 class Source(Protocol):
     """A place that messages come from."""
 
@@ -43,13 +64,13 @@ class Source(Protocol):
         """Every partition, and what it holds now."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream of messages (MESSAGE_COLUMNS) from `starts` on."""
+        """A stream of messages (the fields of `Messages`) from `starts` on."""
 
     def batch_size(self, messages_per_batch: int) -> int:
         """The most messages that a micro-batch can hold."""
 
-    def prepare(self, batch: DataFrame) -> DataFrame:
-        """What is done to each micro-batch before it is decoded."""
+    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
+        """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first few (key, value) that can be read, to look at."""
@@ -99,15 +120,17 @@ class KafkaSource:
         )
         for name, value in self._properties.items():
             reader = reader.option(f"kafka.{name}", value)
-        return reader.load().select(*MESSAGE_COLUMNS)
+        return reader.load().select(*Messages._fields)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """As many as are asked for."""
         return messages_per_batch
 
-    def prepare(self, batch: DataFrame) -> DataFrame:
-        """Nothing to do."""
-        return batch
+    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
+        """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
+        log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
+        properties = (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+        return lambda batch, batch_id: KafkaBatch(batch.sparkSession, log.ranges(batch_id), properties)
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """Up to `count` messages from the beginning of the partitions."""
@@ -161,6 +184,53 @@ class KafkaSource:
         )
 
 
+@dataclass(frozen=True)
+class KafkaBatch:
+    """Ranges of offsets.  properties: of the client that reads them."""
+
+    spark: SparkSession
+    ranges: list[OffsetRange]
+    properties: tuple[tuple[str, str], ...]
+
+    @property
+    def messages(self) -> int:
+        """How many the ranges may hold."""
+        return sum(wanted.size for wanted in self.ranges)
+
+    def read(self) -> Iterator[Messages]:
+        """The messages, read here."""
+        return process_reader(self.properties).read(self.ranges)
+
+    def decoded(self, decode: MessageDecoder) -> DataFrame:
+        """One task for each core, whatever the number of partitions."""
+        plan, properties = shares(self.ranges, self.spark.sparkContext.defaultParallelism), self.properties
+
+        def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    yield from decode(process_reader(properties).read(plan[number]))
+
+        return self.spark.range(0, len(plan), 1, len(plan)).mapInArrow(read, from_arrow_schema(PACKED_SCHEMA))
+
+
+@dataclass(frozen=True)
+class CaptureBatch:
+    """Lines of capture files."""
+
+    lines: DataFrame
+    messages: None = None
+
+    def read(self) -> Iterator[Messages]:
+        """The messages, brought here."""
+        return map(messages_of, self.lines.toArrow().to_batches())
+
+    def decoded(self, decode: MessageDecoder) -> DataFrame:
+        """As Spark cuts the files."""
+        return self.lines.mapInArrow(
+            lambda batches: decode(map(messages_of, batches)), from_arrow_schema(PACKED_SCHEMA)
+        )
+
+
 class CaptureSource:
     """Capture files: a file, or a folder of `*.jsonl`, read as one micro-batch; copies of an offset fold."""
 
@@ -202,20 +272,20 @@ class CaptureSource:
         del messages_per_batch
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
-            return lines.select(*MESSAGE_COLUMNS)
+            return lines.select(*Messages._fields)
         lows = F.create_map(
             *(F.lit(x) for where, start in starts.items() for x in (f"{where[0]}/{where[1]}", start.offset))
         )
         low = lows[F.concat_ws("/", "topic", F.col("partition").cast("string"))]
-        return lines.where(F.col("offset") >= low).select(*MESSAGE_COLUMNS)
+        return lines.where(F.col("offset") >= low).select(*Messages._fields)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
         """All there are."""
         return self._messages
 
-    def prepare(self, batch: DataFrame) -> DataFrame:
-        """Folds copies of a message by (topic, partition, offset)."""
-        return batch.dropDuplicates(["topic", "partition", "offset"])
+    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
+        """Copies of a message fold by (topic, partition, offset)."""
+        return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first lines of the files."""

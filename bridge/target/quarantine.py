@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.events import SEP, Code, Event, Kind, Position
+from bridge.events import SEP, Event, Kind, Position
 from bridge.target.session import Session, quote_name
 
 WHOLE_MESSAGE: Final = -1
@@ -114,11 +114,6 @@ def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
         (name, State.HELD),
     )
     return {code: int(count) for code, count in rows}
-
-
-def row_entry(position: Position, change: Event, code: Code, reason: str) -> Entry:
-    """A row change to be put aside."""
-    return Entry(position, code, reason, change.commit_ts, change=change)
 
 
 def dump_change(change: Event) -> str:

@@ -30,6 +30,11 @@ LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 19
 UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
 LOCK_CONFLICT: Final = frozenset({1205, 1213})
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
+REFUSED_VALUE: Final = frozenset(
+    {1048, 1118, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416, 1525, 1526, 1690, 1748, 3140, 3819, 4025}
+)
+"""NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition
+for it, a CHECK constraint (MariaDB and MySQL error codes)."""
 
 
 def error_code(error: BaseException) -> int:

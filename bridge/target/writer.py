@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 from pymysql.err import MySQLError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from bridge.errors import ApplyError, TargetError
+from bridge.errors import ApplyError, RefusedRowsError, TargetError
+from bridge.events import Code
 from bridge.target.catalog import Table, TableName, load_tables
 from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable, SchemaChange
@@ -19,6 +21,7 @@ from bridge.target.schema_changes import SchemaChangeRunner
 from bridge.target.session import (
     DUPLICATE_KEY,
     LOCK_CONFLICT,
+    REFUSED_VALUE,
     Session,
     Target,
     error_code,
@@ -50,6 +53,19 @@ class WriterCounts:
     safe_mode: int = 0
     retries: int = 0
     schema_changes: int = 0
+
+
+_ASIDE: Final = "or put such rows aside with --on-bad-message quarantine"
+
+
+def _refused(statement: Statement, error: MySQLError) -> ApplyError:
+    what = f"the target refused rows of {statement.table}: {server_words(error)}"
+    where = f"table {statement.table}; statement begins {statement.sql[:200]}"
+    mend = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
+    if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
+        mend = f"{mend}; {_ASIDE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, mend=mend)
+    return ApplyError(what, where=where, mend=mend)
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -118,6 +134,30 @@ class Writer:
                 self._attempt(step, source)
         self.counts.transactions += 1
 
+    def refusal(self, source: StatementSource) -> RefusedRowsError | None:
+        """Why the target refuses a row of these statements, None when it takes them all; nothing stays written."""
+        found: RefusedRowsError | None = None
+        for attempt in self._retrying():
+            with attempt:
+                found = self._tried(source)
+        return found
+
+    def _tried(self, source: StatementSource) -> RefusedRowsError | None:
+        try:
+            session = self.session()
+            session.begin()
+            try:
+                for statement in source(self._rendering(safe_mode=True)):
+                    self._execute(session, statement, safe_mode=True)
+            except RefusedRowsError as refusal:
+                return refusal
+            finally:
+                session.rollback()
+        except (MySQLError, OSError):
+            self.close()
+            raise
+        return None
+
     def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
 
@@ -152,12 +192,12 @@ class Writer:
             if self._outcome_unknown and self._committed(step):
                 return
             try:
-                self._transact(step, source(self._rendering(safe_mode=False)))
+                self._transact(step, source, safe_mode=False)
             except MySQLError as error:
                 if error_code(error) not in DUPLICATE_KEY:
                     raise
                 self._enter_safe_mode(step, error)
-                self._transact(step, source(self._rendering(safe_mode=True)))
+                self._transact(step, source, safe_mode=True)
         except (MySQLError, OSError) as error:
             self._abandon(error)
             if _is_transient(error):
@@ -175,15 +215,15 @@ class Writer:
     def _rendering(self, *, safe_mode: bool) -> Rendering:
         return Rendering(self._table.schema, safe_mode)
 
-    def _transact(self, step: Advance, statements: Iterable[Statement]) -> None:
+    def _transact(self, step: Advance, source: StatementSource, *, safe_mode: bool) -> None:
         session = self.session()
         session.begin()
         self._trace("begun")
         if not self._table.advance(session, self._ownership.epoch, step):
             self._raise_fenced(session, step)
         self._trace("advanced")
-        for statement in statements:
-            self._execute(session, statement)
+        for statement in source(self._rendering(safe_mode=safe_mode)):
+            self._execute(session, statement, safe_mode=safe_mode)
             self._trace("statement")
         self._trace("before commit")
         self._outcome_unknown = True
@@ -191,24 +231,22 @@ class Writer:
         self._outcome_unknown = False
         self._trace("committed")
 
-    def _execute(self, session: Session, statement: Statement) -> None:
+    def _execute(self, session: Session, statement: Statement, *, safe_mode: bool) -> None:
         try:
             matched = session.execute(statement.sql)
         except MySQLError as error:
-            if _is_transient(error) or error_code(error) in DUPLICATE_KEY:
+            if _is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
                 raise
-            raise ApplyError(
-                f"the target refused rows of {statement.table}: {server_words(error)}",
-                where=f"table {statement.table}; statement begins {statement.sql[:200]}",
-                mend="compare the table's columns on the target with the upstream's; nothing of this transaction is"
-                " written",
-            ) from error
+            raise _refused(statement, error) from error
         if statement.expect is not None and matched != statement.expect:
-            raise ApplyError(
+            raise RefusedRowsError(
                 f"a row of {statement.table}, which has no key, is not on the target as the message describes it"
                 f" ({matched} found, {statement.expect} expected)",
+                table=statement.table,
+                code=Code.ROW_NOT_FOUND,
                 where=f"table {statement.table}; statement {statement.sql[:300]}",
-                mend="the target differs from the upstream; give the table a key, or copy it anew and begin there",
+                mend="the target differs from the upstream; give the table a key, or copy it anew and begin there;"
+                f" {_ASIDE}",
             )
 
     def _raise_fenced(self, session: Session, step: Advance) -> None:

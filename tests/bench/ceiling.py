@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, make_decoder
-from bridge.stream.decode import decode_batch
+from bridge.stream.decode import Messages, decode_messages
 from bridge.stream.rows import DriverRows
 from bridge.target.catalog import Column, Table, TableName
 from bridge.target.render import Rendering
@@ -29,14 +29,10 @@ def ready_made(messages: Iterator[Message]) -> list[list[str]]:
     decoder = make_decoder("canal-json", DecodeOptions("UTC"))
     transactions = []
     while batch := list(islice(messages, ROWS_PER_TRANSACTION)):
-        columns = {
-            "topic": pa.repeat("t", len(batch)),
-            "partition": pa.array([0] * len(batch), pa.int32()),
-            "offset": pa.array(range(len(batch)), pa.int64()),
-            "key": pa.array([message[1] for message in batch], pa.binary()),
-            "value": pa.array([message[2] for message in batch], pa.binary()),
-        }
-        events = pa.Table.from_batches([decode_batch(decoder, pa.RecordBatch.from_pydict(columns))], EVENT_SCHEMA)
+        size = len(batch)
+        keys, values = [message[1] for message in batch], [message[2] for message in batch]
+        some = Messages(["t"] * size, [0] * size, list(range(size)), keys, values)
+        events = pa.Table.from_batches([decode_messages(decoder, some)], EVENT_SCHEMA)
         rows = DriverRows.of([events.filter(pa.compute.less_equal(events["kind"], 3))])
         statements = rows.statements({_NAME: _TABLE}, Rendering("_bridge"))
         transactions.append([statement.sql for statement in statements])

@@ -18,7 +18,7 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Backlog, arrival_of
 from bridge.stream.bad_messages import OnBadMessage
-from bridge.stream.decode import decode_batch
+from bridge.stream.decode import Messages, decode_messages
 from bridge.stream.frontier import Frontier
 from bridge.target.ownership import Ownership
 from bridge.target.progress import PartitionStart, ProgressTable
@@ -118,16 +118,15 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC") -> pa.Ta
     def column(name: str) -> list[bytes | None]:
         return [None if m[name] is None else base64.b64decode(m[name]) for m in messages]
 
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "topic": ["cdc"] * len(messages),
-            "partition": pa.array([m["partition"] for m in messages], pa.int32()),
-            "offset": [m["offset"] for m in messages],
-            "key": pa.array(column("key"), pa.binary()),
-            "value": pa.array(column("value"), pa.binary()),
-        }
+    captured = Messages(
+        ["cdc"] * len(messages),
+        [m["partition"] for m in messages],
+        [m["offset"] for m in messages],
+        column("key"),
+        column("value"),
     )
-    return pa.Table.from_batches([decode_batch(make_decoder(protocol, DecodeOptions(timezone=timezone)), batch)])
+    decoder = make_decoder(protocol, DecodeOptions(timezone=timezone))
+    return pa.Table.from_batches([decode_messages(decoder, captured)])
 
 
 @contextmanager

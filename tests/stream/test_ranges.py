@@ -1,0 +1,117 @@
+"""Offset ranges: planned by Spark's log, shared over tasks, read whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import SourceError
+from bridge.local import Kafka
+from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, shares
+
+RANGES = st.lists(
+    st.builds(
+        lambda partition, start, size: OffsetRange("t", partition, start, start + size),
+        st.integers(0, 5), st.integers(0, 1000), st.integers(0, 500),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+def _offsets(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+    return [(r.partition, offset) for r in ranges for offset in range(r.start, r.end)]
+
+
+@given(RANGES, st.integers(1, 8))
+def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: list[OffsetRange], count: int) -> None:
+    """No message is read twice or left out, and no task has more than its part."""
+    cut = shares(ranges, count)
+    assert len(cut) <= count
+    assert [offset for share in cut for offset in _offsets(share)] == _offsets(ranges)
+    total = len(_offsets(ranges))
+    assert all(0 < len(_offsets(share)) <= -(-total // count) for share in cut)
+
+
+def test_the_log_of_offsets_gives_each_batch_its_ranges(tmp_path: Path) -> None:
+    """A batch begins where the one before ended, the first at the start, a new partition at 0."""
+    folder = tmp_path / "offsets"
+    folder.mkdir()
+
+    def log(batch: int, **partitions: int) -> None:
+        ends = {"t": {name.removeprefix("p"): end for name, end in partitions.items()}}
+        (folder / str(batch)).write_bytes(b"v1\n{}\n" + orjson.dumps(ends))
+
+    log(0, p0=10, p1=7)
+    log(1, p0=10, p1=9, p2=3)
+    ranges = RangeLog(str(tmp_path), {("t", 0): 4, ("t", 1): 7})
+    assert ranges.ranges(0) == [OffsetRange("t", 0, 4, 10)]
+    assert ranges.ranges(1) == [OffsetRange("t", 1, 7, 9), OffsetRange("t", 2, 0, 3)]
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Kafka) -> str:
+    """Offsets 0 to 9 hold messages, 10 the marker of an aborted transaction's end, 11 on again messages."""
+    name = "ranges"
+    kafka.create_topic(name, 1)
+    plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(10):
+        plain.produce(name, key=None, value=str(number))
+    plain.flush()
+    transactional = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
+    transactional.init_transactions()
+    for first in (10, 12):
+        transactional.begin_transaction()
+        transactional.produce(name, key=b"", value=str(first))
+        transactional.commit_transaction()
+    return name
+
+
+def _read(kafka: Kafka, *ranges: OffsetRange) -> list[int]:
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    try:
+        return [offset for messages in reader.read(ranges) for offset in messages.offset]
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "offsets"),
+    [
+        (0, 10, list(range(10))),
+        (3, 5, [3, 4]),
+        (8, 12, [8, 9, 10]),  # 11 is a marker in the middle
+        (11, 12, []),
+        (10, 14, [10, 12]),  # 13 is a marker at the end of the log
+        (13, 14, []),
+    ],
+)
+def test_a_range_is_read_whole_and_no_further(
+    kafka: Kafka, topic: str, start: int, end: int, offsets: list[int]
+) -> None:
+    """Markers of transactions take offsets too; a range that ends with one does not wait for a message."""
+    assert _read(kafka, OffsetRange(topic, 0, start, end)) == offsets
+
+
+def test_ranges_follow_each_other_in_one_client(kafka: Kafka, topic: str) -> None:
+    """A reader goes back and forth as it is told."""
+    assert _read(kafka, OffsetRange(topic, 0, 5, 7), OffsetRange(topic, 0, 0, 2)) == [5, 6, 0, 1]
+
+
+def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, topic: str) -> None:
+    """A null key stays null, an empty one empty."""
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    (messages,) = reader.read([OffsetRange(topic, 0, 9, 11)])
+    reader.close()
+    assert (messages.topic, messages.partition) == ([topic] * 2, [0, 0])
+    assert (messages.key, messages.value) == ([None, b""], [b"9", b"10"])
+
+
+def test_an_offset_that_is_gone_is_an_error(kafka: Kafka, topic: str) -> None:
+    """What Kafka no longer holds is never passed over."""
+    with pytest.raises(SourceError, match="refused"):
+        _read(kafka, OffsetRange(topic, 0, 500, 501))
