@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bridge import show
-from bridge.config import Settings, load_settings, parse_moment
+from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, UsageError
 from bridge.filters import TableFilter
+from bridge.flags import (
+    BadFlag,
+    ConfigFlag,
+    ConsistencyFlag,
+    FilterFlag,
+    FromFlag,
+    InputFlag,
+    JsonFlag,
+    NameFlag,
+    ProtocolFlag,
+    ServersFlag,
+    SetFlag,
+    TakeOverFlag,
+    TargetFlag,
+    TopicFlag,
+    ZoneFlag,
+    settings_of,
+    source_of,
+    target_of,
+)
 from bridge.logs import configure_logs
 from bridge.protocols import DecodeOptions, make_decoder, recognise
 from bridge.target.progress import ProgressTable
-from bridge.target.session import Target
 
 app = typer.Typer(
     help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
@@ -26,55 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
-NameFlag = Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")]
-ProtocolFlag = Annotated[
-    str | None, typer.Option("--protocol", help="auto, canal-json or open-protocol.  [default: auto]")
-]
-ServersFlag = Annotated[str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")]
-TopicFlag = Annotated[list[str] | None, typer.Option("--topic", help="Kafka topic; may be repeated.")]
-InputFlag = Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")]
-TargetFlag = Annotated[
-    str | None,
-    typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
-]
-FilterFlag = Annotated[
-    list[str] | None, typer.Option("--filter", help="Table rule: db.table, with * ? [a-z], or !db.table; repeatable.")
-]
-ZoneFlag = Annotated[
-    str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
-]
-FromFlag = Annotated[str | None, typer.Option("--from", help="Where a new pipeline begins: earliest, a TSO or a time.")]
-SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
-ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic.  [default: atomic]")]
-BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
-TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-
-
-def _settings(config: Path | None, assignments: list[str] | None, **flags: Any) -> Settings:
-    return load_settings(config, os.environ, flags, assignments or [])
-
-
-def _target(settings: Settings) -> Target:
-    section = settings.target
-    if not section.url:
-        raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
-    return Target(section.url, password=section.password, password_file=section.password_file)
-
-
-def _source(settings: Settings) -> Any:
-    from bridge.stream.source import CaptureSource, KafkaSource
-
-    source = settings.source
-    if source.input:
-        return CaptureSource(source.input)
-    if not source.bootstrap_servers or not source.topics:
-        raise UsageError(
-            "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
-        )
-    return KafkaSource(source.bootstrap_servers, source.topics, source.kafka)
 
 
 def _protocol(settings: Settings, source: Any) -> str:
@@ -92,7 +60,7 @@ def _job(settings: Settings) -> Any:
 
     TableFilter(settings.filter)
     parse_moment(settings.begin)
-    target, source = _target(settings), _source(settings)
+    target, source = target_of(settings), source_of(settings)
     job = Job(settings, target, source, _protocol(settings, source))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: job.stop())
@@ -116,7 +84,7 @@ def run(
     assignments: SetFlag = None,
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
-    settings = _settings(
+    settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         target=target, consistency=consistency, filter=filters, timezone=timezone, **{"from": begin},
         on_bad_message=on_bad_message,
@@ -149,7 +117,7 @@ def replay(
     assignments: SetFlag = None,
 ) -> None:
     """Catches up once: everything complete at the end of the input as seen at the start."""
-    settings = _settings(
+    settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         input=input_path, target=target, consistency=consistency, filter=filters, timezone=timezone,
         **{"from": begin}, on_bad_message=on_bad_message,
@@ -174,8 +142,8 @@ def status(
     """Progress, lag, owner and schema changes of a pipeline, read from the target alone."""
     from bridge.ops.status import read_status
 
-    settings = _settings(config, assignments, name=name, target=target)
-    found = read_status(_target(settings), ProgressTable(settings.name, settings.target.schema_name))
+    settings = settings_of(config, assignments, name=name, target=target)
+    found = read_status(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
     if found is None:
         raise UnknownPipelineError(settings.name)
     show.pipeline_status(found, as_json=as_json)
@@ -192,8 +160,8 @@ def reset(
     """Forgets a pipeline's progress; the replicated tables stay as they are."""
     from bridge.ops.status import forget_pipeline
 
-    settings = _settings(config, assignments, name=name, target=target)
-    where = _target(settings)
+    settings = settings_of(config, assignments, name=name, target=target)
+    where = target_of(settings)
     if not yes:
         typer.confirm(f"Forget all progress of the pipeline {settings.name!r} on {where}?", abort=True, err=True)
     if not forget_pipeline(where, ProgressTable(settings.name, settings.target.schema_name)):
@@ -218,11 +186,11 @@ def check(
     """Settings, connections, privileges, server settings and a sample of the source; one line each with the mend."""
     from bridge.ops.check import check_all
 
-    settings = _settings(
+    settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         input=input_path, target=target, filter=filters, timezone=timezone,
     )  # fmt: skip
-    findings = check_all(settings, lambda: _target(settings), lambda: _source(settings))
+    findings = check_all(settings, lambda: target_of(settings), lambda: source_of(settings))
     show.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)

@@ -1,0 +1,65 @@
+"""What the commands share: their flags, and how flags become settings, a target and a source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bridge.config import Settings, load_settings
+from bridge.errors import UsageError
+from bridge.target.session import Target
+
+ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
+NameFlag = Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")]
+ProtocolFlag = Annotated[
+    str | None, typer.Option("--protocol", help="auto, canal-json or open-protocol.  [default: auto]")
+]
+ServersFlag = Annotated[str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")]
+TopicFlag = Annotated[list[str] | None, typer.Option("--topic", help="Kafka topic; may be repeated.")]
+InputFlag = Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")]
+TargetFlag = Annotated[
+    str | None,
+    typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
+]
+FilterFlag = Annotated[
+    list[str] | None, typer.Option("--filter", help="Table rule: db.table, with * ? [a-z], or !db.table; repeatable.")
+]
+ZoneFlag = Annotated[
+    str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
+]
+FromFlag = Annotated[str | None, typer.Option("--from", help="Where a new pipeline begins: earliest, a TSO or a time.")]
+SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
+ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic.  [default: atomic]")]
+BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
+TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def settings_of(config: Path | None, assignments: list[str] | None, **flags: Any) -> Settings:
+    """The settings of a command, from `--config`, the environment, its other flags, and `--set`."""
+    return load_settings(config, os.environ, flags, assignments or [])
+
+
+def target_of(settings: Settings) -> Target:
+    """The target; UsageError when none is given."""
+    section = settings.target
+    if not section.url:
+        raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
+    return Target(section.url, password=section.password, password_file=section.password_file)
+
+
+def source_of(settings: Settings) -> Any:
+    """The source, whose modules take a while to import; UsageError when none is given."""
+    from bridge.stream.source import CaptureSource, KafkaSource
+
+    source = settings.source
+    if source.input:
+        return CaptureSource(source.input)
+    if not source.bootstrap_servers or not source.topics:
+        raise UsageError(
+            "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
+        )
+    return KafkaSource(source.bootstrap_servers, source.topics, source.kafka)
