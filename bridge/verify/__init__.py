@@ -1,0 +1,1 @@
+"""`bridge verify`: proof that the target is right, and the way back when it is not."""

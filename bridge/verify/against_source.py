@@ -1,0 +1,275 @@
+"""Compares the target with the upstream itself: checksums inside both servers, down to rows where they differ."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.events import tso_ms
+from bridge.target.catalog import TableName
+from bridge.target.progress import Progress, ProgressTable
+from bridge.target.session import Session, Target, quote_name
+from bridge.verify.chunks import Pace
+from bridge.verify.create_text import column_statements, create_statements, index_statements
+from bridge.verify.definitions import Definition, Flavour, list_tables, load_definitions
+from bridge.verify.drill_down import Comparison, Side, Tally
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.keys import key_parts
+from bridge.verify.options import VerifyOptions, Watcher
+from bridge.verify.reader import Reader
+from bridge.verify.report import Report, TableResult, shown_row
+from bridge.verify.resume import State
+from bridge.verify.rows import Difference, Shape
+from bridge.verify.schemas import SchemaFindings, compare_schemas
+from bridge.verify.settle import persistent, settle
+from bridge.verify.snapshots import enter_source_moment, open_moment, open_source
+from bridge.verify.tables import Plan, catalog_table, plan_of
+from bridge.verify.throttle import Throttle
+
+_HEARTBEAT_SECONDS: Final = 30.0
+"""An owner that was silent for longer is not running (design, decision 7)."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as both servers have it; target None when it is missing there."""
+
+    source: Definition
+    target: Definition | None
+    schema: SchemaFindings
+    plan: Plan
+
+
+class SourceVerification:
+    """One verification of a target against its upstream."""
+
+    def __init__(
+        self, target: Target, source: Target, table: ProgressTable, options: VerifyOptions, watcher: Watcher
+    ) -> None:
+        self._target, self._source, self._table = target, source, table
+        self._options, self._watcher = options, watcher
+        self._fix = FixFile(options.fix_file, table.schema) if options.fix_file else None
+        self._pool = ThreadPoolExecutor(2 * options.workers, thread_name_prefix="verify")
+
+    def run(self) -> Report:
+        """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
+        began = time.monotonic()
+        with ExitStack() as stack:
+            stack.callback(self._pool.shutdown)
+            sources, self._flavour = open_source(self._source, self._options.workers + 1)
+            for session in sources:
+                stack.callback(session.close)
+            moment = open_moment(
+                self._target,
+                self._table,
+                self._options.workers,
+                beside=lambda progress: self._enter(sources, progress),
+            )
+            for session in moment.sessions:
+                stack.callback(session.close)
+            self._look = self._target.connect(autocommit=True)
+            stack.callback(self._look.close)
+            self._source_look = sources[-1]
+            self._state = State(
+                {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+                resume=self._options.resume,
+            )
+            self._seconds = self._patience(moment.progress)
+            report = Report("source", moment.progress.applied_ts if moment.progress else 0, moment.held_seconds)
+            report.tables = self._all_tables(list(zip(sources, moment.sessions, strict=False)))
+            report.seconds = time.monotonic() - began
+        if self._fix:
+            report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
+        self._state.forget()
+        return report
+
+    def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
+        if self._flavour is Flavour.TIDB and progress is None:
+            raise UsageError(
+                f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
+                " is read",
+                mend="check --name and --target",
+            )
+        enter_source_moment(sources, self._flavour, progress)
+
+    def _heading(self, report: Report) -> str:
+        at = f", at applied_ts {report.moment}" if report.moment else ""
+        return f"makes {self._target} equal to {self._source}{at}"
+
+    def _patience(self, progress: Progress | None) -> float:
+        """How long a row may differ: 0 where both sides show one moment, or nothing moves the target."""
+        if self._flavour is Flavour.TIDB or progress is None:
+            return 0.0
+        silent = self._look.value(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, heartbeat_at, NOW(6)) / 1000000 FROM"
+            f" {quote_name(self._table.schema, 'owner')} WHERE name = %s",
+            (self._table.name,),
+        )
+        if silent is None or float(silent) > _HEARTBEAT_SECONDS:
+            return 0.0
+        return max(0.0, time.time() - tso_ms(progress.applied_ts) / 1000) + self._options.grace_seconds
+
+    def _all_tables(self, pairs: Sequence[tuple[Session, Session]]) -> list[TableResult]:
+        self._watcher.stage("comparing schemas")
+        tables, results = self._planned()
+        self._watcher.plan(sum(table.source.rows for table in tables))
+        waiting: queue.SimpleQueue[_Table] = queue.SimpleQueue()
+        for table in sorted(tables, key=lambda table: -table.source.rows):
+            waiting.put(table)
+        lock = threading.Lock()
+
+        def work(source: Session, target: Session) -> None:
+            readers = (
+                Reader(source, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}"),
+                Reader(target, is_snapshot=True, place=f"target {self._target}"),
+            )
+            throttle = Throttle(self._options.max_load, {"target": target, "source": source}, self._watcher.stage)
+            while (table := _next(waiting)) is not None:
+                result = self._one_table(table, readers, throttle)
+                with lock:
+                    results.append(result)
+
+        with ThreadPoolExecutor(len(pairs), thread_name_prefix="tables") as workers:
+            for done in [workers.submit(work, *pair) for pair in pairs]:
+                done.result()
+        return results
+
+    def _planned(self) -> tuple[list[_Table], list[TableResult]]:
+        """The tables to compare, and the results of those that only the target has."""
+        found = {name for name in list_tables(self._source_look) if self._is_wanted(name)}
+        schemas = {name.schema for name in found}
+        there = {name for name in list_tables(self._look) if self._is_wanted(name) and name.schema in schemas}
+        sources = load_definitions(self._source_look, found)
+        targets = load_definitions(self._look, found & there)
+        collations = {
+            str(row[0]) for row in self._look.rows("SELECT collation_name FROM information_schema.collations")
+        }
+        tables = []
+        for name, source in sources.items():
+            target = targets.get(name)
+            schema = (
+                compare_schemas(source, target, collations) if target else SchemaFindings(("the table is missing",))
+            )
+            tables.append(_Table(source, target, schema, plan_of(source, target)))
+        extra = [TableResult(name, schema=("the source has no such table",)) for name in sorted(there - found)]
+        return tables, extra
+
+    def _is_wanted(self, name: TableName) -> bool:
+        return name.schema != self._table.schema and self._options.tables(*name)
+
+    def _one_table(self, table: _Table, readers: tuple[Reader, Reader], throttle: Throttle) -> TableResult:
+        began = time.monotonic()
+        name = table.source.name
+        result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
+        self._watcher.stage(str(name))
+        tally = self._compared(table, readers, throttle)
+        differences = self._settled(table, tally.differences)
+        result.rows, result.chunks = tally.rows, tally.chunks
+        result.count(differences)
+        if table.target is None:
+            result.missing = tally.rows
+        shape = table.plan.shape
+        result.shown = [shown_row(shape, difference) for difference in differences[: self._options.shown_rows]]
+        if self._fix:
+            self._mend(self._fix, table, differences, readers[0])
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _compared(self, table: _Table, readers: tuple[Reader, Reader], throttle: Throttle) -> Tally:
+        name = table.source.name
+        if not table.plan.shape.actual:
+            return Tally()
+        if table.target is None and self._fix is None:
+            return Tally(rows=int(readers[0].rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
+        told = 0
+
+        def on_chunk(tally: Tally) -> None:
+            nonlocal told
+            self._watcher.done(name, tally.rows - told)
+            told = tally.rows
+            self._state.keep(name, tally)
+
+        comparison = self._comparison(table, readers, throttle.wait, on_chunk)
+        return comparison.run(self._state.tally(name))
+
+    def _comparison(
+        self,
+        table: _Table,
+        readers: tuple[Reader, Reader],
+        pause: Callable[[], None],
+        on_chunk: Callable[[Tally], None],
+    ) -> Comparison:
+        shape = table.plan.shape
+        expected = Side(
+            readers[0],
+            quote_name(*table.source.name),
+            shape.expected,
+            key_parts([shape.expected[i] for i in shape.key], [shape.actual[i] for i in shape.key]),
+        )
+        actual = Side(
+            readers[1],
+            quote_name(*table.source.name) if table.target else _nothing(shape),
+            shape.actual,
+            key_parts([shape.actual[i] for i in shape.key], [shape.expected[i] for i in shape.key]),
+            condition="1=1" if table.target else "1=0",
+            absent=table.plan.absent,
+        )
+        pace = Pace(self._options.chunk_seconds)
+        return Comparison(shape, expected, actual, pool=self._pool, pace=pace, pause=pause, on_chunk=on_chunk)
+
+    def _settled(self, table: _Table, differences: list[Difference]) -> list[Difference]:
+        """On a moving target, what still differs after a change has had the time to arrive."""
+        if not differences or not self._seconds:
+            return differences
+        self._watcher.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
+        with self._now() as readers:
+            comparison = self._comparison(table, readers, lambda: None, lambda _: None)
+            if table.plan.shape.key:
+                return settle(table.plan.shape, differences, comparison.again, self._seconds)
+            return persistent(differences, lambda: comparison.run(Tally()).differences, self._seconds)
+
+    @contextmanager
+    def _now(self) -> Iterator[tuple[Reader, Reader]]:
+        """Readers that see each row as it is at that instant."""
+        with ExitStack() as stack:
+            readers = []
+            for place in (self._source, self._target):
+                session = place.connect(autocommit=True)
+                stack.callback(session.close)
+                readers.append(Reader(session, is_snapshot=False, place=str(place)))
+            yield readers[0], readers[1]
+
+    def _mend(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
+        if not differences and not table.schema.differences:
+            return
+        source = table.source
+        create = str(reader.rows(f"SHOW CREATE TABLE {quote_name(*source.name)}")[0][1])
+        if table.target is None:
+            fix.add_schema(create_statements(source, create))
+        else:
+            fix.add_schema(
+                column_statements(source, create, table.schema.missing_columns, table.schema.changed_columns),
+                index_statements(source, create, table.schema.missing_indexes),
+            )
+        if differences:
+            fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
+
+
+def _nothing(shape: Shape) -> str:
+    """A table that is missing, as one without rows."""
+    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
+    return f"(SELECT {columns}) nothing"
+
+
+def _next(waiting: queue.SimpleQueue[_Table]) -> _Table | None:
+    try:
+        return waiting.get_nowait()
+    except queue.Empty:
+        return None

@@ -1,0 +1,113 @@
+"""Differences to the statements that would mend them: those that the writer itself would use, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from bridge.errors import UsageError
+from bridge.events import SEP
+from bridge.target.catalog import Table
+from bridge.target.images import TEXT
+from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.target.render import Rendering, Stage, Statement, render
+from bridge.target.session import SESSION_SETTINGS
+from bridge.verify.keys import literal_of
+from bridge.verify.rows import Difference, Finding, Row, Shape
+
+
+def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -> NetChanges:
+    """What the rows must be afterwards.  Where the table has other unique keys, rows that are written go first: their
+    unique values may have been taken by one another."""
+    if not shape.key:
+        return _keyless(table, shape, differences)
+    key = tuple(shape.actual[i].name.lower() for i in shape.key)
+    absent = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
+    by_columns: dict[str, list[Row]] = {}
+    for difference in differences:
+        if difference.expected is not None:
+            by_columns.setdefault(_names(shape, difference.expected), []).append(difference.expected)
+    is_freed = bool(other_uniques(table, key))
+    written = tuple(
+        WrittenRows(
+            columns,
+            pa.array([_key_literals(shape, row) for row in rows], TEXT),
+            pa.array([_image(shape, row) for row in rows], TEXT),
+            pa.repeat(is_freed, len(rows)),
+        )
+        for columns, rows in by_columns.items()
+    )
+    return KeyedChanges(table, key, pa.array(absent, TEXT), written)
+
+
+def _is_in_the_way(shape: Shape, difference: Difference) -> bool:
+    """The target's row goes: it is extra, or stands under another spelling of the key."""
+    return difference.actual is not None and (
+        difference.finding is Finding.EXTRA or shape.key_of(difference.actual.values) != difference.key
+    )
+
+
+def _keyless(table: Table, shape: Shape, differences: Iterable[Difference]) -> KeylessChanges:
+    copies: dict[Image, int] = {}
+    for difference in differences:
+        row = difference.expected or difference.actual
+        assert row is not None
+        image = Image(_names(shape, row), _image(shape, row))
+        copies[image] = copies.get(image, 0) + (difference.copies if difference.expected else -difference.copies)
+    return KeylessChanges(table, {image: count for image, count in copies.items() if count})
+
+
+def _names(shape: Shape, row: Row) -> str:
+    return SEP.join(column.name for i, column in enumerate(shape.actual) if row.knows(i))
+
+
+def _image(shape: Shape, row: Row) -> str:
+    return SEP.join(literal_of(column, row.values[i]) for i, column in enumerate(shape.actual) if row.knows(i))
+
+
+def _key_literals(shape: Shape, row: Row) -> str:
+    return SEP.join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
+
+
+class FixFile:
+    """Collects what mends the target, then writes it: schema first, as it cannot be in a transaction."""
+
+    def __init__(self, path: Path, scratch_schema: str) -> None:
+        self._path, self._rendering = path, Rendering(scratch_schema, safe_mode=False)
+        self._before: list[str] = []
+        self._after: list[str] = []
+        self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
+        try:
+            path.touch()
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}", mend="see --fix-sql") from error
+
+    def add_schema(self, before: Sequence[str], after: Sequence[str] = ()) -> None:
+        """Schema changes, which no transaction can hold: before the rows, and after them."""
+        self._before += before
+        self._after += after
+
+    def add_rows(self, table: Table, shape: Shape, differences: Sequence[Difference]) -> None:
+        """Rows of one table, once per table."""
+        for statement in render(net_changes(table, shape, differences), self._rendering):
+            self._statements[statement.stage].append(statement)
+
+    def write(self, heading: str) -> int:
+        """Writes the file; gives how many statements it holds."""
+        lines = list(self._lines(heading))
+        self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))
+
+    def _lines(self, heading: str) -> Iterator[str]:
+        yield f"-- {heading}"
+        yield "-- Look through it, then: mysql ... < this file.  Nothing of it has been run."
+        yield "SET NAMES utf8mb4;"
+        yield from (f"{setting};" for setting in SESSION_SETTINGS)
+        yield from (f"{statement};" for statement in self._before)
+        yield "START TRANSACTION;"
+        for stage in Stage:
+            yield from (f"{statement.sql};" for statement in self._statements[stage])
+        yield "COMMIT;"
+        yield from (f"{statement};" for statement in self._after)

@@ -1,0 +1,54 @@
+"""What a verification is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from bridge.filters import TableFilter
+from bridge.target.catalog import TableName
+
+
+class Watcher(Protocol):
+    """Hears how a verification gets on."""
+
+    def stage(self, words: str) -> None:
+        """What it does now, or waits for."""
+
+    def plan(self, rows: int) -> None:
+        """About how many rows there are."""
+
+    def done(self, table: TableName, rows: int) -> None:
+        """So many more rows of a table have been compared."""
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """tables: which tables; workers: snapshots read at once; chunk_seconds: how long a query may take;
+    shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given beyond the lag;
+    max_load: status variable and its limit; fix_file: where the mending statements go, None for nowhere.
+    """
+
+    tables: TableFilter
+    workers: int = 2
+    chunk_seconds: float = 0.5
+    shown_rows: int = 10
+    grace_seconds: float = 10.0
+    max_load: Mapping[str, int] = field(default_factory=dict)
+    fix_file: Path | None = None
+    resume: bool = False
+
+
+class Quiet:
+    """A watcher that nobody listens to."""
+
+    def stage(self, words: str) -> None:
+        """Nothing."""
+
+    def plan(self, rows: int) -> None:
+        """Nothing."""
+
+    def done(self, table: TableName, rows: int) -> None:
+        """Nothing."""

@@ -1,0 +1,59 @@
+"""Reading one moment of one server, a short look at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import StoppedError
+from bridge.target.session import Session, error_code, is_lost_connection, server_words
+
+_TABLE_CHANGED: Final = 1412
+_LOOK: Final = "bridge_look"
+
+
+class Reader:
+    """A session that stands in a consistent snapshot, or in none (`is_snapshot`).
+
+    After each query it goes back to a savepoint, which gives up the metadata lock: a schema change on a table waits
+    for one query at most, not for the whole verification (mysqldump --single-transaction does the same).
+    """
+
+    def __init__(self, session: Session, *, is_snapshot: bool, place: str) -> None:
+        self._session, self._is_snapshot, self._place = session, is_snapshot, place
+        self.mark()
+
+    def mark(self) -> None:
+        """Sets the savepoint anew: what the session has written so far (temporary tables) stays."""
+        if self._is_snapshot:
+            self._session.execute(f"SAVEPOINT {_LOOK}")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query.  Raises StoppedError when the table was altered since the snapshot, or the server
+        refuses the query or is lost."""
+        try:
+            found = self._session.rows(sql)
+            if self._is_snapshot:
+                self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
+        except (MySQLError, OSError) as error:
+            raise self._stopped(error, sql) from error
+        return found
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._session.close()
+
+    def _stopped(self, error: Exception, sql: str) -> StoppedError:
+        if error_code(error) == _TABLE_CHANGED:
+            return StoppedError(
+                "a table was altered while it was verified",
+                where=f"{self._place}, {sql[:200]}",
+                mend="run verify again with --resume: what was found equal is not read again",
+            )
+        what = "was lost" if is_lost_connection(error) else "refused a query of verify"
+        return StoppedError(
+            f"the server {what}: {server_words(error)}",
+            where=f"{self._place}, {sql[:200]}",
+            mend="see that the server runs and that the user may read the tables; then run verify again with --resume",
+        )

@@ -1,0 +1,182 @@
+"""What verify found, per table and in all; as lines and as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bridge.events import tso_ms
+from bridge.target.catalog import TableName
+from bridge.verify.definitions import ColumnInfo, ValueClass
+from bridge.verify.rows import Difference, Finding, Shape
+
+_SHOWN_BYTES = 120
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a differing row, in words."""
+
+    column: str
+    expected: str | None
+    actual: str | None
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A differing row for people.  key: column and value; commit_ts, position: of the row's last change, where known."""
+
+    finding: Finding
+    key: tuple[tuple[str, str], ...]
+    cells: tuple[Cell, ...]
+    copies: int = 1
+    commit_ts: int | None = None
+    position: str | None = None
+
+
+@dataclass
+class TableResult:
+    """How one table compares.  not_covered: rows of the target that the log never mentioned."""
+
+    name: TableName
+    rows: int = 0
+    chunks: int = 0
+    different: int = 0
+    missing: int = 0
+    extra: int = 0
+    not_covered: int = 0
+    seconds: float = 0.0
+    schema: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    shown: list[ShownRow] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Nothing is wrong."""
+        return not (self.different or self.missing or self.extra or self.schema)
+
+    def count(self, differences: Iterable[Difference]) -> None:
+        """Counts differing rows."""
+        for difference in differences:
+            name = difference.finding.value
+            setattr(self, name, getattr(self, name) + difference.copies)
+
+
+@dataclass
+class Report:
+    """against: log or source; moment: applied_ts that both were looked at, 0 when unknown; held_seconds: how long the
+    bridge was kept waiting for it."""
+
+    against: str
+    moment: int
+    held_seconds: float
+    tables: list[TableResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_equal(self) -> bool:
+        """Every table is equal."""
+        return all(table.is_equal for table in self.tables)
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "against": self.against,
+            "equal": self.is_equal,
+            "applied_ts": self.moment or None,
+            "applied_ms": tso_ms(self.moment) if self.moment else None,
+            "held_seconds": round(self.held_seconds, 4),
+            "seconds": round(self.seconds, 3),
+            "notes": self.notes,
+            "tables": [_document(table) for table in sorted(self.tables, key=lambda table: table.name)],
+        }
+
+
+def _document(table: TableResult) -> dict[str, Any]:
+    return {
+        "table": str(table.name),
+        "equal": table.is_equal,
+        "rows": table.rows,
+        "chunks": table.chunks,
+        "different": table.different,
+        "missing": table.missing,
+        "extra": table.extra,
+        "not_covered": table.not_covered,
+        "seconds": round(table.seconds, 3),
+        "schema": list(table.schema),
+        "notes": list(table.notes),
+        "first_rows": [
+            {
+                "finding": row.finding.value,
+                "key": dict(row.key),
+                "columns": [{"column": c.column, "expected": c.expected, "actual": c.actual} for c in row.cells],
+                "copies": row.copies,
+                "commit_ts": row.commit_ts,
+                "position": row.position,
+            }
+            for row in table.shown
+        ],
+    }
+
+
+def shown_row(
+    shape: Shape, difference: Difference, commit_ts: int | None = None, position: str | None = None
+) -> ShownRow:
+    """A differing row column by column; of a row that differs, only the columns that do."""
+    expected, actual = difference.expected, difference.actual
+    if expected is not None and actual is not None:
+        numbers: Sequence[int] = shape.differing(expected, actual)
+    else:
+        row = expected or actual
+        assert row is not None
+        numbers = [i for i in range(len(shape.actual)) if row.knows(i) and i not in shape.key]
+    cells = tuple(
+        Cell(
+            shape.actual[i].name,
+            None if expected is None else in_words(shape.expected[i], expected.values[i]),
+            None if actual is None else in_words(shape.actual[i], actual.values[i]),
+        )
+        for i in numbers
+    )
+    key = tuple(
+        (shape.actual[i].name, in_words(shape.actual[i], value))
+        for i, value in zip(shape.key, difference.key, strict=False)
+    )
+    return ShownRow(difference.finding, key, cells, difference.copies, commit_ts, position)
+
+
+def in_words(column: ColumnInfo, value: bytes | None) -> str:
+    """A canonical value for people: NULL, numbers as they are, text in quotes, bytes in hex; long ones are cut."""
+    if value is None:
+        return "NULL"
+    match column.value_class:
+        case ValueClass.BINARY:
+            return _cut(f"x'{value.hex()}'")
+        case ValueClass.NAME:
+            return _cut(repr(value[2:].decode(errors="replace")))
+        case ValueClass.TEXT | ValueClass.JSON:
+            return _cut(repr(value.decode(errors="replace")))
+        case _:
+            return _cut(value.decode(errors="replace"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_BYTES else f"{text[:_SHOWN_BYTES]}... ({len(text)} characters)"
+
+
+def row_lines(table: TableName, row: ShownRow) -> Iterable[str]:
+    """A differing row as lines."""
+    key = ", ".join(f"{name}={value}" for name, value in row.key) or "a row without a key"
+    copies = f" ({row.copies} copies)" if row.copies > 1 else ""
+    said = f", last changed at commit ts {row.commit_ts} by {row.position}" if row.position else ""
+    yield f"{table} {key}: {row.finding.value}{copies}{said}"
+    for cell in row.cells:
+        match row.finding:
+            case Finding.DIFFERENT:
+                yield f"    {cell.column}: should be {cell.expected}, is {cell.actual}"
+            case Finding.MISSING:
+                yield f"    {cell.column}: should be {cell.expected}"
+            case Finding.EXTRA:
+                yield f"    {cell.column}: is {cell.actual}"

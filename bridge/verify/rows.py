@@ -1,0 +1,189 @@
+"""Rows as they were read from two servers, and what tells them apart.  Pure."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from bridge.verify.definitions import ColumnInfo, ValueClass
+from bridge.verify.keys import Values
+
+_FLOAT32: Final = struct.Struct("f")
+
+
+class Finding(StrEnum):
+    """What is wrong with a row of the target."""
+
+    DIFFERENT = "different"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them."""
+
+    values: Values
+    known: frozenset[int] | None = None
+
+    def knows(self, i: int) -> bool:
+        """The value of column i is known."""
+        return self.known is None or i in self.known
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row that is not as it should be; for a table without a key, one of `copies` equal rows."""
+
+    finding: Finding
+    key: Values
+    expected: Row | None
+    actual: Row | None
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns that are compared, of both sides, and which of them are the key; no key: a multiset of rows."""
+
+    expected: tuple[ColumnInfo, ...]
+    actual: tuple[ColumnInfo, ...]
+    key: tuple[int, ...]
+
+    def key_of(self, values: Sequence[bytes | None]) -> Values:
+        """The key of a row."""
+        return tuple(values[i] for i in self.key)
+
+    def comparable(self, i: int, value: bytes | None) -> Hashable:
+        """A value such that equal ones compare equal: JSON by its parsed form, numbers by their value."""
+        if value is None:
+            return None
+        classes = {self.expected[i].value_class, self.actual[i].value_class}
+        if ValueClass.JSON in classes:
+            return parsed_json(value)
+        try:
+            if ValueClass.FLOAT in classes:
+                return _float32(float(value))
+            if ValueClass.DOUBLE in classes:
+                return float(value)
+            return Decimal(value.decode()) if ValueClass.DECIMAL in classes else value
+        except (ValueError, ArithmeticError):
+            return value
+
+    def is_equal(self, expected: Row, actual: Row) -> bool:
+        """The values that are known are equal."""
+        return not self.differing(expected, actual)
+
+    def differing(self, expected: Row, actual: Row) -> list[int]:
+        """Numbers of the columns whose known values differ."""
+        return [
+            i
+            for i, (left, right) in enumerate(zip(expected.values, actual.values, strict=True))
+            if left != right and expected.knows(i) and self.comparable(i, left) != self.comparable(i, right)
+        ]
+
+
+def _float32(value: float) -> float:
+    try:
+        return float(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
+    except OverflowError:
+        return value
+
+
+def parsed_json(text: bytes) -> Hashable:
+    """JSON such that documents of equal meaning compare equal: order of members and spacing do not count, 2 is 2.0;
+    text that is no JSON stands for itself."""
+    try:
+        return _frozen(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _frozen(value: object) -> Hashable:
+    match value:
+        case dict():
+            return ("object", frozenset((name, _frozen(member)) for name, member in value.items()))
+        case list():
+            return ("array", tuple(map(_frozen, value)))
+        case bool() | None:
+            return ("constant", value)  # True is 1 to Python
+        case str():
+            return ("text", value)
+        case int() | float():
+            return ("number", value)
+    raise AssertionError(type(value))
+
+
+def by_key(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+    """What differs between rows of one range of keys.  A row whose key differs in case or trailing space only, so that
+    both cannot stand on the target, is one that differs."""
+    left = {shape.key_of(row.values): row for row in expected}
+    right = {shape.key_of(row.values): row for row in actual}
+    missing, extra = left.keys() - right.keys(), right.keys() - left.keys()
+    differences = [
+        Difference(Finding.DIFFERENT, key, left[key], right[key])
+        for key in left.keys() & right.keys()
+        if not shape.is_equal(left[key], right[key])
+    ]
+    folded: Mapping[Hashable, Values] = {_folded(shape, key): key for key in extra}
+    for key in missing:
+        other = folded.get(_folded(shape, key))
+        if other is None:
+            differences.append(Difference(Finding.MISSING, key, left[key], None))
+        else:
+            extra = extra - {other}
+            differences.append(Difference(Finding.DIFFERENT, key, left[key], right[other]))
+    differences += (Difference(Finding.EXTRA, key, None, right[key]) for key in extra)
+    return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
+
+
+def without_moved(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+    """A row that two servers order differently is missing in one range and extra in another: it is neither."""
+    extra = {d.key: d.actual for d in differences if d.finding is Finding.EXTRA}
+    missing = {d.key: d.expected for d in differences if d.finding is Finding.MISSING}
+    both = extra.keys() & missing.keys()
+    if not both:
+        return list(differences)
+    kept = [d for d in differences if d.key not in both]
+    for key in both:
+        expected, actual = missing[key], extra[key]
+        if expected and actual and not shape.is_equal(expected, actual):
+            kept.append(Difference(Finding.DIFFERENT, key, expected, actual))
+    return kept
+
+
+def _folded(shape: Shape, key: Values) -> Hashable:
+    """Equal for keys that a collation without case may take for one."""
+    return tuple(
+        value.decode(errors="replace").rstrip(" ").casefold()
+        if value is not None and shape.actual[i].value_class is ValueClass.TEXT
+        else value
+        for i, value in zip(shape.key, key, strict=True)
+    )
+
+
+def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+    """What differs between rows without keys: equal rows are counted, and a row that differs is one missing and one
+    extra."""
+    left, right = list(expected), list(actual)
+    balance = Counter(_comparable_row(shape, row) for row in left)
+    balance.subtract(_comparable_row(shape, row) for row in right)
+    examples = {_comparable_row(shape, row): row for row in (*left, *right)}
+    differences = []
+    for comparable, copies in balance.items():
+        row = examples[comparable]
+        if copies > 0:
+            differences.append(Difference(Finding.MISSING, row.values, row, None, copies))
+        elif copies < 0:
+            differences.append(Difference(Finding.EXTRA, row.values, None, row, -copies))
+    return differences
+
+
+def _comparable_row(shape: Shape, row: Row) -> Hashable:
+    return tuple(shape.comparable(i, value) for i, value in enumerate(row.values))

@@ -1,0 +1,129 @@
+"""One moment for both sides, on a moving target.
+
+Every transaction of the bridge starts with the pipeline's progress row.  While verify holds that row, the target stands
+at its applied_ts; consistent snapshots opened meanwhile all show that moment, and the row is let go after tens of
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import StoppedError
+from bridge.target.progress import Progress, ProgressTable
+from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
+from bridge.verify.definitions import Flavour, flavour_of
+
+_TRIES: Final = 5
+_PENDING_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Sessions that all see the target at one moment.
+
+    progress: the pipeline's row at that moment, None without a pipeline.
+    held_seconds: how long the bridge was kept waiting.
+    """
+
+    sessions: tuple[Session, ...]
+    progress: Progress | None
+    held_seconds: float
+
+
+def open_moment(
+    target: Target, table: ProgressTable, count: int, *, beside: Callable[[Progress | None], None] = lambda _: None
+) -> Moment:
+    """Opens `count` sessions in one snapshot of the target; `beside` runs in the same moment, for the source's.
+
+    A schema change that is under way is waited for; one that stays (held, or refused) counts as not run.
+    Raises StoppedError when the progress row cannot be had.
+    """
+    with ExitStack() as stack:
+        sessions = [_closing(stack, target.connect()) for _ in range(count)]
+        holder = target.connect()
+        try:
+            progress, held = _held(holder, table, lambda progress: _open(sessions, progress, beside))
+        finally:
+            holder.close()
+        stack.pop_all()
+        return Moment(tuple(sessions), progress, held)
+
+
+def _closing(stack: ExitStack, session: Session) -> Session:
+    stack.callback(session.close)
+    return session
+
+
+def _held(
+    holder: Session, table: ProgressTable, inside: Callable[[Progress | None], None]
+) -> tuple[Progress | None, float]:
+    """Runs `inside` while the progress row is held; gives the row and the seconds."""
+    if not table.exists(holder):
+        inside(None)
+        return None, 0.0
+    patience = time.monotonic() + _PENDING_SECONDS
+    for attempt in range(1, 1 << 30):
+        try:
+            holder.begin()
+            progress = table.read(holder, lock=True)
+        except MySQLError as error:
+            if error_code(error) not in LOCK_CONFLICT or attempt >= _TRIES:
+                raise StoppedError(
+                    "the pipeline's progress row could not be held",
+                    where=f"pipeline {table.name}",
+                    mend="a transaction of the bridge takes very long; run verify when it is through",
+                ) from error
+            continue
+        began = time.monotonic()
+        try:
+            if progress is None or not progress.pending or began > patience:
+                inside(progress)
+                return progress, time.monotonic() - began
+        finally:
+            holder.rollback()
+        time.sleep(_POLL_SECONDS)
+    raise AssertionError("unreachable")
+
+
+def _open(sessions: Sequence[Session], progress: Progress | None, beside: Callable[[Progress | None], None]) -> None:
+    for session in sessions:
+        begin_snapshot(session)
+    beside(progress)
+
+
+def begin_snapshot(session: Session) -> None:
+    """What the session reads from now on is the state of this moment."""
+    session.rollback()
+    session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+
+
+def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavour]:
+    """Sessions on the source, not yet in any snapshot."""
+    sessions = tuple(source.connect() for _ in range(count))
+    flavour = flavour_of(sessions[0])
+    sessions[0].rollback()
+    for session in sessions:
+        # A statement limit of the server's is for queries of users.
+        for setting in ("SET SESSION max_execution_time = 0", "SET SESSION max_statement_time = 0"):
+            with suppress(MySQLError):
+                session.execute(setting)
+    return sessions, flavour
+
+
+def enter_source_moment(sessions: Sequence[Session], flavour: Flavour, progress: Progress | None) -> None:
+    """Brings the sessions to the target's moment: TiDB exactly, as it was just below applied_ts; others to now."""
+    for session in sessions:
+        if flavour is Flavour.TIDB and progress is not None:
+            session.rollback()
+            session.execute(f"SET @@tidb_snapshot = '{progress.applied_ts - 1}'")
+        else:
+            begin_snapshot(session)

@@ -1,0 +1,74 @@
+"""Which columns and which key of a table two servers can be compared by.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bridge.target.catalog import Column, Table
+from bridge.verify.definitions import ColumnInfo, Definition, ValueClass
+from bridge.verify.rows import Shape
+
+_NUMERIC = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
+_REAL = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
+_TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """shape: what is compared; absent: numbers of columns that the target lacks, True where NULL would be their value;
+    notes: what is not compared, and why."""
+
+    shape: Shape
+    absent: Mapping[int, bool]
+    notes: tuple[str, ...]
+
+
+def plan_of(source: Definition, target: Definition | None) -> Plan:
+    """How a table of the source compares with the target's; a target without the table lacks all of its columns."""
+    expected: list[ColumnInfo] = []
+    actual: list[ColumnInfo] = []
+    absent: dict[int, bool] = {}
+    notes: list[str] = []
+    for name, column in source.columns.items():
+        other = target.columns.get(name) if target else None
+        if column.generated or (other is not None and other.generated):
+            continue
+        if other is not None and not _alike(column, other):
+            notes.append(f"values of column {column.name} are not compared: {column.type} here, {other.type} there")
+            continue
+        if other is None:
+            absent[len(expected)] = column.default is None and column.nullable
+        expected.append(column)
+        actual.append(other or column)
+    names = [column.name.lower() for column in expected]
+    key = _key(source, target, set(names) - {names[i] for i in absent if target})
+    if not key and expected:
+        notes.append("it has no key: rows are counted, not matched")
+    return Plan(Shape(tuple(expected), tuple(actual), tuple(names.index(part) for part in key)), absent, tuple(notes))
+
+
+def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
+    """Equal values have equal canonical forms."""
+    one, other = left.value_class, right.value_class
+    return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
+
+
+def _key(source: Definition, target: Definition | None, usable: set[str]) -> tuple[str, ...]:
+    """A key that both sides have and that identifies rows on either."""
+    for key in source.keys:
+        if usable.issuperset(key) and (target is None or any(set(key) == set(other) for other in target.keys)):
+            return key
+    return ()
+
+
+def catalog_table(source: Definition, target: Definition | None) -> Table:
+    """The target's table as the writer sees it, with the columns that it is about to be given."""
+    columns = {**source.columns, **(target.columns if target else {})}
+    indexes = (target or source).indexes.values()
+    return Table(
+        source.name,
+        {name: Column(c.name, c.type, c.charset or None, c.generated) for name, c in columns.items()},
+        source.keys,
+        tuple(index.parts for index in indexes if index.unique),
+    )
