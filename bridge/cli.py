@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from bridge.flags import (
     ProtocolFlag,
     ServersFlag,
     SetFlag,
+    SourceFlag,
     TakeOverFlag,
     TargetFlag,
     TopicFlag,
@@ -31,10 +33,12 @@ from bridge.flags import (
     settings_of,
     source_of,
     target_of,
+    upstream_of,
 )
 from bridge.logs import configure_logs
 from bridge.protocols import DecodeOptions, make_decoder, recognise
 from bridge.target.progress import ProgressTable
+from bridge.verify.options import Against, VerifyOptions, Watcher
 
 app = typer.Typer(
     help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
@@ -129,6 +133,52 @@ def replay(
     show.replay_summary(outcome, limit, as_json=as_json)
     if not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
+
+
+@app.command()
+def verify(
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    target: TargetFlag = None,
+    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
+    source: SourceFlag = None,
+    protocol: ProtocolFlag = None,
+    bootstrap_servers: ServersFlag = None,
+    topic: TopicFlag = None,
+    input_path: InputFlag = None,
+    filters: FilterFlag = None,
+    timezone: ZoneFlag = None,
+    fix_sql: Annotated[
+        Path | None, typer.Option("--fix-sql", help="Write what would mend the target to this file; it is not run.")
+    ] = None,
+    max_load: Annotated[
+        list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Do not read again what an interrupted verify had found equal.")
+    ] = False,
+    as_json: JsonFlag = False,
+    assignments: SetFlag = None,
+) -> None:
+    """Compares the target with the messages, or with the upstream itself: 0 equal, 1 different."""
+    settings = settings_of(
+        config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
+        input=input_path, target=target, filter=filters, timezone=timezone, source=source,
+        max_load=max_load,
+    )  # fmt: skip
+    options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
+    with show.VerifyBar() as bar:
+        report = _verification(settings, against, options, bar).run()
+    show.verification(report, as_json=as_json)
+    if not report.is_equal:
+        raise typer.Exit(1)
+
+
+def _verification(settings: Settings, against: Against, options: VerifyOptions, watcher: Watcher) -> Any:
+    from bridge.verify.against_source import SourceVerification
+
+    table = ProgressTable(settings.name, settings.target.schema_name)
+    return SourceVerification(target_of(settings), upstream_of(settings), table, options, watcher)
 
 
 @app.command()

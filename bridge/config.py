@@ -20,9 +20,12 @@ _SHORT_NAMES = {
     "input": ("source", "input"),
     "target": ("target", "url"),
     "target_password": ("target", "password"),
+    "source": ("upstream", "url"),
+    "source_password": ("upstream", "password"),
+    "max_load": ("verify", "max_load"),
 }
 """Flags and environment names of contract.md whose place in the file is another."""
-_LISTS = {("source", "topics"), ("filter",)}
+_LISTS = {("source", "topics"), ("filter",), ("verify", "max_load")}
 _MAX_TSO = (1 << 63) - 1
 
 
@@ -50,6 +53,24 @@ class TargetSection(_Section):
     retry_seconds: float = Field(default=300, gt=0)
 
 
+class Upstream(_Section):
+    """The upstream itself, where rows are verified."""
+
+    url: str = ""
+    password: str | None = Field(default=None, repr=False)
+    password_file: str | None = None
+
+
+class Verify(_Section):
+    """How `bridge verify` goes about it."""
+
+    workers: int = Field(default=2, ge=1, le=64)
+    chunk_seconds: float = Field(default=0.5, gt=0)
+    shown_rows: int = Field(default=10, ge=0)
+    grace_seconds: float = Field(default=10, ge=0)
+    max_load: tuple[str, ...] = ()
+
+
 class Stream(_Section):
     """How much is read and applied at a time."""
 
@@ -74,8 +95,20 @@ class Settings(_Section):
     source: Source = Source()
     target: TargetSection = TargetSection()
     stream: Stream = Stream()
+    upstream: Upstream = Upstream()
+    verify: Verify = Verify()
     spark: dict[str, str] = Field(default_factory=dict)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
+
+
+_SECTIONS: Mapping[str, type[_Section]] = {
+    "source": Source,
+    "target": TargetSection,
+    "stream": Stream,
+    "upstream": Upstream,
+    "verify": Verify,
+}
+"""Sections that environment variables reach."""
 
 
 def load_settings(
@@ -84,9 +117,10 @@ def load_settings(
     """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
     `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
     merged = _read_toml(config) if config else {}
-    if "password" in _section(merged, "target"):
+    if "password" in _section(merged, "target") or "password" in _section(merged, "upstream"):
         raise UsageError(
-            "the configuration holds a password", mend="use BRIDGE_TARGET_PASSWORD, or target.password_file"
+            "the configuration holds a password",
+            mend="use BRIDGE_TARGET_PASSWORD and BRIDGE_SOURCE_PASSWORD, or the settings password_file",
         )
     for name, value in environment.items():
         place = _place_of(name.removeprefix(_PREFIX).lower()) if name.startswith(_PREFIX) and value else None
@@ -143,7 +177,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _place_of(name: str) -> tuple[str, ...] | None:
     if name in _SHORT_NAMES:
         return _SHORT_NAMES[name]
-    for section, model in (("source", Source), ("target", TargetSection), ("stream", Stream)):
+    for section, model in _SECTIONS.items():
         key = name.removeprefix(f"{section}_")
         if key != name and key in _keys(model):
             return section, key

@@ -35,6 +35,10 @@ SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other sett
 ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic.  [default: atomic]")]
 BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
 TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
+SourceFlag = Annotated[
+    str | None,
+    typer.Option("--source", help="The upstream itself: mysql://user@host:port/; password in BRIDGE_SOURCE_PASSWORD."),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
@@ -49,6 +53,14 @@ def target_of(settings: Settings) -> Target:
     if not section.url:
         raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
     return Target(section.url, password=section.password, password_file=section.password_file)
+
+
+def upstream_of(settings: Settings) -> Target:
+    """The upstream itself; UsageError when none is given."""
+    section = settings.upstream
+    if not section.url:
+        raise UsageError("there is no source to look into", mend="give --source mysql://user@host:port/")
+    return Target(section.url, password=section.password, password_file=section.password_file, role="source")
 
 
 def source_of(settings: Settings) -> Any:

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from bridge.stream.status import Status, tso_time
+from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
     from bridge.ops.check import Finding
     from bridge.ops.status import PipelineStatus
     from bridge.stream.job import Outcome
+    from bridge.target.catalog import TableName
+    from bridge.verify.report import Report
 
 log = structlog.get_logger()
 
@@ -110,6 +113,77 @@ class ProgressBar:
         if done == before or now == began:
             return None
         return (status.messages_total - done) * (now - began) / (done - before)
+
+
+class VerifyBar:
+    """The bar of a verification: rows compared, rows/s, time left, and what it does or waits for."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("verify"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("verify", total=None, said="connecting", rate="")
+
+    def __enter__(self) -> VerifyBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage(self, words: str) -> None:
+        """What it does now, or waits for."""
+        self._progress.update(self._task, said=words)
+
+    def plan(self, rows: int) -> None:
+        """About how many rows there are."""
+        self._progress.update(self._task, total=rows or None)
+
+    def done(self, table: TableName, rows: int) -> None:
+        """So many more rows of a table have been compared."""
+        task = self._progress.tasks[0]
+        rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
+        self._progress.update(self._task, advance=rows, said=str(table), rate=f"{rate:,.0f} rows/s")
+
+
+def verification(report: Report, *, as_json: bool) -> None:
+    """What a verification found."""
+    if as_json:
+        print_json(report.document())
+        return
+    grid = Table(title=f"Target against the {report.against}", title_justify="left")
+    for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
+        grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right")
+    tables = sorted(report.tables, key=lambda table: table.name)
+    for table in tables:
+        numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
+        grid.add_row(
+            str(table.name),
+            *(f"{number:,}" for number in numbers),
+            f"{table.seconds:.1f}",
+            "equal" if table.is_equal else "DIFFERENT",
+        )
+    Console(highlight=False, soft_wrap=True).print(grid)
+    for table in tables:
+        for words in table.schema:
+            print(f"{table.name}: {words}")
+        for row in table.shown:
+            print("\n".join(row_lines(table.name, row)))
+        for words in table.notes:
+            print(f"note: {table.name}: {words}")
+    for words in report.notes:
+        print(f"note: {words}")
+    if report.moment:
+        print(f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms")
+    print(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:

@@ -61,11 +61,15 @@ class Target:
     """Where the target is, and how to open sessions on it.
 
     url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
+    role: target, or source for the upstream: what the flag and the environment variable are called by.
     Raises UsageError for a URL that cannot be read.
     """
 
-    def __init__(self, url: str, *, password: str | None = None, password_file: str | None = None) -> None:
-        parsed = _parse(url)
+    def __init__(
+        self, url: str, *, password: str | None = None, password_file: str | None = None, role: str = "target"
+    ) -> None:
+        self._role = role
+        parsed = _parse(url, f"--{role}")
         secret = _secret(password, password_file)
         if secret is not None:
             parsed = parsed.set(password=secret)
@@ -89,9 +93,9 @@ class Target:
         except MySQLError as error:
             if error_code(error) in {1044, 1045, 1698}:
                 raise TargetError(
-                    f"the target refused the login: {server_words(error)}",
+                    f"the {self._role} refused the login: {server_words(error)}",
                     where=str(self),
-                    mend="check the user in --target and the password in BRIDGE_TARGET_PASSWORD",
+                    mend=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD",
                 ) from error
             raise
         return session
@@ -148,14 +152,14 @@ def _keep_alive(connection: Any) -> None:
             peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str, flag: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise UsageError("--target is not a URL", mend="write it as mysql://user@host:port/") from error
+        raise UsageError(f"{flag} is not a URL", mend="write it as mysql://user@host:port/") from error
     if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
         raise UsageError(
-            f"--target {parsed.render_as_string(hide_password=True)} is not a MySQL address",
+            f"{flag} {parsed.render_as_string(hide_password=True)} is not a MySQL address",
             mend="write it as mysql://user@host:port/",
         )
     return parsed

@@ -256,7 +256,7 @@ class SourceVerification:
         else:
             fix.add_schema(
                 column_statements(source, create, table.schema.missing_columns, table.schema.changed_columns),
-                index_statements(source, create, table.schema.missing_indexes),
+                index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
         if differences:
             fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from bridge.target.session import quote_name
@@ -48,7 +48,15 @@ def _place(source: Definition, name: str) -> str:
     return f" AFTER {quote_name(source.columns[names[at - 1]].name)}" if at else " FIRST"
 
 
-def index_statements(table: Definition, create: str, missing: Iterable[str]) -> list[str]:
-    """For indexes that are missing."""
+def index_statements(table: Definition, create: str, missing: Iterable[str], in_the_way: Collection[str]) -> list[str]:
+    """For indexes that are missing; in_the_way: names that the target's own indexes have."""
     lines: Mapping[str, str] = index_lines(create)
-    return [f"ALTER TABLE {quote_name(*table.name)} ADD {lines[name]}" for name in missing if name in lines]
+    return [
+        f"ALTER TABLE {quote_name(*table.name)} {_drop(name) if name in in_the_way else ''}ADD {lines[name]}"
+        for name in missing
+        if name in lines
+    ]
+
+
+def _drop(name: str) -> str:
+    return "DROP PRIMARY KEY, " if name == "PRIMARY" else f"DROP KEY {quote_name(name)}, "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from bridge.verify.checksums import (
     Fingerprint,
@@ -126,6 +126,9 @@ class Tally:
             self.upto = chunk[1]
 
 
+T = TypeVar("T")
+
+
 class Comparison:
     """Compares two sides of one table.
 
@@ -170,7 +173,7 @@ class Comparison:
             found += by_key(self._shape, left, right)
         return found
 
-    def _both[T](self, look: Callable[[Side], T]) -> tuple[T, T]:
+    def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
         """Both sides at once; one after the other when they share a session."""
         if self._expected.reader is self._actual.reader:
             return look(self._expected), look(self._actual)
@@ -225,11 +228,11 @@ class Comparison:
         """A table without a key has no ranges: rows go into buckets by their hash."""
         self._pause()
         left, right = self._both(self._buckets)
-        differing = sorted(
+        differing = [
             bucket
             for bucket in left.keys() | right.keys()
-            if left.get(bucket) != right.get(bucket) or not (bucket in left and left[bucket].is_whole)
-        )
+            if left.get(bucket) != right.get(bucket) or not left[bucket].is_whole
+        ]
         found: list[Difference] = []
         if differing:
             found = self._in_buckets(differing)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from bridge.config import Settings
 from bridge.filters import TableFilter
 from bridge.target.catalog import TableName
+from bridge.verify.throttle import parse_max_load
+
+
+class Against(StrEnum):
+    """What a target is compared with."""
+
+    LOG = "log"
+    SOURCE = "source"
 
 
 class Watcher(Protocol):
@@ -39,6 +49,21 @@ class VerifyOptions:
     max_load: Mapping[str, int] = field(default_factory=dict)
     fix_file: Path | None = None
     resume: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
+        """From the settings; UsageError for a rule that cannot be read."""
+        section = settings.verify
+        return cls(
+            TableFilter(settings.filter),
+            section.workers,
+            section.chunk_seconds,
+            section.shown_rows,
+            section.grace_seconds,
+            parse_max_load(section.max_load),
+            fix_file,
+            resume,
+        )
 
 
 class Quiet:

@@ -25,7 +25,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class ShownRow:
-    """A differing row for people.  key: column and value; commit_ts, position: of the row's last change, where known."""
+    """A differing row for people.
+
+    key: columns and their values; commit_ts, position: of the row's last change, where known.
+    """
 
     finding: Finding
     key: tuple[tuple[str, str], ...]

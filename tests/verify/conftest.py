@@ -1,0 +1,30 @@
+"""Shared by the tests of verify: a source (MariaDB 10.11) beside the target (11.4), and a folder for what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.verify.servers import Pair
+
+
+@pytest.fixture(autouse=True)
+def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --resume keeps stays out of the user's home."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_certificates() -> Iterator[None]:
+    """PyMySQL reads the machine's certificates for every connection, 30 ms each; these tests open many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", "/dev/null")
+        yield
+
+
+@pytest.fixture
+def pair(old_target: str, target: str, tmp_path: Path) -> Pair:
+    """An empty source and an empty target."""
+    return Pair(old_target, target, tmp_path)
