@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -140,7 +140,7 @@ def verify(
     config: ConfigFlag = None,
     name: NameFlag = None,
     target: TargetFlag = None,
-    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
+    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.SOURCE,
     source: SourceFlag = None,
     protocol: ProtocolFlag = None,
     bootstrap_servers: ServersFlag = None,
@@ -168,17 +168,20 @@ def verify(
     )  # fmt: skip
     options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
     with show.VerifyBar() as bar:
-        report = _verification(settings, against, options, bar).run()
+        report = VERIFICATIONS[against](settings, options, bar).run()
     show.verification(report, as_json=as_json)
     if not report.is_equal:
         raise typer.Exit(1)
 
 
-def _verification(settings: Settings, against: Against, options: VerifyOptions, watcher: Watcher) -> Any:
+def _against_source(settings: Settings, options: VerifyOptions, watcher: Watcher) -> Any:
     from bridge.verify.against_source import SourceVerification
 
     table = ProgressTable(settings.name, settings.target.schema_name)
     return SourceVerification(target_of(settings), upstream_of(settings), table, options, watcher)
+
+
+VERIFICATIONS: Final = {Against.SOURCE: _against_source}
 
 
 @app.command()
