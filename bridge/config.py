@@ -82,6 +82,13 @@ class Stream(_Section):
     status_seconds: float = Field(default=10, gt=0)
 
 
+class Ckafka(_Section):
+    """What the messages of ckafka do not say."""
+
+    binary: Literal["base64", "latin1"] | None = None
+    """How binary values are written."""
+
+
 class Settings(_Section):
     """Everything a command needs to know."""
 
@@ -97,6 +104,7 @@ class Settings(_Section):
     stream: Stream = Stream()
     upstream: Upstream = Upstream()
     verify: Verify = Verify()
+    ckafka: Ckafka = Ckafka()
     spark: dict[str, str] = Field(default_factory=dict)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
 
@@ -107,6 +115,7 @@ _SECTIONS: Mapping[str, type[_Section]] = {
     "stream": Stream,
     "upstream": Upstream,
     "verify": Verify,
+    "ckafka": Ckafka,
 }
 """Sections that environment variables reach."""
 

@@ -125,7 +125,8 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     yield Finding(True, f"{source} can be read: {len(sample)} messages looked at")
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
     yield Finding(True, f"protocol {protocol}: {reason}")
-    decoder = make_decoder(protocol, DecodeOptions(settings.timezone, TableFilter(settings.filter)))
+    options = DecodeOptions(settings.timezone, TableFilter(settings.filter), ckafka_binary=settings.ckafka.binary)
+    decoder = make_decoder(protocol, options)
     events = [event for key, value in sample for event in decode_message(decoder, key, value)]
     yield from _check_events(events)
 

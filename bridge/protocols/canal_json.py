@@ -7,6 +7,7 @@ itself: with `_tidb` it has a commit_ts, without it goes by its event time, `es`
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from bridge.events import Code, Event, Kind
@@ -30,8 +31,8 @@ _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DE
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
 """Official Canal's notes that change nothing: the text of a statement whose rows follow (binlog_rows_query_log_events)
 and the end of an XA transaction whose rows came when it was prepared."""
-_DDL_MARK: Final = b'"isDdl":true'
-"""How a schema change begins, should nothing else of the message be legible."""
+_DDL_MARK: Final = re.compile(rb'"isDdl" ?: ?true')
+"""What tells a schema change, should nothing else of the message be legible."""
 _NO_COLUMNS: Final = (
     "a row without columns: an unusable change, such as a table without a key gets from "
     "delete-only-output-handle-key-columns"
@@ -67,13 +68,7 @@ class CanalJsonDecoder(GuardedDecoder):
         self._slots: dict[tuple[str, str, str], _Slot] = {}
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
-        try:
-            message = json_object(value)
-        except DecodeError as failure:
-            if value and _DDL_MARK in value:
-                failure.code = Code.SCHEMA_CHANGE
-            raise
-        return self.events_of(message)
+        return self.events_of(canal_message(value))
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """The events of a message that is already parsed."""
@@ -140,6 +135,16 @@ class CanalJsonDecoder(GuardedDecoder):
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
         return layout
+
+
+def canal_message(value: bytes | None) -> dict[str, Any]:
+    """The message, parsed; the code of a schema change that cannot be says what it is."""
+    try:
+        return json_object(value)
+    except DecodeError as failure:
+        if value and _DDL_MARK.search(value):
+            failure.code = Code.SCHEMA_CHANGE
+        raise
 
 
 def _schema_change(message: dict[str, Any]) -> Event:

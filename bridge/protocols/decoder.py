@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from bridge.events import Code, Event, Kind
 
@@ -45,11 +45,13 @@ class DecodeOptions:
         changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
     cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
         that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
+    ckafka_binary: how ckafka writes binary values, which its messages do not say.  None: a binary value is an error.
     """
 
     timezone: str | None
     accepts: Callable[[str, str], bool] | None = None
     cut_rows: bool = False
+    ckafka_binary: Literal["base64", "latin1"] | None = None
 
 
 class Decoder(Protocol):

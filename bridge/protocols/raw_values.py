@@ -23,10 +23,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from bridge.events import RAW, SEP
+from bridge.protocols.ckafka_raw import CKAFKA_FORMS
 from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter
 from bridge.protocols.debezium_raw import DEBEZIUM_FORMS
 
-FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS}
+FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
 
 
 def with_forms(columns: str, forms: Sequence[str]) -> str:

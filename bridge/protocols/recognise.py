@@ -1,41 +1,119 @@
-"""Recognises the protocol of a topic from a sample of its messages."""
+"""Recognises protocol and variant: of a message, and of a topic from a sample of its messages."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Final
-
-import orjson
+from typing import Any, Final, NamedTuple
 
 from bridge.errors import UsageError
-from bridge.protocols.compression import decompressed
+from bridge.protocols.compression import LZ4_MAGIC
 from bridge.protocols.decoder import DecodeError
+from bridge.protocols.event_time import is_seconds
+from bridge.protocols.json_values import json_object
 
-_OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
+OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
 _CANAL_FIELDS: Final = {"isDdl", "database", "type"}
+_CKAFKA_FIELDS: Final = {"BINLOG_NAME", "BINLOG_POS", "TYPE"}
+_SAME_SCHEMA_CHANGES: Final = {"canal-json", "ckafka"}
+_WHY: Final = {
+    "open-protocol": "keys begin with version 1 of TiCDC's Open Protocol",
+    "canal-json": "have isDdl, database and type, as Canal-JSON has",
+    "ckafka": "have BINLOG_NAME, BINLOG_POS and TYPE, as CKafka's official format 1 has",
+    "debezium": "have a payload with source and op or ddl, as Debezium has",
+}
+
+Sample = Sequence[tuple[bytes | None, bytes | None]]
+"""(key, value) of messages."""
 
 
-def recognise(sample: Sequence[tuple[bytes | None, bytes | None]]) -> tuple[str, str]:
-    """The protocol of the (key, value) messages, and why; UsageError when nothing tells, or when they differ."""
+class Recognised(NamedTuple):
+    """What a message shows of itself.
+
+    protocol: a key of `protocols.DECODERS`.
+    variant: the sender and what it was told, in words for people, as far as the message shows them.
+    certain: False for a message that another protocol has just the same: ckafka's schema changes are Canal's.
+    """
+
+    protocol: str
+    variant: str
+    certain: bool = True
+
+
+def recognise(sample: Sample) -> tuple[str, str]:
+    """The protocol of a topic, and why; UsageError when nothing tells, or when its messages differ."""
     if not sample:
         raise UsageError("the source is empty, so that nothing tells its protocol", mend="give --protocol")
-    found = {_recognise_one(key, value) for key, value in sample}
-    known = {one for one in found if one is not None}
+    found = [one for key, value in sample if (one := recognise_message(key, value))]
+    known = {one.protocol for one in found if one.certain} or {one.protocol for one in found}
+    if known == _SAME_SCHEMA_CHANGES and not any(one.certain for one in found):
+        known = {"ckafka"}  # only there some are in seconds and others in milliseconds
     if len(known) != 1:
+        counted = Counter(one.protocol for one in found).most_common()
         raise UsageError(
-            "the messages are of several protocols" if known else "no known protocol is recognised in the messages",
-            mend="give --protocol; `bridge check` shows what it finds",
+            f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counted)}"
+            if known
+            else f"no known protocol is recognised in {len(sample)} messages",
+            mend="give --protocol; `bridge inspect` shows the messages",
         )
-    return known.pop()
+    protocol = known.pop()
+    return protocol, _reason(protocol, found, len(sample))
 
 
-def _recognise_one(key: bytes | None, value: bytes | None) -> tuple[str, str] | None:
-    if key and key.startswith(_OPEN_PROTOCOL_VERSION):
-        return "open-protocol", "the message keys begin with version 1 of TiCDC's Open Protocol"
+def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
+    mine = [one for one in found if one.protocol == protocol]
+    variants = Counter(one.variant for one in mine).most_common()
+    return f"{len(mine)} of {looked_at} messages {_WHY[protocol]} ({', '.join(f'{n}: {name}' for name, n in variants)})"
+
+
+def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:
+    """Protocol and variant of a message; None when it shows none, as a tombstone does."""
+    if key and key.startswith(OPEN_PROTOCOL_VERSION):
+        return Recognised("open-protocol", "version 1" + _packed((value or b"")[8:]))
     try:
-        message = orjson.loads(decompressed(value or b""))
-    except (orjson.JSONDecodeError, DecodeError):
+        message = json_object(value)
+    except DecodeError:
         return None
-    if isinstance(message, dict) and message.keys() >= _CANAL_FIELDS:
-        return "canal-json", "the messages have isDdl, database and type as Canal-JSON has"
-    return None
+    packed = _packed(value or b"")
+    if message.keys() >= _CANAL_FIELDS:
+        return _canal(message, packed)
+    if message.keys() >= _CKAFKA_FIELDS:
+        return Recognised("ckafka", "official format 1" + packed)
+    return _debezium(message, packed)
+
+
+def _packed(value: bytes) -> str:
+    if not value or value.lstrip()[:1] == b"{":
+        return ""
+    return ", lz4" if value.startswith(LZ4_MAGIC) else ", snappy"
+
+
+def _canal(message: dict[str, Any], packed: str) -> Recognised:
+    if message.get("_tidb") is not None:
+        return Recognised("canal-json", "TiCDC with the TiDB extension" + _options(message) + packed)
+    if message.get("id") or "gtid" in message:
+        return Recognised("canal-json", "official Canal" + packed)
+    if message["isDdl"] is True and is_seconds(message.get("es")):
+        return Recognised("ckafka", "schema change in Canal's form", certain=False)
+    certain = message["isDdl"] is not True
+    return Recognised("canal-json", "TiCDC without the extension" + _options(message) + packed, certain)
+
+
+def _options(message: dict[str, Any]) -> str:
+    types, extension = message.get("mysqlType"), message.get("_tidb")
+    said = ""
+    if isinstance(types, dict) and any(isinstance(word, str) and "(" in word for word in types.values()):
+        said += ", content-compatible"
+    if isinstance(extension, dict):
+        said += ", row key" if "rowkey" in extension else ""
+        said += ", cut to its key" if extension.get("onlyHandleKey") or extension.get("claimCheckLocation") else ""
+    return said
+
+
+def _debezium(message: dict[str, Any], packed: str) -> Recognised | None:
+    payload = message.get("payload", message)
+    source = payload.get("source") if isinstance(payload, dict) else None
+    if not isinstance(source, dict) or not ("op" in payload or "ddl" in payload):
+        return None
+    sender = "TiCDC" if source.get("connector") == "TiCDC" else "Debezium's MySQL connector"
+    return Recognised("debezium", sender + (", with schema" if "schema" in message else ", without schema") + packed)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import timezone as fixed_zone
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -46,6 +47,14 @@ def utc_converter(timezone: str | None) -> ToUtc:
     if offset is None:
         return _cached(_zone_shift(_zone(timezone)))
     return _cached(lambda _: offset) if offset else _same
+
+
+def zone_of(timezone: str) -> tzinfo:
+    """The zone that a name or an offset stands for; an unknown one is a `UsageError`."""
+    if timezone in _UTC_NAMES:
+        return UTC
+    offset = _fixed_offset(timezone)
+    return _zone(timezone) if offset is None else fixed_zone(offset)
 
 
 def _unknown(value: str) -> str:

@@ -207,7 +207,11 @@ class Job:
         intake = _Intake(
             self._source.micro_batches(folder, starts),
             self._protocol,
-            DecodeOptions(self._settings.timezone, self._filter if self._filter.rules else None),
+            DecodeOptions(
+                self._settings.timezone,
+                self._filter if self._filter.rules else None,
+                ckafka_binary=self._settings.ckafka.binary,
+            ),
             applier.backlog,
             worker,
             gate,

@@ -59,8 +59,8 @@ def _images(table: Table, changes: pa.Table, image: str, typers: list[_Typer | N
         raise ApplyError(
             f"a value of {table.name} cannot be what its column holds: {failure}",
             where=f"{Position(row['topic'], row['partition'], row['offset'])}, commit ts {row['commit_ts']}",
-            mend="see that the column's type on the target is the upstream's, and that the settings under [debezium]"
-            " are the connector's",
+            mend="see that the column's type on the target is the upstream's, and that the settings of the format"
+            " (--timezone, [debezium], [ckafka]) are the sender's",
         ) from failure
     return pa.array(ready, EVENT_SCHEMA.field(image).type)
 

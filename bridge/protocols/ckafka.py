@@ -1,0 +1,87 @@
+"""Tencent CKafka's "official format 1" for MySQL: rows with strings for values and no types, schema changes in Canal's
+form; source: "Canal Format of MySQL Subscription Message".
+
+A row's place in the binlog (BINLOG_NAME, BINLOG_POS) ascends within a partition, so the partition's order is that of
+the binlog, whatever its files are called.  There is no commit_ts: rows go by TIME, which is local, schema changes by
+`es`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridge.events import Event, Kind
+from bridge.protocols import literals
+from bridge.protocols.canal_json import CanalJsonDecoder, canal_message
+from bridge.protocols.ckafka_raw import ckafka_form
+from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, GuardedDecoder, shown
+from bridge.protocols.event_time import local_event_ts
+from bridge.protocols.images import Layout, image_before, image_of, make_layout
+from bridge.protocols.raw_values import with_forms
+
+_KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
+_LABEL: Final = "a value without a type"
+
+
+class _Slot:
+    """What is known of one table."""
+
+    __slots__ = ("columns", "layout", "wanted")
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
+        self.layout: Layout | None = None
+        self.columns = ""
+
+
+class CkafkaDecoder(GuardedDecoder):
+    """Decodes official format 1; messages in Canal's form are left to Canal's decoder."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        super().__init__(options)
+        self._canal = CanalJsonDecoder(options)
+        self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
+        self._event_ts = local_event_ts(options.timezone)
+        self._slots: dict[tuple[str, str], _Slot] = {}
+
+    def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
+        message = canal_message(value)
+        if "TYPE" not in message:
+            return self._canal.events_of(message)
+        slot = self._slots.get((message["DATABASE"], message["TABLE"]))
+        if slot is None:
+            slot = self._new_slot(message["DATABASE"], message["TABLE"])
+        return [self._row(message, slot)] if slot.wanted else []
+
+    def _new_slot(self, schema: str, table: str) -> _Slot:
+        if len(self._slots) >= MAX_CACHED:
+            self._slots.clear()
+        slot = self._slots[schema, table] = _Slot(self._wanted(schema, table))
+        return slot
+
+    def _row(self, message: dict[str, Any], slot: _Slot) -> Event:
+        kind = _KINDS.get(message["TYPE"])
+        if kind is None:
+            raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
+        new, old = message["NEW_VALUES"], message["OLD_VALUES"]
+        if (new is None) != (kind is Kind.DELETE) or (old is None) != (kind is Kind.INSERT):
+            raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another")
+        row = old if new is None else new
+        layout = slot.layout
+        if layout is None or type(row) is not dict or layout.names != tuple(row):
+            layout = slot.layout = _layout(row)
+            slot.columns = with_forms(layout.columns, self._forms)
+        image = image_of(layout, row)
+        before = image if new is None else None if old is None else image_before(layout, old, new)
+        return Event(
+            kind, self._event_ts(message["TIME"]), 0, message["DATABASE"], message["TABLE"], slot.columns, "", before,
+            None if new is None else image, None, by_time=True,
+        )  # fmt: skip
+
+
+def _layout(row: object) -> Layout:
+    if not isinstance(row, dict):
+        raise DecodeError(f"a row is {shown(row)}, not an object")
+    if not row:
+        raise DecodeError("a row without columns")
+    return make_layout(None, None, [(name, _LABEL, literals.text) for name in row])
