@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bridge import show
+from bridge import quarantine_commands, show
 from bridge.config import Settings, parse_moment
-from bridge.errors import BridgeError, UsageError
+from bridge.errors import BridgeError, UnknownPipelineError, UsageError
 from bridge.filters import TableFilter
 from bridge.flags import (
     BadFlag,
@@ -47,6 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(quarantine_commands.app, name="quarantine")
 
 
 def _protocol(settings: Settings, source: Any) -> str:
@@ -257,15 +258,6 @@ def demo(
     from bridge.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep))
-
-
-class UnknownPipelineError(BridgeError):
-    """The pipeline is unknown on the target."""
-
-    exit_code = 1
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the target knows no pipeline {name!r}", mend="check --name and --target")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """Every expected failure of the bridge.
 
 BridgeError                 what, where, what to do; carries the exit code
++-- UnknownPipelineError    1   the target knows no pipeline of that name
 +-- UsageError              2   wrong flags, settings, or a file that is not there
 +-- StoppedError            3   a failure that a retry did not cure
 |   +-- BadMessageError     3   a message that cannot be decoded
@@ -40,6 +41,15 @@ class BridgeError(Exception):
         if self.mend:
             parts.append(f"mend: {self.mend}")
         return "; ".join(part.replace("\n", " ") for part in parts)
+
+
+class UnknownPipelineError(BridgeError):
+    """The pipeline is unknown on the target."""
+
+    exit_code = 1
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the target knows no pipeline {name!r}", mend="check --name and --target")
 
 
 class UsageError(BridgeError):

@@ -11,18 +11,24 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from bridge.stream.status import Status, tso_time
 from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
     from bridge.ops.check import Finding
+    from bridge.ops.quarantine import Outcome as QuarantineOutcome
     from bridge.ops.status import PipelineStatus
     from bridge.stream.job import Outcome
     from bridge.target.catalog import TableName
+    from bridge.target.quarantine import StoredEntry
     from bridge.verify.report import Report
 
 log = structlog.get_logger()
+
+_PLAIN_WIDTH = 200
+"""Columns of a table that goes to no terminal."""
 
 
 def note(text: str) -> None:
@@ -225,3 +231,57 @@ def findings(found: list[Finding], *, as_json: bool) -> None:
         return
     for finding in found:
         print(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what}" + (f"  -> {finding.mend}" if finding.mend else ""))
+
+
+def quarantine_table(entries: list[StoredEntry]) -> None:
+    """What was put aside, one line each."""
+    if not entries:
+        print("nothing is put aside")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "state", "position", "code", "table", "put aside", "reason"):
+        table.add_column(heading, overflow="fold")
+    for entry in entries:
+        name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
+        when = entry.put_at.isoformat(" ", "seconds")
+        cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
+        table.add_row(*map(Text, cells))
+    console = Console(highlight=False)
+    console.print(table, width=None if console.is_terminal else _PLAIN_WIDTH, crop=False)
+
+
+def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
+    """All of one entry, and what it decodes to now."""
+    lines = [
+        ("id", str(entry.id)),
+        ("state", f"{entry.state} {entry.outcome}".strip()),
+        ("position", entry.where),
+        ("protocol", entry.protocol),
+        ("commit ts", f"{'' if entry.change else 'not below '}{moment(entry.commit_ts)}"),
+        ("put aside", entry.put_at.isoformat(" ", "milliseconds")),
+        ("code", entry.code),
+        ("reason", entry.reason),
+    ]
+    if entry.change is None:
+        lines += [("key", readable(entry.key)), ("value", readable(entry.value))]
+    if entry.cut_bytes:
+        lines.append(("cut", f"{entry.cut_bytes:,} bytes had no room in max_allowed_packet"))
+    lines += [("decoded", orjson.dumps(event).decode()) for event in events]
+    for name, value in lines:
+        print(f"{name:<10} {value}")
+
+
+def readable(content: bytes | None, most: int = 2000) -> str:
+    """Bytes as text, what is no printable ASCII escaped; "null" for none."""
+    if content is None:
+        return "null"
+    text = ascii(content[:most].decode("latin-1"))[1:-1]
+    return f"{text} ({len(content):,} bytes)" if len(content) <= most else f"{text}... ({len(content):,} bytes)"
+
+
+def quarantine_outcomes(outcomes: list[QuarantineOutcome]) -> None:
+    """What a retry or a drop did, one line each, and how many."""
+    for outcome in outcomes:
+        print(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
+    done = sum(outcome.done for outcome in outcomes)
+    print(f"{done:,} done, {len(outcomes) - done:,} left as they are")

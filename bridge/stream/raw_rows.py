@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 import structlog
 
-from bridge.errors import ApplyError
-from bridge.events import EVENT_SCHEMA, RAW, SEP, Position
+from bridge.errors import RefusedRowsError
+from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.protocols.column_types import RawConverter, column_type
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.raw_values import raw_converter, split_forms
@@ -32,7 +32,7 @@ _Typer = Callable[[str], str]
 def typed(table: Table, changes: pa.Table) -> pa.Table:
     """The row changes (EVENT_SCHEMA) of one table with ready literals; the same object when no value is raw.
 
-    Raises ApplyError for a value that cannot be one of its column; says once per column what the format has lost.
+    Raises RefusedRowsError for a value that cannot be one of its column; says once per column what the format has lost.
     """
     encoded = changes["columns"].combine_chunks().dictionary_encode()
     shapes = encoded.dictionary.to_pylist()
@@ -56,8 +56,10 @@ def _images(table: Table, changes: pa.Table, image: str, typers: list[_Typer | N
             ready.append(raw if typer is None or raw is None else typer(raw))
     except DecodeError as failure:
         row = changes.slice(len(ready), 1).to_pylist()[0]
-        raise ApplyError(
+        raise RefusedRowsError(
             f"a value of {table.name} cannot be what its column holds: {failure}",
+            table=table.name,
+            code=Code.BAD_VALUE,
             where=f"{Position(row['topic'], row['partition'], row['offset'])}, commit ts {row['commit_ts']}",
             mend="see that the column's type on the target is the upstream's, and that the settings of the format"
             " (--timezone, [debezium], [ckafka]) are the sender's",

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position
+from bridge.protocols.raw_values import split_forms
+from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, WindowRows
 from bridge.target.catalog import Table, TableName
 from bridge.target.netchanges import choose_key
@@ -68,7 +70,7 @@ def sifted(
     sieve = _Sieve(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
     sieve.run(list(groups.values()))
     kept = [number for number in range(len(steps)) if number not in sieve.refused]
-    return held.take(pa.array(kept, pa.int64())), _entries(changes, steps, sieve.refused)
+    return held.take(pa.array(kept, pa.int64())), _entries(table, changes, steps, sieve.refused)
 
 
 class _Step(NamedTuple):
@@ -85,8 +87,10 @@ class _Step(NamedTuple):
 
 
 def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
-    key = choose_key(table, change["columns"], change["key"])
-    old, new = (_key_of(change, image, key) for image in ("before", "after"))
+    """Raw values are compared as they are: equal ones become equal literals."""
+    names, _ = split_forms(change["columns"])
+    key = choose_key(table, names, change["key"])
+    old, new = (_key_of(names, change[image], key) for image in ("before", "after"))
     if old is None or new is None or old == new:
         return [_Step(old or new or "", change, bool(key))]
     return [
@@ -95,12 +99,11 @@ def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
     ]
 
 
-def _key_of(change: dict[str, Any], image: str, key: tuple[str, ...]) -> str | None:
+def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
     """The literals of the key; of a table without one, of the whole row."""
-    literals = change[image]
-    if literals is None or not key:
-        return literals if literals is None else change["columns"] + SEP + SEP + literals
-    named = dict(zip(change["columns"].lower().split(SEP), literals.split(SEP), strict=True))
+    if image is None or not key:
+        return image if image is None else names + SEP + SEP + image
+    named = dict(zip(names.lower().split(SEP), image.split(SEP), strict=True))
     return SEP.join(named[part] for part in key)
 
 
@@ -159,7 +162,9 @@ class _Sieve:
         return self.trial([*(beside or ()), *numbers])
 
 
-def _entries(changes: pa.Table, steps: Sequence[_Step], refused: Mapping[int, RefusedRowsError]) -> list[Entry]:
+def _entries(
+    table: Table, changes: pa.Table, steps: Sequence[_Step], refused: Mapping[int, RefusedRowsError]
+) -> list[Entry]:
     """One entry per row change: all of it, or the half that was refused."""
     whole = {tuple(change[name] for name in ROW_ORDER): change for change in changes.to_pylist()}
     halves: dict[tuple[Any, ...], list[int]] = {}
@@ -170,8 +175,17 @@ def _entries(changes: pa.Table, steps: Sequence[_Step], refused: Mapping[int, Re
         bad = [number for number in numbers if number in refused]
         if bad:
             change = whole[place] if len(bad) == len(numbers) else steps[bad[0]].change
-            entries.append(_entry(change, refused[bad[-1]]))
+            entries.append(_entry(_ready(table, change), refused[bad[-1]]))
     return entries
+
+
+def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
+    """The change with ready literals; with what the message holds, where that is what the target cannot take."""
+    try:
+        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA))
+    except RefusedRowsError:
+        return change | {"columns": split_forms(change["columns"])[0]}
+    return change | dict(ready.to_pylist()[0])
 
 
 def _entry(change: dict[str, Any], refusal: RefusedRowsError) -> Entry:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -164,3 +165,68 @@ def _cut_base64(text: str | None, room: int) -> str | None:
 
 def _decoded_size(*texts: str | None) -> int:
     return sum(len(text) // 4 * 3 - text.count("=") for text in texts if text)
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it lies in the quarantine; the fields are the table's columns."""
+
+    id: int
+    position: Position
+    index: int
+    state: State
+    code: str
+    reason: str
+    commit_ts: int
+    protocol: str
+    key: bytes | None
+    value: bytes | None
+    cut_bytes: int
+    change: Event | None
+    outcome: str
+    put_at: datetime
+    settled_at: datetime | None
+
+    @property
+    def where(self) -> str:
+        """Position, with the index of a row change behind a #."""
+        return str(self.position) if self.index == WHOLE_MESSAGE else f"{self.position}#{self.index}"
+
+
+def entry_ids(session: Session, schema: str, name: str, states: Iterable[State]) -> list[int]:
+    """The entries of a pipeline in these states, in the order in which they were put aside."""
+    wanted = tuple(states)
+    rows = session.rows(
+        f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
+        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
+        (name, *wanted),
+    )
+    return [int(id_) for (id_,) in rows]
+
+
+def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
+    """One entry of a pipeline, None when there is none of that id."""
+    rows = session.rows(
+        "SELECT topic, `partition`, `offset`, event, state, code, reason, commit_ts, protocol, message_key,"
+        f" message_value, cut_bytes, row_change, outcome, put_at, settled_at FROM {quote_name(schema, 'quarantine')}"
+        " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),
+        (name, id_),
+    )
+    if not rows:
+        return None
+    topic, partition, offset, index, state, code, reason, commit_ts, protocol, key, value, cut, change, *rest = rows[0]
+    event = load_change(change, commit_ts, index) if change else None
+    position = Position(topic, partition, offset)
+    return StoredEntry(
+        id_, position, index, State(state), code, reason, commit_ts, protocol, key, value, cut, event, *rest
+    )
+
+
+def settle(session: Session, schema: str, name: str, id_: int, state: State, outcome: str) -> bool:
+    """Marks a held entry as done with; False when it is not held (any more)."""
+    matched = session.execute(
+        f"UPDATE {quote_name(schema, 'quarantine')} SET state = %s, outcome = %s, settled_at = NOW(3)"
+        " WHERE name = %s AND id = %s AND state = %s",
+        (state, outcome, name, id_, State.HELD),
+    )
+    return matched == 1

@@ -207,14 +207,18 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
     coming: dict[str, list[str]] = {}
     for image, copies in net.copies.items():
         if copies < 0:
-            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {_binary_match(table, image)} LIMIT {-copies}"
+            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
             yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
     for columns, images in coming.items():
         yield from _multi_row(table, _shape(table, columns), pa.array(images, TEXT), "")
 
 
-def _binary_match(table: Table, image: Image) -> str:
+def binary_match(table: Table, image: Image) -> str:
+    """The condition that finds rows which hold exactly the image's values.
+
+    Raises ApplyError when the target lacks a column of the image.
+    """
     shape = _shape(table, image.columns)
     literals = image.literals.split(SEP)
     if shape.positions is not None:

@@ -1,0 +1,245 @@
+"""Works through what was put aside: shows it, tries it again with the settings of today, drops it."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pymysql.err import MySQLError
+
+from bridge.config import Settings
+from bridge.errors import ApplyError, TargetError, UsageError
+from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.filters import TableFilter
+from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.stream.raw_rows import typed
+from bridge.stream.rows import DriverRows
+from bridge.stream.status import tso_time
+from bridge.target.catalog import TableName, load_tables
+from bridge.target.progress import Progress, ProgressTable
+from bridge.target.quarantine import State, StoredEntry, entry_ids, read_entry, settle
+from bridge.target.render import Rendering, Statement
+from bridge.target.retry import apply_if_unchanged
+from bridge.target.session import Session, Target, server_words
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a retry or a drop came to; `why` says what happened, or why nothing did."""
+
+    id: int
+    where: str
+    done: bool
+    why: str
+
+
+class _Left(Exception):  # noqa: N818  # no error: the entry stays where it is
+    """An entry is left as it is; the text says why."""
+
+
+class Quarantine:
+    """One pipeline's quarantine, seen with today's settings; protocol "auto" means the one that the pipeline ran with.
+
+    Its methods raise TargetError when the target does not answer.
+    """
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self._target = target
+        self._table = ProgressTable(settings.name, settings.target.schema_name)
+        self._protocol = settings.protocol
+        self._options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
+
+    def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
+        """Those in the given states, in order; None when the target knows no such pipeline."""
+        with self._session() as session:
+            if not self._is_known(session):
+                return None
+            ids = entry_ids(session, self._table.schema, self._table.name, states)
+            return [entry for id_ in ids if (entry := self._read(session, id_))]
+
+    def entry(self, id_: int) -> StoredEntry:
+        """One of them; UsageError for an unknown id."""
+        with self._session() as session:
+            entry = self._read(session, id_) if self._is_known(session) else None
+        return entry or _unknown(id_)
+
+    def decoded(self, entry: StoredEntry) -> list[Event]:
+        """The events of an entry with today's settings; one BAD event when it still cannot be decoded."""
+        if entry.change is not None:
+            return [entry.change]
+        return decode_message(self._decoder(entry), entry.key, entry.value)
+
+    def retry(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+        """Tries entries again, None for all that are held, each in a transaction of its own, oldest first; None when
+        the target knows no such pipeline."""
+        return self._each(ids, self._retried)
+
+    def drop(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+        """Marks entries as dropped, None for all that are held; None when the target knows no such pipeline."""
+        return self._each(ids, self._dropped)
+
+    def _each(self, ids: Sequence[int] | None, act: _Act) -> list[Outcome] | None:
+        with self._session() as session:
+            if not self._is_known(session):
+                return None
+            held = entry_ids(session, self._table.schema, self._table.name, [State.HELD])
+            return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
+
+    def _outcome(self, session: Session, id_: int, act: _Act) -> Outcome:
+        session.begin()
+        progress = self._table.read(session, lock=True)  # a running bridge waits, and is waited for
+        entry = read_entry(session, self._table.schema, self._table.name, id_, lock=True)
+        where = entry.where if entry else ""
+        try:
+            if entry is None or progress is None:
+                raise _Left("there is no such entry")
+            if entry.state is not State.HELD:
+                raise _Left(f"it is {entry.state} already")
+            what = act(session, entry, progress)
+        except (_Left, ApplyError) as left:
+            session.rollback()
+            return Outcome(id_, where, False, str(left))
+        session.commit()
+        return Outcome(id_, where, True, what)
+
+    def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+        del progress
+        settle(session, self._table.schema, self._table.name, entry.id, State.DROPPED, "dropped by hand")
+        return "dropped"
+
+    def _retried(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+        if entry.cut_bytes:
+            raise _Left(f"{entry.cut_bytes} bytes of it are not here: read it from its position in the log")
+        changes = [event for event in self._readable(entry) if event.kind <= Kind.DELETE]
+        for change in changes:
+            if not change.by_time and change.commit_ts >= progress.applied_ts:
+                raise _Left("the pipeline has not come to its commit ts yet; try again later")
+            self._apply(session, entry.position, change)
+        outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
+        settle(session, self._table.schema, self._table.name, entry.id, State.APPLIED, outcome)
+        return outcome
+
+    def _readable(self, entry: StoredEntry) -> list[Event]:
+        events = self.decoded(entry)
+        if not events:
+            raise _Left("its table is left out by --filter")
+        for event in events:
+            if event.kind is Kind.BAD:
+                raise _Left(f"it still cannot be decoded: {event.text}")
+            if event.kind is Kind.SCHEMA_CHANGE:
+                raise _Left(f"it is a schema change; run what you want of it by hand, then drop it: {event.text}")
+        return events
+
+    def _apply(self, session: Session, position: Position, change: Event) -> None:
+        name = TableName(change.schema, change.table)
+        table = load_tables(session, [name]).get(name)
+        if table is None:
+            raise _Left(f"the target has no table {name}")
+        [ready] = typed(table, _events_table(position, change)).to_pylist()
+        change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
+
+        def statements(change: Event) -> Iterator[Statement]:
+            rows = DriverRows.of([_events_table(position, change)])
+            yield from rows.statements({name: table}, Rendering(self._table.schema))
+
+        try:
+            reason = apply_if_unchanged(session, table, change, statements)
+        except MySQLError as error:
+            raise _Left(f"the target refuses it: {server_words(error)}") from error
+        if reason:
+            raise _Left(reason)
+
+    def _decoder(self, entry: StoredEntry) -> Decoder:
+        return make_decoder(entry.protocol if self._protocol == "auto" else self._protocol, self._options)
+
+    def _read(self, session: Session, id_: int) -> StoredEntry | None:
+        return read_entry(session, self._table.schema, self._table.name, id_)
+
+    def _is_known(self, session: Session) -> bool:
+        return self._table.exists(session) and self._table.read(session) is not None
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        try:
+            session = self._target.connect()
+        except (MySQLError, OSError) as error:
+            raise _no_answer(self._target, error) from error
+        try:
+            yield session
+        except (MySQLError, OSError) as error:
+            raise _no_answer(self._target, error) from error
+        finally:
+            session.close()
+
+
+_Act = Callable[[Session, StoredEntry, Progress], str]
+
+
+def document(entry: StoredEntry) -> dict[str, Any]:
+    """An entry as a JSON document; bytes are base64."""
+    return {
+        "id": entry.id,
+        "topic": entry.position.topic,
+        "partition": entry.position.partition,
+        "offset": entry.position.offset,
+        "index": entry.index,
+        "state": entry.state,
+        "code": entry.code,
+        "reason": entry.reason,
+        "commit_ts": entry.commit_ts,
+        "commit_time": tso_time(entry.commit_ts),
+        "protocol": entry.protocol,
+        "key": _base64(entry.key),
+        "value": _base64(entry.value),
+        "cut_bytes": entry.cut_bytes,
+        "row_change": event_document(entry.change) if entry.change else None,
+        "outcome": entry.outcome,
+        "put_at": entry.put_at.isoformat(),
+        "settled_at": entry.settled_at.isoformat() if entry.settled_at else None,
+    }
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """A decoded event as a JSON document; images as SQL literals by column."""
+    if event.kind is Kind.BAD:
+        return {"kind": "bad", "code": event.columns or Code.MALFORMED, "reason": event.text}
+    found: dict[str, Any] = {"kind": event.kind.name.lower(), "commit_ts": event.commit_ts}
+    if event.kind is Kind.BOUNDARY:
+        return found
+    found |= {"schema": event.schema, "table": event.table}
+    if event.kind is Kind.SCHEMA_CHANGE:
+        return found | {"statement": event.text}
+    return found | {image: _by_column(event.columns, part) for image, part in _images(event)}
+
+
+def _images(event: Event) -> Iterator[tuple[str, str]]:
+    for image, part in (("before", event.before), ("after", event.after)):
+        if part is not None:
+            yield image, part
+
+
+def _by_column(columns: str | None, image: str) -> dict[str, str]:
+    return dict(zip((columns or "").split(SEP), image.split(SEP), strict=False))
+
+
+def _events_table(position: Position, event: Event) -> pa.Table:
+    row = dict(zip(EVENT_SCHEMA.names, (*position, *event), strict=True))
+    return pa.Table.from_pylist([row], schema=EVENT_SCHEMA)
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+def _unknown(id_: int) -> NoReturn:
+    raise UsageError(f"the quarantine has no entry {id_}", mend="`bridge quarantine list` shows those there are")
+
+
+def _no_answer(target: Target, error: Exception) -> TargetError:
+    return TargetError(
+        f"the target does not answer: {server_words(error)}", where=str(target), mend="check --target and that it runs"
+    )

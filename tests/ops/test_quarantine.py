@@ -1,0 +1,217 @@
+"""`bridge quarantine` on a real quarantine: filled by a pipeline, worked through by the command."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.config import Settings
+from bridge.ops.quarantine import Quarantine
+from bridge.target.session import Session, Target
+from tests.stream.pipelines import admin, run_all
+from tests.stream.test_bad_messages import capture, row, watermark
+from tests.stream.upstreams import boundary, in_one_partition, row_change
+from tests.system.command import Ended, bridge
+
+AT = ("timestamp", "2024-01-01 08:00:00")
+OTHER = ("timestamp", "2024-01-01 09:00:00")
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
+        yield session
+
+
+def fill(target: str, folder: Path, *messages: dict[str, Any] | bytes) -> None:
+    """Runs a pipeline without a time zone over these messages and a boundary."""
+    run_all(target, capture(folder, [*messages, watermark(90)], timezone=None), quarantine=True)
+
+
+def quarantine(target: str, *arguments: str) -> Ended:
+    return bridge("quarantine", arguments[0], "--target", target, *arguments[1:])
+
+
+def retried(target: str, *arguments: str) -> list[tuple[bool, str]]:
+    """What a retry in the zone of the messages came to."""
+    ended = quarantine(target, "retry", *arguments, "--timezone", "+08:00", "--json")
+    assert ended.code == 0, ended.err
+    return [(outcome["done"], outcome["why"]) for outcome in json.loads(ended.out)]
+
+
+def update(ts: int, before: dict[str, tuple[str, str | None]], after: dict[str, tuple[str, str | None]]) -> Any:
+    return {
+        **row(ts, 1, **after), "type": "UPDATE",  # type: ignore[arg-type]
+        "old": [{"id": "1", **{name: value for name, (_, value) in before.items()}}],
+    }  # fmt: skip
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    return session.rows("SELECT id, CAST(at AS CHAR) FROM m.t ORDER BY id")
+
+
+def states(session: Session) -> list[str]:
+    return [state for (state,) in session.rows("SELECT state FROM _bridge.quarantine ORDER BY id")]
+
+
+@pytest.mark.usefixtures("session")
+def test_list_and_show(target: str, tmp_path: Path) -> None:
+    """Every entry with position, code and reason; one with its bytes and what it decodes to now."""
+    fill(target, tmp_path, b"{[broken]", row(10, 1, at=AT))
+    listed = quarantine(target, "list")
+    assert listed.code == 0
+    assert all(words in listed.out for words in ("cdc/0/0", "malformed", "cdc/0/1", "no-timezone", "held"))
+    documents = json.loads(quarantine(target, "list", "--json").out)
+    assert [(d["id"], d["offset"], d["code"], d["index"]) for d in documents] == [
+        (1, 0, "malformed", -1), (2, 1, "no-timezone", -1)
+    ]  # fmt: skip
+    shown = quarantine(target, "show", "1")
+    assert "{[broken] (9 bytes)" in shown.out
+    assert "not JSON" in shown.out
+    assert '"kind":"bad"' in quarantine(target, "show", "2").out
+    [event] = json.loads(quarantine(target, "show", "2", "--timezone", "+08:00", "--json").out)["decoded"]
+    assert (event["kind"], event["after"]) == ("insert", {"id": "1", "at": "'2024-01-01 00:00:00'"})
+
+
+def test_retry_with_the_setting_that_was_missing(target: str, session: Session, tmp_path: Path) -> None:
+    """Entries are applied in their order, once, and count no more as held."""
+    fill(target, tmp_path, row(10, 1, at=AT), update(11, {"at": AT}, {"at": OTHER}), row(12, 2, at=AT))
+    assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 3
+    assert retried(target, "--all") == [(True, "applied: 1 row changes")] * 3
+    assert rows(session) == [(1, "2024-01-01 01:00:00"), (2, "2024-01-01 00:00:00")]
+    assert states(session) == ["applied"] * 3
+    assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 0
+    assert retried(target, "1") == [(False, "it is applied already")]
+    assert retried(target, "--all") == []
+    assert "applied: 1 row changes" in quarantine(target, "list", "--settled", "--json").out
+
+
+@pytest.mark.parametrize(
+    ("message", "meanwhile", "why"),
+    [
+        (row(10, 1, at=AT), "INSERT INTO m.t VALUES (1, NULL)", "has a row of this key"),
+        (update(10, {"at": AT}, {"at": OTHER}), "DO 0", "not on the target as it was"),
+        (update(10, {"at": AT}, {"at": OTHER}), "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
+        ({**row(10, 1, at=AT), "type": "DELETE"}, "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
+        ({**row(10, 1, at=AT), "type": "UPDATE"}, "INSERT INTO m.t VALUES (1, NULL)", "does not hold the row"),
+        (row(10, 1, at=AT), "DROP TABLE m.t", "no table m.t"),
+        (row(10, 1, at=AT), "ALTER TABLE m.t DROP COLUMN at", "lacks the column at"),
+        (row(10, 1, at=AT), "ALTER TABLE m.t ADD CHECK (id <> 1)", "the target refuses it: 4025"),
+        (b"{", "DO 0", "still cannot be decoded"),
+    ],
+)  # fmt: skip
+def test_what_is_left_says_why(
+    target: str, session: Session, tmp_path: Path, message: Any, meanwhile: str, why: str
+) -> None:
+    """An entry whose row is not as the message found it is left, and nothing is written."""
+    fill(target, tmp_path, message)
+    session.execute(meanwhile)
+    before = session.rows("SELECT * FROM m.t") if "DROP TABLE" not in meanwhile else []
+    [(done, said)] = retried(target, "--all")
+    assert not done
+    assert why in said
+    assert states(session) == ["held"]
+    assert "DROP TABLE" in meanwhile or session.rows("SELECT * FROM m.t") == before
+
+
+def test_a_message_of_several_rows_is_applied_whole_or_not_at_all(
+    target: str, session: Session, tmp_path: Path
+) -> None:
+    """One row that has changed since keeps the others of its message from being applied."""
+    several = row(10, 1, at=AT)
+    several["data"].append({"id": "2", "at": AT[1]})
+    fill(target, tmp_path, several)
+    session.execute("INSERT INTO m.t VALUES (2, NULL)")
+    assert not retried(target, "1")[0][0]
+    assert rows(session) == [(2, None)]
+    session.execute("DELETE FROM m.t")
+    assert retried(target, "1") == [(True, "applied: 2 row changes")]
+    assert [id_ for id_, _ in rows(session)] == [1, 2]
+
+
+def test_refused_rows(target: str, session: Session) -> None:
+    """A row that the target refused is applied when the target takes it; so is one of a table without a key."""
+    session.execute("CREATE TABLE m.k (v VARCHAR(3))")
+    session.execute("CREATE TABLE m.u (id INT PRIMARY KEY, v VARCHAR(3))")
+    changes = [
+        row_change(10, "u", ["id", "v"], ["id"], after=[1, "a"]),
+        row_change(11, "u", ["id", "v"], ["id"], before=[1, "a"], after=[1, "long"]),
+        row_change(12, "k", ["v"], [], after=["long"]),
+        row_change(13, "k", ["v"], [], before=["long"]),
+    ]
+    run_all(target, in_one_partition([*changes, boundary(20)]), quarantine=True, rows_per_transaction=1)
+    assert [done for done, _ in retried(target, "--all")] == [False, False, False]
+    for table in ("k", "u"):
+        session.execute(f"ALTER TABLE m.{table} MODIFY v VARCHAR(9)")
+    assert [done for done, _ in retried(target, "--all")] == [True, True, True]
+    assert session.rows("SELECT * FROM m.u") == [(1, "long")]
+    assert session.rows("SELECT * FROM m.k") == []
+
+
+def test_drop(target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dropped stays known, so that a message read again is not put aside a second time."""
+    fill(target, tmp_path, b"{", b"[", b"]")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    refused = quarantine(target, "drop", "2")
+    assert (refused.code, states(session)) == (1, ["held"] * 3)
+    assert quarantine(target, "drop", "2", "--yes").out.splitlines()[-1] == "1 done, 0 left as they are"
+    assert states(session) == ["held", "dropped", "held"]
+    assert quarantine(target, "drop", "--all", "--yes").code == 0
+    assert states(session) == ["dropped"] * 3
+    fill(target, tmp_path, b"{", b"[", b"]")
+    assert states(session) == ["dropped"] * 3
+    assert "nothing is put aside" in quarantine(target, "list").out
+    assert len(json.loads(quarantine(target, "list", "--settled", "--json").out)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("list", "--name", "other"), 1, "no pipeline 'other'"),
+        (("retry", "--all", "--name", "other"), 1, "no pipeline 'other'"),
+        (("drop", "--all", "--yes", "--name", "other"), 1, "no pipeline 'other'"),
+        (("show", "7"), 2, "no entry 7"),
+        (("retry",), 2, "give their ids, or --all"),
+        (("drop", "1", "--all"), 2, "give their ids, or --all"),
+        (("retry", "7"), 0, "there is no such entry"),
+    ],
+)
+@pytest.mark.usefixtures("session")
+def test_wrong_use(target: str, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str) -> None:
+    """One line that says what and what to do; no traceback."""
+    fill(target, tmp_path, b"{")
+    ended = quarantine(target, *arguments)
+    assert ended.code == code
+    assert says in ended.err + ended.out
+    assert "Traceback" not in ended.err
+
+
+def test_a_running_bridge_is_waited_for(target: str, session: Session, tmp_path: Path) -> None:
+    """A retry and a transaction of the bridge come one after the other: it waits for the progress row."""
+    fill(target, tmp_path, row(10, 1, at=AT))
+    bridges = Target(target).connect()
+    bridges.begin()
+    bridges.execute("UPDATE _bridge.progress SET applied_ts = applied_ts + 1")
+    done: list[Any] = []
+    settings = Settings.model_validate({"timezone": "+08:00"})
+    thread = threading.Thread(target=lambda: done.append(Quarantine(Target(target), settings).retry(None)))
+    thread.start()
+    time.sleep(1.0)
+    assert (done, rows(session)) == ([], [])
+    bridges.execute("INSERT INTO m.t VALUES (1, NULL)")
+    bridges.commit()
+    thread.join(30)
+    bridges.close()
+    [[outcome]] = done
+    assert not outcome.done
+    assert "has a row of this key" in outcome.why
