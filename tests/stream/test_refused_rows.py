@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
+from bridge.protocols.raw_values import with_forms
 from bridge.stream.sifting import sifted
 from bridge.target.catalog import Column, Table, TableName
 from bridge.target.session import Session
@@ -243,3 +244,17 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
     for key in range(4):
         mine = [ts for ts, change in enumerate(history, 1) if change[0] == key]
         assert [ts in gone for ts in mine] == sorted(ts in gone for ts in mine)
+
+
+def test_raw_values(target: str, session: Session) -> None:
+    """Of a format without types: a value that its column cannot have had is put aside as it came, one that the target
+    refuses as it would be written."""
+    session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1))")
+    raw = with_forms("id\0d", ["json:double,adaptive_time_microseconds,base64"])
+    images = ["1\x001.5e0", "2\x00'x'", "3\x0012345.5e0", "4\x002.0e0"]
+    changes = [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after=image) for image in images]
+    run(target, changes)
+    assert [id_ for id_, _ in session.rows("SELECT id, d FROM m.r")] == [1, 4]
+    assert [(offset, code, after) for offset, code, _, _, after in held(session)] == [
+        (1, "bad-value", ["2", "'x'"]), (2, "target-refused", ["3", "12345.5"])
+    ]  # fmt: skip
