@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +25,10 @@ from bridge.local.server import free_port
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
+sys.dont_write_bytecode = False
 
 SYSTEM_DATABASES = {"information_schema", "mysql", "performance_schema", "sys"}
 LOCK_WAIT_SECONDS = 15

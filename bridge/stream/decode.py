@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -25,16 +25,11 @@ class Messages(NamedTuple):
     value: list[bytes | None]
 
 
-PACKED_SCHEMA: Final = pa.schema([pa.field("events", pa.binary(), nullable=False)])
-"""One row per Arrow batch of messages: its events as an Arrow IPC stream.  Spark moves a few large values instead of
-13 columns of every event through rows and back."""
+EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
+"""Messages in, batches of their events (EVENT_SCHEMA) out."""
 
 
-MessageDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
-"""Messages in, packed batches of events (PACKED_SCHEMA) out."""
-
-
-def message_decoder(protocol: str, options: DecodeOptions) -> MessageDecoder:
+def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     """A decoder to be sent to Spark's Python workers."""
 
     def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
@@ -42,7 +37,7 @@ def message_decoder(protocol: str, options: DecodeOptions) -> MessageDecoder:
         _keep_zip_directories()
         decoder = make_decoder(protocol, options)
         for some in messages:
-            yield _packed(decode_messages(decoder, some))
+            yield decode_messages(decoder, some)
 
     return decode
 
@@ -59,18 +54,18 @@ def _nothing_to_drop() -> None:
     pass
 
 
-def _packed(events: pa.RecordBatch) -> pa.RecordBatch:
+def packed(events: pa.RecordBatch) -> bytes:
+    """A batch of events as an Arrow IPC stream: Spark moves one value instead of 14 columns of every event."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, EVENT_SCHEMA) as stream:
         stream.write_batch(events)
-    return pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=PACKED_SCHEMA)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
 
 
-def unpacked(packed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packed batches to batches of events (EVENT_SCHEMA); also a function for mapInArrow."""
-    for batch in packed:
-        for value in batch.column(0):
-            yield from pa.ipc.open_stream(value.as_buffer())
+def unpacked(batches: Iterable[bytes]) -> pa.Table:
+    """The events of packed batches, in one table (EVENT_SCHEMA)."""
+    return pa.Table.from_batches([events for batch in batches for events in pa.ipc.open_stream(batch)], EVENT_SCHEMA)
 
 
 def messages_of(batch: pa.RecordBatch) -> Messages:

@@ -16,7 +16,6 @@ from py4j.protocol import Py4JError
 from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
@@ -27,7 +26,7 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of
 from bridge.stream.bad_messages import OnBadMessage
-from bridge.stream.decode import decode_messages, message_decoder, unpacked
+from bridge.stream.decode import decode_messages, event_decoder, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.session import checkpoint_folder, start_session
@@ -255,7 +254,7 @@ class _Intake:
         self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
             micro_batches, backlog, worker, gate, room
         )  # fmt: skip
-        self._decode = message_decoder(protocol, options)
+        self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
 
     def hand_over(self, batch: DataFrame, batch_id: int) -> None:
@@ -269,10 +268,9 @@ class _Intake:
             return arrival_of(
                 pa.Table.from_batches([decode_messages(self._decoder, some) for some in batch.read()], EVENT_SCHEMA)
             )
-        packed = batch.decoded(self._decode)
         if self._backlog.rows > self._room:
-            return arrival_on_executors(packed.mapInArrow(unpacked, from_arrow_schema(EVENT_SCHEMA)))
-        return arrival_of(pa.Table.from_batches(unpacked(packed.toArrow().to_batches()), EVENT_SCHEMA))
+            return arrival_on_executors(batch.decoded(self._decode))
+        return arrival_of(unpacked(batch.collected(self._decode)))
 
 
 @dataclass(frozen=True)
