@@ -36,7 +36,7 @@ from bridge.flags import (
     upstream_of,
 )
 from bridge.logs import configure_logs
-from bridge.protocols import DecodeOptions, make_decoder, recognise
+from bridge.protocols import make_decoder, recognise
 from bridge.target.progress import ProgressTable
 from bridge.verify.options import Against, VerifyOptions, Watcher
 
@@ -52,11 +52,11 @@ app.add_typer(quarantine_commands.app, name="quarantine")
 
 def _protocol(settings: Settings, source: Any) -> str:
     if settings.protocol != "auto":
-        make_decoder(settings.protocol, DecodeOptions(settings.timezone))
+        make_decoder(settings.protocol, settings.decode_options())
         return settings.protocol
     protocol, reason = recognise(source.sample(100))
     show.note(f"protocol {protocol}: {reason}")
-    make_decoder(protocol, DecodeOptions(settings.timezone))
+    make_decoder(protocol, settings.decode_options())
     return protocol
 
 

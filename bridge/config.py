@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.errors import UsageError
 from bridge.events import ms_tso
+from bridge.protocols.debezium_modes import BinaryMode, DebeziumModes, DecimalMode, TimeMode
+from bridge.protocols.decoder import DecodeOptions
 
 _PREFIX = "BRIDGE_"
 _SHORT_NAMES = {
@@ -89,6 +91,20 @@ class Ckafka(_Section):
     """How binary values are written."""
 
 
+class Debezium(_Section):
+    """How a native Debezium connector is configured, by the names of its own properties; only needed where its
+    messages have no schemas.  TiCDC's Debezium needs none of it."""
+
+    decimal_handling_mode: DecimalMode = "precise"
+    time_precision_mode: TimeMode = "adaptive_time_microseconds"
+    binary_handling_mode: BinaryMode = "bytes"
+
+    @property
+    def modes(self) -> DebeziumModes:
+        """The same for the decoder."""
+        return DebeziumModes(self.decimal_handling_mode, self.time_precision_mode, self.binary_handling_mode)
+
+
 class Settings(_Section):
     """Everything a command needs to know."""
 
@@ -105,8 +121,13 @@ class Settings(_Section):
     upstream: Upstream = Upstream()
     verify: Verify = Verify()
     ckafka: Ckafka = Ckafka()
+    debezium: Debezium = Debezium()
     spark: dict[str, str] = Field(default_factory=dict)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
+
+    def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
+        """What a decoder is told; `accepts` as in `DecodeOptions`."""
+        return DecodeOptions(self.timezone, accepts, ckafka_binary=self.ckafka.binary, debezium=self.debezium.modes)
 
 
 _SECTIONS: Mapping[str, type[_Section]] = {
@@ -116,6 +137,7 @@ _SECTIONS: Mapping[str, type[_Section]] = {
     "upstream": Upstream,
     "verify": Verify,
     "ckafka": Ckafka,
+    "debezium": Debezium,
 }
 """Sections that environment variables reach."""
 

@@ -15,7 +15,7 @@ from bridge.target.session import Target
 ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
 NameFlag = Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")]
 ProtocolFlag = Annotated[
-    str | None, typer.Option("--protocol", help="auto, canal-json, ckafka or open-protocol.  [default: auto]")
+    str | None, typer.Option("--protocol", help="auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]")
 ]
 ServersFlag = Annotated[str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")]
 TopicFlag = Annotated[list[str] | None, typer.Option("--topic", help="Kafka topic; may be repeated.")]

@@ -12,7 +12,7 @@ from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeOptions, decode_message, make_decoder, recognise
+from bridge.protocols import decode_message, make_decoder, recognise
 from bridge.stream.source import Source
 from bridge.stream.status import tso_time
 from bridge.target.session import Session, Target, quote_name, server_words
@@ -125,8 +125,7 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     yield Finding(True, f"{source} can be read: {len(sample)} messages looked at")
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
     yield Finding(True, f"protocol {protocol}: {reason}")
-    options = DecodeOptions(settings.timezone, TableFilter(settings.filter), ckafka_binary=settings.ckafka.binary)
-    decoder = make_decoder(protocol, options)
+    decoder = make_decoder(protocol, settings.decode_options(TableFilter(settings.filter)))
     events = [event for key, value in sample for event in decode_message(decoder, key, value)]
     yield from _check_events(events)
 

@@ -15,7 +15,7 @@ from bridge.config import Settings
 from bridge.errors import ApplyError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import DriverRows
 from bridge.stream.status import tso_time
@@ -51,7 +51,7 @@ class Quarantine:
         self._target = target
         self._table = ProgressTable(settings.name, settings.target.schema_name)
         self._protocol = settings.protocol
-        self._options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
+        self._options = settings.decode_options(TableFilter(settings.filter))
 
     def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
         """Those in the given states, in order; None when the target knows no such pipeline."""

@@ -12,6 +12,7 @@ from typing import Final
 from bridge.errors import UsageError
 from bridge.protocols.canal_json import CanalJsonDecoder
 from bridge.protocols.ckafka import CkafkaDecoder
+from bridge.protocols.debezium import DebeziumDecoder
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, decode_message
 from bridge.protocols.open_protocol import OpenProtocolDecoder
 from bridge.protocols.recognise import recognise
@@ -21,6 +22,7 @@ __all__ = ["DECODERS", "DecodeError", "DecodeOptions", "Decoder", "decode_messag
 DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
     "canal-json": CanalJsonDecoder,
     "ckafka": CkafkaDecoder,
+    "debezium": DebeziumDecoder,
     "open-protocol": OpenProtocolDecoder,
 }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from bridge.events import Code, Event, Kind
+from bridge.protocols.debezium_modes import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_CACHED: Final = 4096
@@ -46,12 +47,14 @@ class DecodeOptions:
     cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
         that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
     ckafka_binary: how ckafka writes binary values, which its messages do not say.  None: a binary value is an error.
+    debezium: how a native Debezium connector was told to write values; TiCDC's needs no telling.
     """
 
     timezone: str | None
     accepts: Callable[[str, str], bool] | None = None
     cut_rows: bool = False
     ckafka_binary: Literal["base64", "latin1"] | None = None
+    debezium: DebeziumModes = field(default_factory=DebeziumModes)
 
 
 class Decoder(Protocol):

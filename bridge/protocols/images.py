@@ -6,7 +6,7 @@ The zips are not strict, which costs a quarter of a microsecond each: their call
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridge.events import SEP, Code
@@ -37,6 +37,10 @@ class Layout:
     key: str
     uses: int = 0
     unrolled: Callable[[Mapping[str, Any]], str] | None = None
+
+    def raw(self, columns: str) -> Layout:
+        """The same with other `columns`, which name the forms of raw values."""
+        return replace(self, columns=columns)
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:

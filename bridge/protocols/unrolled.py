@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, Final
 
 from bridge.protocols import literals
+from bridge.protocols.debezium_columns import raw_literal
 from bridge.protocols.literals import MAX_INTEGER, MIN_INTEGER, NULL, Converter
 
 _CALLED: Final = "{c}({v})"
@@ -20,12 +21,17 @@ _DIGITS: Final = (
 )
 _PLAIN_TEXT: Final = r""" "'" + {v} + "'" if not ("'" in {v} or "\\" in {v} or "\0" in {v}) else """ + _CALLED
 _SMALL_NUMBER: Final = f"str({{v}}) if type({{v}}) is int and {MIN_INTEGER} <= {{v}} <= {MAX_INTEGER} else {_CALLED}"
+_RAW: Final = (
+    f"str({{v}}) if type({{v}}) is int and {MIN_INTEGER} <= {{v}} <= {MAX_INTEGER} else"
+    r""" "'" + {v} + "'" if type({v}) is str and not ("'" in {v} or "\\" in {v} or "\0" in {v}) else """ + _CALLED
+)
 _IN_LINE: Final[dict[Converter, str]] = {
     literals.text: _PLAIN_TEXT,
     literals.integer: _DIGITS,
     literals.unsigned: _DIGITS,
     **dict.fromkeys(literals.UNSIGNED.values(), _DIGITS),
     literals.integer_number: _SMALL_NUMBER,
+    raw_literal: _RAW,
 }
 """What a converter does with most values, as an expression that fails or calls it with all others.  Joining texts by +
 fails with what is no text, as the converters do."""

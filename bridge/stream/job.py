@@ -206,11 +206,7 @@ class Job:
         intake = _Intake(
             self._source.micro_batches(folder, starts),
             self._protocol,
-            DecodeOptions(
-                self._settings.timezone,
-                self._filter if self._filter.rules else None,
-                ckafka_binary=self._settings.ckafka.binary,
-            ),
+            self._settings.decode_options(self._filter if self._filter.rules else None),
             applier.backlog,
             worker,
             gate,

@@ -22,6 +22,7 @@ from bridge.target.catalog import Table
 log = structlog.get_logger()
 
 _MEND: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
+_KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
 _said: set[tuple[str, str]] = set()
 """(table, column) whose losses have been said: once per column, not once per value."""
 
@@ -83,8 +84,10 @@ def _converter(table: Table, name: str, form: str) -> RawConverter | None:
     if column is None:  # `target.render` says so
         return None
 
+    is_key = any(name.lower() in unique for unique in table.uniques)
+
     def lost(reason: str) -> None:
-        _say_once(str(table.name), name, reason)
+        _say_once(str(table.name), name, reason + _KEY if is_key else reason)
 
     return raw_converter(form, column_type(column.type, nullable=column.nullable), lost)
 

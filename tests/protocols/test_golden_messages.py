@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 
 from bridge.events import Event, Kind, ms_tso, tso_ms
-from tests.protocols.wire import capture_events, check_sound, messages, row_of
+from bridge.protocols.raw_values import split_forms
+from tests.protocols.wire import capture_events, check_sound, messages, row_of, split
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
 WHOLE = ["canal-ext", "canal-rowkey", "canal-compat", "open", "open-lz4"]
 MOST_SCRIPTS = [script for script in SCRIPTS if script != "bank"]
 CAPTURES = [
     (variant, script) for variant in WHOLE for script in (SCRIPTS if variant in ("canal-ext", "open") else MOST_SCRIPTS)
+]
+DEBEZIUM = [
+    (variant, script)
+    for variant in ("debezium", "debezium-ext", "debezium-noschema", "debezium-noschema-ext")
+    for script in (SCRIPTS if variant.endswith("ext") else MOST_SCRIPTS)
 ]
 ROWS = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
 
@@ -24,11 +30,15 @@ def capture(golden: Path, variant: str, script: str) -> list[tuple[int, Event]]:
     return capture_events(golden / variant / f"{script}.jsonl")
 
 
+def _has_boundaries(variant: str) -> bool:
+    return not variant.startswith("debezium") or variant.endswith("ext")
+
+
 def rows(events: list[tuple[int, Event]]) -> list[Event]:
     return [event for _, event in events if event.kind in ROWS]
 
 
-@pytest.mark.parametrize(("variant", "script"), CAPTURES)
+@pytest.mark.parametrize(("variant", "script"), CAPTURES + DEBEZIUM)
 def test_every_message_decodes(golden: Path, variant: str, script: str) -> None:
     """No message of a changefeed that sends whole rows is bad."""
     events = capture(golden, variant, script)
@@ -38,7 +48,7 @@ def test_every_message_decodes(golden: Path, variant: str, script: str) -> None:
 
 @pytest.mark.parametrize(("variant", "script"), CAPTURES)
 def test_numbers_of_events(golden: Path, variant: str, script: str) -> None:
-    """As many changes as the upstream made; a schema change has 1 copy (canal) or 4 (open), and may be split."""
+    """As many changes as the upstream made; a schema change has 1 copy (canal) or 4, and may be split."""
     counts = Counter(event.kind for _, event in capture(golden, variant, script))
     stats = json.loads((golden / "expected" / f"{script}.json").read_text())["stats"]
     copies = 4 if variant.startswith("open") else 1
@@ -48,7 +58,7 @@ def test_numbers_of_events(golden: Path, variant: str, script: str) -> None:
     assert counts[Kind.DELETE] == stats.get("row-delete", 0)
 
 
-@pytest.mark.parametrize(("variant", "script"), CAPTURES)
+@pytest.mark.parametrize(("variant", "script"), [case for case in CAPTURES + DEBEZIUM if _has_boundaries(case[0])])
 def test_boundaries_hold(golden: Path, variant: str, script: str) -> None:
     """After a boundary its partition holds nothing below it, and boundaries never go back."""
     boundaries: Counter[int] = Counter()
@@ -89,6 +99,51 @@ def test_schema_changes_and_boundaries_are_the_same(golden: Path, script: str) -
         for variant in ("canal-ext", "open")
     )
     assert canal == opened
+
+
+@pytest.mark.parametrize(("variant", "script"), DEBEZIUM)
+def test_debezium_says_the_same(golden: Path, variant: str, script: str) -> None:
+    """Debezium has the rows, schema changes and boundaries of Canal-JSON, but for the statements that it does not send
+    (protocols.md, debezium), with the same columns and NULLs."""
+    both = capture(golden, "canal-ext", script), capture(golden, variant, script)
+    statements, boundaries = (
+        [{event for _, event in found if event.kind is kind} for found in both]
+        for kind in (Kind.SCHEMA_CHANGE, Kind.BOUNDARY)
+    )
+    assert statements[1] <= statements[0]
+    assert len(statements[0] - statements[1]) == (5 if script == "ddl" else 0)
+    assert boundaries[1] == (boundaries[0] if variant.endswith("ext") else set())
+    shapes = [Counter(_shape(*found) for found in events if found[1].kind in ROWS) for events in both]
+    assert shapes[0] == shapes[1]
+
+
+def _shape(partition: int, event: Event) -> tuple[object, ...]:
+    names, _ = split_forms(event.columns or "")
+    nulls = str([image and [literal == "NULL" for literal in split(image)] for image in (event.before, event.after)])
+    if event.table == "times":  # a zero date is NULL there
+        nulls = ""
+    return partition, event.kind, event.commit_ts, event.schema, event.table, names, nulls
+
+
+@pytest.mark.parametrize(("variant", "script"), DEBEZIUM)
+def test_debezium_is_ordered(golden: Path, variant: str, script: str) -> None:
+    """Inside a partition of TiCDC's Debezium, commit_ts never goes back (protocols.md, Ordering)."""
+    last: Counter[int] = Counter()
+    for partition, event in capture(golden, variant, script):
+        assert event.commit_ts >= last[partition]
+        assert not event.by_time
+        last[partition] = event.commit_ts
+
+
+@pytest.mark.parametrize("script", MOST_SCRIPTS)
+@pytest.mark.parametrize("variant", ["debezium", "debezium-ext", "debezium-noschema-ext"])
+def test_debeziums_keys_are_the_handle_keys(golden: Path, variant: str, script: str) -> None:
+    """The columns of the message's key are those that Open Protocol marks as the handle key."""
+    keys = [
+        {(event.schema, event.table, event.commit_ts): set((event.key or "").split("\0")) for event in rows(found)}
+        for found in (capture(golden, "open", script), capture(golden, variant, script))
+    ]
+    assert keys[0] == keys[1]
 
 
 @pytest.mark.parametrize("script", MOST_SCRIPTS)

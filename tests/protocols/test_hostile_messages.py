@@ -32,8 +32,12 @@ from tests.protocols.wire import (
     reason,
 )  # fmt: skip
 
-PROTOCOLS = ["canal-json", "open-protocol"]
-FOLDERS = {"canal-json": ["canal-ext", "canal-compat"], "open-protocol": ["open", "open-lz4", "open-updated-only"]}
+PROTOCOLS = ["canal-json", "debezium", "open-protocol"]
+FOLDERS = {
+    "canal-json": ["canal-ext", "canal-compat"],
+    "debezium": ["debezium", "debezium-ext", "debezium-noschema", "debezium-noschema-ext"],
+    "open-protocol": ["open", "open-lz4", "open-updated-only"],
+}
 SEED = 20261121
 
 
@@ -137,7 +141,7 @@ def test_mutated_json(golden: Path, protocol: str) -> None:
     """Genuine messages with any one part replaced by other JSON give events or one BAD, whatever is cached."""
     chance = random.Random(SEED)
     decoder = make_decoder(protocol, DecodeOptions("UTC"))
-    skip = 0 if protocol == "canal-json" else 8
+    skip = 8 if protocol == "open-protocol" else 0
     plain = [m for m in samples(golden, protocol) if m[1] and m[1][skip : skip + 1] == b"{" and frames_one(m, skip)]
     assert len(plain) > 30
     for _ in range(3000):
@@ -183,7 +187,10 @@ BOMBS: list[tuple[str, bytes, bytes]] = [
 def test_bombs(key: bytes, content: bytes) -> None:
     """Nesting, digits, counts and lz4 frames without measure are refused within a second or two."""
     start = time.monotonic()
-    for protocol, value in (("canal-json", content), ("open-protocol", content), ("open-protocol", frame(content))):
+    for protocol, value in (
+        *(("canal-json", content), ("debezium", content), ("debezium", b'{"payload":' + content)),
+        *(("open-protocol", content), ("open-protocol", frame(content))),
+    ):
         assert reason(decode(protocol, key, value)[0])
     assert time.monotonic() - start < 5
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bridge.events import SEP, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.raw_values import split_forms
 
 TSO = 470611860099956739
 
@@ -142,7 +143,7 @@ def check_sound(events: list[Event]) -> None:
         for image in (event.before, event.after):
             if image is not None:
                 assert all(SAFE_LITERAL.fullmatch(literal) for literal in split(image))
-                assert len(split(image)) == len(split(event.columns))
+                assert len(split(image)) == len(split_forms(event.columns or "")[1])
 
 
 def read_literal(literal: str) -> Any:
@@ -161,6 +162,8 @@ def read_literal(literal: str) -> Any:
 
 # --- captures
 
+PROTOCOL_OF_FOLDER = {"canal": "canal-json", "open": "open-protocol", "debezium": "debezium"}
+
 
 def messages(path: Path) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """(partition, key, value) of a capture file, in its order."""
@@ -175,7 +178,7 @@ def messages(path: Path) -> Iterator[tuple[int, bytes | None, bytes | None]]:
 
 def capture_events(path: Path) -> list[tuple[int, Event]]:
     """(partition, event) of a capture file, decoded by one decoder in the zone that its script ran in."""
-    protocol = "canal-json" if path.parent.name.startswith("canal") else "open-protocol"
+    protocol = PROTOCOL_OF_FOLDER[path.parent.name.partition("-")[0]]
     zone = "Asia/Shanghai" if path.stem.endswith("tz8") else "UTC"
     decoder = make_decoder(protocol, DecodeOptions(zone))
     return [
