@@ -251,6 +251,37 @@ def check(
 
 
 @app.command()
+def inspect(
+    config: ConfigFlag = None,
+    protocol: ProtocolFlag = None,
+    bootstrap_servers: ServersFlag = None,
+    topic: TopicFlag = None,
+    input_path: InputFlag = None,
+    filters: FilterFlag = None,
+    timezone: ZoneFlag = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="One partition only.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset on.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Most messages that are shown; 0 for all.")] = 100,
+    as_json: JsonFlag = False,
+    assignments: SetFlag = None,
+) -> None:
+    """Shows messages as they are decoded, and why those that fail do."""
+    from bridge.ops.inspect import inspect as inspected
+    from bridge.ops.inspect_table import table_lines
+
+    settings = settings_of(
+        config, assignments, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic, input=input_path,
+        filter=filters, timezone=timezone,
+    )  # fmt: skip
+    records = inspected(source_of(settings), settings, partition=partition, offset=offset, limit=limit)
+    if as_json:
+        show.print_json([record.document() for record in records])
+        return
+    for line in table_lines(records):
+        print(line)
+
+
+@app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Stay and replicate on, until Ctrl-C.")] = False,
 ) -> None:

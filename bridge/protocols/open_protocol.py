@@ -138,7 +138,7 @@ class OpenProtocolDecoder(GuardedDecoder):
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
         if len(keys) == 1 == len(values):
-            event = self._event(orjson.loads(keys[0]), values[0], 0)
+            event = self._framed_event(keys[0], values[0], 0, _LENGTH)
             return [event] if event else []
         if len(keys) != len(values) or not keys:
             raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
@@ -147,15 +147,26 @@ class OpenProtocolDecoder(GuardedDecoder):
     def _batch(self, keys: list[bytes], values: list[bytes], limit: int) -> list[Event]:
         """Each value is bounded by itself, but a batch may hold many: so are their images together."""
         events: list[Event] = []
-        size = 0
+        size = at = 0
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
-            event = self._event(orjson.loads(key), value, index)
+            at += _LENGTH
+            event = self._framed_event(key, value, index, at)
+            at += len(value)
             if event:
                 events.append(event)
                 size += len(event.before or "") + len(event.after or "")
                 if size > limit:
                     raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
+
+    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event | None:
+        """The event of one frame of the key and one of the value, which begins at a byte of the message's value."""
+        try:
+            return self._event(orjson.loads(key), value, index)
+        except DecodeError as failure:
+            if failure.at is not None:
+                failure.at += at
+            raise
 
     def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
         if key.get("t") == 2:

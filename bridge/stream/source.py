@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 import pyarrow as pa
@@ -18,13 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import SourceError, UsageError
-from bridge.events import EVENT_SCHEMA
+from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.decode import EventDecoder, Messages, messages_of, packed
 from bridge.stream.frontier import PartitionId
 from bridge.stream.ranges import OffsetRange, RangeLog, process_reader, shares
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
+_LOOKED_AT_AT_ONCE = 1000
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
 _PACKED_SCHEMA = pa.schema([pa.field("events", pa.binary(), nullable=False)])
@@ -37,6 +38,14 @@ class Extent:
 
     low: int
     high: int
+
+
+class Message(NamedTuple):
+    """A message where it lies."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
 
 
 class MicroBatch(Protocol):
@@ -80,6 +89,10 @@ class Source(Protocol):
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first few (key, value) that can be read, to look at."""
+
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """What is there now, partition by partition, of one partition only and from an offset on where they are given;
+        to look at."""
 
 
 class KafkaSource:
@@ -135,7 +148,7 @@ class KafkaSource:
     def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
         """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
-        properties = (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+        properties = self._client_properties()
         return lambda batch, batch_id: KafkaBatch(batch.sparkSession, log.ranges(batch_id), properties)
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
@@ -158,6 +171,26 @@ class KafkaSource:
             raise self._unreachable(str(error)) from error
         finally:
             consumer.close()
+
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
+        extents = self.extents()
+        if partition is not None and all(number != partition for _, number in extents):
+            raise UsageError(f"there is no partition {partition}", mend=f"{self} has {len(extents)}, counted from 0")
+        ranges = [
+            OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
+            for (topic, number), extent in extents.items()
+            if partition in {None, number}
+        ]
+        for wanted in ranges:
+            for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
+                part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
+                for came in process_reader(self._client_properties()).read([part]):
+                    for name, number, at, key, value in zip(*came, strict=True):
+                        yield Message(Position(name, number, at), key, value)
+
+    def _client_properties(self) -> tuple[tuple[str, str], ...]:
+        return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
 
     def _consumer(self) -> Any:
         return Consumer(
@@ -324,17 +357,26 @@ class CaptureSource:
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first lines of the files."""
-        return list(islice(self._messages_in_turn(), count))
+        return [(message.key, message.value) for message in islice(self.messages(None, None), count)]
 
-    def _messages_in_turn(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """The lines of the files, of one partition only and from an offset on where they are given."""
         for path in self._paths():
             with path.open("rb") as lines:
                 for line in filter(bytes.strip, lines):
-                    try:
-                        message = orjson.loads(line)
-                        yield _unbase64(message.get("key")), _unbase64(message.get("value"))
-                    except (ValueError, TypeError, AttributeError) as error:
-                        raise self._not_a_message(line.decode(errors="replace").strip()[:200]) from error
+                    message = self._message(line)
+                    where = message.position
+                    if partition in {None, where.partition} and where.offset >= (offset or 0):
+                        yield message
+
+    def _message(self, line: bytes) -> Message:
+        try:
+            fields = orjson.loads(line)
+            topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
+            position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
+            return Message(position, _unbase64(fields.get("key")), _unbase64(fields.get("value")))
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise self._not_a_message(line.decode(errors="replace").strip()[:200]) from error
 
     def _not_a_message(self, what: str) -> UsageError:
         return UsageError(
