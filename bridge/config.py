@@ -81,6 +81,9 @@ class Stream(_Section):
     rows_per_transaction: int = Field(default=50_000, ge=1)
     driver_rows: int = Field(default=500_000, ge=0)
     """Row changes that the driver holds in memory; beyond it they stay on the executors."""
+    idle_seconds: float = Field(default=10, ge=0)
+    """How long a partition may bring nothing before a schema change no longer waits for it (formats without
+    boundaries)."""
     status_seconds: float = Field(default=10, gt=0)
 
 

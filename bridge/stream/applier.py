@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import ClassVar, Final, NoReturn
 
 import structlog
 
@@ -19,6 +19,7 @@ from bridge.filters import TableFilter
 from bridge.stream.backlog import Arrival, Backlog, ControlEvents
 from bridge.stream.bad_messages import BadMessage, DueEntry, OnBadMessage, bad_message_error, boundaries_before
 from bridge.stream.frontier import Frontier, PartitionId
+from bridge.stream.order import OrderChanged
 from bridge.stream.rows import DriverRows, RowStore, TableStore, WindowRows
 from bridge.stream.segments import Segment, cut_window, fold_copies
 from bridge.target.catalog import Table, TableName
@@ -69,7 +70,12 @@ class Interrupted(Exception):  # noqa: N818  # not an error: the applier was ask
 
 
 class Applier:
-    """Applies what is complete, in order, for one pipeline."""
+    """Applies what is complete, in order, for one pipeline.
+
+    by_partition: takes micro-batches as they were read (`events_as_read`), not sorted out.
+    """
+
+    by_partition: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -104,6 +110,11 @@ class Applier:
         resolved = self.frontier.resolved_ts
         return resolved if self._limits.until is None else min(resolved, self._limits.until)
 
+    @property
+    def until_reached(self) -> bool:
+        """Everything below `until` is in the target, or there is no such end."""
+        return self._limits.until is None or self.applied_ts >= self._limits.until
+
     def interrupt(self) -> None:
         """Ends the applier before its next transaction; may be called from any thread."""
         self._interrupted = True
@@ -113,8 +124,13 @@ class Applier:
         self._writer.run_pending(pending)
 
     def take(self, arrival: Arrival) -> None:
-        """One micro-batch; then applies everything that is complete."""
+        """One micro-batch; then applies everything that is complete.
+
+        Raises OrderChanged when the micro-batch, which is not taken in then, holds changes without a TSO.
+        """
         store, control = arrival
+        if control.by_time:
+            self.leave_boundaries("messages without a commit ts have come")
         self._has_read = True
         self._count_dropped(store)
         self._take_in(store.from_ts(self.applied_ts), control)
@@ -160,6 +176,15 @@ class Applier:
             self._apply_window(resolved)
         if self._bad_is_next() and resolved == self.frontier.frozen_at:
             raise bad_message_error(self._bad)
+
+    def leave_boundaries(self, reason: str) -> NoReturn:
+        """Goes over to the order of the partitions: what is complete is applied, progress remembers that everything
+        below it is in the target, and OrderChanged is raised so that the rest is read again."""
+        self.advance()
+        rest = self.backlog.restart_positions(self.applied_ts)
+        floors = {where: start._replace(floor=self.applied_ts) for where, start in rest.items()}
+        self._writer.apply(Advance(self.applied_ts, self.applied_ts, floors))
+        raise OrderChanged(reason)
 
     def tick(self) -> None:
         """To be called now and then while no micro-batch comes."""

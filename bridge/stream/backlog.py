@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from bridge.target.progress import PartitionStart, SchemaChange
 from bridge.target.quarantine import Entry
 
 Starts = dict[PartitionId, PartitionStart]
+NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class ControlEvents:
     read: per partition, the offset after the last event.
     bad: bad messages that stop the bridge (on arrival: all of them), in order.
     aside: what is to be put aside.
+    by_time: some changes lack a TSO, so that boundaries say nothing of them.
     """
 
     boundaries: dict[PartitionId, int]
@@ -35,6 +38,7 @@ class ControlEvents:
     changes: tuple[SchemaChange, ...]
     bad: tuple[BadMessage, ...]
     aside: tuple[DueEntry, ...] = ()
+    by_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,21 +57,30 @@ class Chunk:
     aside: tuple[DueEntry, ...] = field(default=())
 
 
-def arrival_of(events: pa.Table) -> Arrival:
-    """Row changes, and everything else, of one micro-batch's events (EVENT_SCHEMA, any order), in the driver."""
+def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
+    """Row changes, and everything else, of one micro-batch's events (EVENT_SCHEMA, any order), in the driver.
+
+    ends: the offsets up to which it read, where they are known: its last messages may have no events.
+    """
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     others = events.filter(pc.invert(is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    read = {
-        (topic, partition): last + 1
-        for topic, partition, last in _rows_of(
-            events.group_by(["topic", "partition"]).aggregate([("offset", "max")]),
-            ("topic", "partition", "offset_max"),
-        )
-    }
-    return TableStore(events.filter(is_row)), control_events(others, read)
+    by_time = bool(pc.any(events["by_time"]).as_py())
+    return TableStore(events.filter(is_row)), control_events(others, _read(events) | dict(ends), by_time=by_time)
 
 
-def control_events(others: pa.Table, read: dict[PartitionId, int]) -> ControlEvents:
+def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
+    """All of a micro-batch's events as one store, for those who keep each partition's order."""
+    return TableStore(events), ControlEvents({}, _read(events) | dict(ends), (), ())
+
+
+def _read(events: pa.Table) -> dict[PartitionId, int]:
+    """The offset after the last event of each partition."""
+    lasts = events.group_by(["topic", "partition"]).aggregate([("offset", "max")])
+    names = ("topic", "partition", "offset_max")
+    return {(topic, partition): last + 1 for topic, partition, last in _rows_of(lasts, names)}
+
+
+def control_events(others: pa.Table, read: dict[PartitionId, int], *, by_time: bool = False) -> ControlEvents:
     """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
@@ -93,7 +106,7 @@ def control_events(others: pa.Table, read: dict[PartitionId, int]) -> ControlEve
             changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
         else:
             boundaries[where] = max(commit_ts, boundaries.get(where, 0))
-    return ControlEvents(boundaries, read, tuple(changes), tuple(bad))
+    return ControlEvents(boundaries, read, tuple(changes), tuple(bad), by_time=by_time)
 
 
 def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

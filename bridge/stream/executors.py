@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.stream.backlog import Arrival, control_events
+from bridge.stream.backlog import NO_ENDS, Arrival, control_events
 from bridge.stream.frontier import PartitionId
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
@@ -73,23 +73,28 @@ class FrameStore:
         return dropped
 
 
-def arrival_on_executors(events: DataFrame) -> Arrival:
+def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
     """What `backlog.arrival_of` gives, with the row changes left on the executors.
 
     Raises what Spark raises when a task fails.
     """
     kept = events.localCheckpoint(eager=True)
     read: dict[PartitionId, int] = {}
-    rows, first_ts, last_ts = 0, 0, -1
-    for topic, partition, last_offset, count, low, high in (
-        kept.groupBy("topic", "partition").agg(F.max("offset"), *map(F.expr, _ROW_TOTALS)).collect()
+    rows, first_ts, last_ts, by_time = 0, 0, -1, False
+    for topic, partition, last_offset, lacks_tso, count, low, high in (
+        kept.groupBy("topic", "partition")
+        .agg(F.max("offset"), F.bool_or("by_time"), *map(F.expr, _ROW_TOTALS))
+        .collect()
     ):
         read[topic, partition] = last_offset + 1
+        by_time = by_time or lacks_tso
         if count:
             first_ts = min(low, first_ts) if rows else low
             rows, last_ts = rows + count, max(last_ts, high)
     others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
-    return FrameStore(kept.where(_IS_ROW), rows, first_ts, last_ts), control_events(others, read)
+    return FrameStore(kept.where(_IS_ROW), rows, first_ts, last_ts), control_events(
+        others, read | dict(ends), by_time=by_time
+    )
 
 
 class Executors:

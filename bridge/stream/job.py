@@ -22,19 +22,22 @@ from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, StoppedError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.stream.applier import Applier, Limits
-from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.stream.applier import Applier, Counts, Limits
+from bridge.stream.appliers import Manner, make_applier
+from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.decode import decode_messages, event_decoder, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
-from bridge.stream.frontier import Frontier, PartitionId
+from bridge.stream.frontier import PartitionId
+from bridge.stream.order import OrderChanged, goes_by_partition, lacks_tso
+from bridge.stream.sequenced import Patience
 from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, MicroBatch, MicroBatches, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import Ownership
-from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange
+from bridge.target.progress import Progress, ProgressTable, SchemaChange
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.writer import Writer
 
@@ -46,6 +49,7 @@ workers cost more than they bring (measured: 0.1 s)."""
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
 _POLL_SECONDS: Final = 0.2
+_SAMPLE_MESSAGES: Final = 100
 _SPARK_ENDED: Final = (PySparkException, Py4JError, ConnectionError)
 """What Spark raises when a job fails, and what is raised when the JVM is gone: a signal to the whole process group,
 as from Ctrl-C or systemd, ends the JVM too."""
@@ -108,14 +112,22 @@ class Job:
                     if started is None:
                         return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
                     spark, extents = started
-                    applier = self._applier(spark, writer, progress, extents, plan.until)
-                    pulse.reporter = StatusReporter(
-                        applier, writer, _messages_ahead(applier.backlog.positions, extents)
-                    )
-                    streaming = time.monotonic()
-                    self._stream(spark, applier, progress.pending, once=plan.once)
+                    streaming, counts = time.monotonic(), Counts()
+                    while True:
+                        applier = self._applier(spark, writer, progress, extents, plan)
+                        applier.counts = counts
+                        ahead = _messages_ahead(applier.backlog.positions, extents)
+                        pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
+                        try:
+                            self._stream(spark, applier, progress.pending, once=plan.once)
+                            break
+                        except OrderChanged as changed:
+                            log.info(
+                                "the order changes; reading begins anew behind what is in the target", why=str(changed)
+                            )
+                            progress = _read_progress(table, ownership)
                 ended = time.monotonic()
-                return _outcome(applier, writer, plan, ended - began, ended - streaming)
+                return _outcome(applier, writer, ended - began, ended - streaming)
             finally:
                 writer.close()
 
@@ -137,38 +149,42 @@ class Job:
             table.create(ownership.control)
             table.begin(ownership.control, start_ts)
             ownership.acquire(take_over=plan.take_over)
-            progress = table.read(ownership.control)
-            if progress is None:
-                raise ownership.lost()
+            progress = _read_progress(table, ownership)
             _check_until(progress, plan.until)
             yield ownership, progress
         finally:
             ownership.release()
 
     def _applier(
-        self,
-        spark: SparkSession,
-        writer: Writer,
-        progress: Progress,
-        extents: dict[PartitionId, Extent],
-        until: int | None,
+        self, spark: SparkSession, writer: Writer, progress: Progress, extents: dict[PartitionId, Extent], plan: _Plan
     ) -> Applier:
-        starts = {
-            partition: progress.positions.get(partition, PartitionStart(extent.low, 0, extent.low))
-            for partition, extent in extents.items()
-        }
-        if self._source.is_kafka:
-            _check_retained(starts, extents)
-        return Applier(
-            writer,
-            progress,
-            Frontier(((partition, start.boundary) for partition, start in starts.items()), time.monotonic),
-            Backlog(starts),
-            tables=self._filter,
-            limits=Limits(self._settings.stream.rows_per_transaction, until),
-            rows_of=Executors(spark, self._settings.stream.driver_rows).rows_of,
-            on_bad_message=OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol),
+        stream = self._settings.stream
+        lows = {partition: extent.low for partition, extent in extents.items()}
+        manner = Manner(
+            self._filter,
+            Limits(stream.rows_per_transaction, plan.until),
+            self._patience(spark, extents, once=plan.once),
+            Executors(spark, stream.driver_rows).rows_of,
+            OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol),
+            stream.driver_rows,
         )
+        applier = make_applier(writer, progress, lows, manner, by_partition=self._goes_by_partition(progress))
+        if self._source.is_kafka:
+            _check_retained(applier.backlog.positions, extents)
+        return applier
+
+    def _goes_by_partition(self, progress: Progress) -> bool:
+        """Which order; of a pipeline that has read nothing yet a sample tells."""
+        if progress.positions:
+            return goes_by_partition(progress.positions)
+        decoder = make_decoder(self._protocol, DecodeOptions(self._settings.timezone))
+        sample = self._source.sample(_SAMPLE_MESSAGES)
+        return lacks_tso(event for key, value in sample for event in decode_message(decoder, key, value))
+
+    def _patience(self, spark: SparkSession, extents: dict[PartitionId, Extent], *, once: bool) -> Patience:
+        if once:
+            return Patience(0, lambda: _highs(extents))
+        return Patience(self._settings.stream.idle_seconds, lambda: _highs(self._source.extents(spark)))
 
     def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
         worker = ApplierThread(applier, pending)
@@ -211,6 +227,7 @@ class Job:
             worker,
             gate,
             stream.driver_rows - self._source.batch_size(stream.messages_per_batch),
+            by_partition=applier.by_partition,
         )
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{stream.trigger_ms} milliseconds"}
@@ -235,6 +252,7 @@ class _Intake:
     """What foreachBatch does: decode, and hand over to the applier.
 
     room: rows the backlog may hold before micro-batches stay on the executors.
+    by_partition: they never do, as all they hold is due at once.
     """
 
     def __init__(
@@ -246,10 +264,13 @@ class _Intake:
         worker: ApplierThread,
         gate: _Gate,
         room: int,
+        *,
+        by_partition: bool,
     ) -> None:
         self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
             micro_batches, backlog, worker, gate, room
         )  # fmt: skip
+        self._by_partition, self._gather = by_partition, events_as_read if by_partition else arrival_of
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
 
@@ -261,12 +282,11 @@ class _Intake:
 
     def _arrival(self, batch: MicroBatch) -> Arrival:
         if batch.messages is not None and batch.messages <= DRIVER_DECODES:
-            return arrival_of(
-                pa.Table.from_batches([decode_messages(self._decoder, some) for some in batch.read()], EVENT_SCHEMA)
-            )
-        if self._backlog.rows > self._room:
-            return arrival_on_executors(batch.decoded(self._decode))
-        return arrival_of(unpacked(batch.collected(self._decode)))
+            events = (decode_messages(self._decoder, some) for some in batch.read())
+            return self._gather(pa.Table.from_batches(events, EVENT_SCHEMA), batch.ends)
+        if not self._by_partition and self._backlog.rows > self._room:
+            return arrival_on_executors(batch.decoded(self._decode), batch.ends)
+        return self._gather(unpacked(batch.collected(self._decode)), batch.ends)
 
 
 @dataclass(frozen=True)
@@ -296,6 +316,17 @@ class _Gate:
             pass
 
 
+def _read_progress(table: ProgressTable, ownership: Ownership) -> Progress:
+    progress = table.read(ownership.control)
+    if progress is None:
+        raise ownership.lost()
+    return progress
+
+
+def _highs(extents: dict[PartitionId, Extent]) -> dict[PartitionId, int]:
+    return {partition: extent.high for partition, extent in extents.items()}
+
+
 def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
@@ -321,7 +352,7 @@ def _check_retained(starts: Starts, extents: dict[PartitionId, Extent]) -> None:
             )
 
 
-def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float, stream_seconds: float) -> Outcome:
+def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: float) -> Outcome:
     return Outcome(
         applied_ts=applier.applied_ts,
         messages=applier.counts.messages,
@@ -333,7 +364,7 @@ def _outcome(applier: Applier, writer: Writer, plan: _Plan, seconds: float, stre
         rest=applier.backlog.rows,
         late=applier.counts.late.total(),
         quarantined=applier.counts.quarantined,
-        until_reached=plan.until is None or applier.applied_ts >= plan.until,
+        until_reached=applier.until_reached,
     )
 
 

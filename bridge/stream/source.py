@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import SourceError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
+from bridge.stream.backlog import NO_ENDS
 from bridge.stream.decode import EventDecoder, Messages, messages_of, packed
 from bridge.stream.frontier import PartitionId
 from bridge.stream.ranges import OffsetRange, RangeLog, process_reader, shares
@@ -54,6 +55,10 @@ class MicroBatch(Protocol):
     @property
     def messages(self) -> int | None:
         """How many there are at most; None where only reading them tells."""
+
+    @property
+    def ends(self) -> Mapping[PartitionId, int]:
+        """The offsets up to which it reads, where they are known."""
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
@@ -236,6 +241,11 @@ class KafkaBatch:
         """How many the ranges may hold."""
         return sum(wanted.size for wanted in self.ranges)
 
+    @property
+    def ends(self) -> dict[PartitionId, int]:
+        """Of all ranges."""
+        return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
+
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
         return process_reader(self.properties).read(self.ranges)
@@ -277,6 +287,11 @@ class CaptureBatch:
 
     lines: DataFrame
     messages: None = None
+
+    @property
+    def ends(self) -> Mapping[PartitionId, int]:
+        """Only the messages tell."""
+        return NO_ENDS
 
     def read(self) -> Iterator[Messages]:
         """The messages, brought here."""

@@ -66,11 +66,14 @@ class PartitionStart(NamedTuple):
     offset: first offset to read; everything before it is in the target or below the pipeline's start.
     boundary: the last boundary before that offset (TSO), 0 when there was none.
     read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
+    floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
+        that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
     """
 
     offset: int
     boundary: int
     read: int
+    floor: int | None = None
 
 
 Positions = Mapping[tuple[str, int], PartitionStart]
@@ -210,7 +213,7 @@ class ProgressTable:
 
 
 def _dump_positions(positions: Positions) -> str:
-    by_topic: dict[str, dict[str, list[int]]] = {}
+    by_topic: dict[str, dict[str, list[int | None]]] = {}
     for (topic, partition), start in positions.items():
         by_topic.setdefault(topic, {})[str(partition)] = list(start)
     return orjson.dumps(by_topic).decode()

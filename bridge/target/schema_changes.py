@@ -17,7 +17,7 @@ import structlog
 from pymysql.err import MySQLError, OperationalError
 
 from bridge.errors import SchemaChangeError
-from bridge.events import tso_ms
+from bridge.events import ms_tso, tso_ms
 from bridge.target.catalog import TableName
 from bridge.target.ddl_text import DATABASE_CLASSES, ChangeClass, Classified, Refused, classify
 from bridge.target.existing import definition, exists_already
@@ -91,6 +91,16 @@ class SchemaChangeRunner:
         self._close(session, change, "done", outcome)
         self._trace("ddl recorded")
         log.info("schema change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+
+    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
+        millisecond = ms_tso(tso_ms(change.commit_ts))
+        rows = session.rows(
+            f"SELECT commit_ts, position FROM {self._journal} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
+            " AND statement_hash = %s",
+            (self._pipeline, millisecond, millisecond + ms_tso(1), change.statement_hash),
+        )
+        return {int(commit_ts): position for commit_ts, position in rows}
 
     def _classify(self, session: Session, change: SchemaChange) -> Classified:
         classified = classify(change.text, change.schema)

@@ -158,6 +158,20 @@ class Writer:
             raise
         return None
 
+    def runs_like(self, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
+        millisecond of its commit_ts; TargetError when retrying does not help."""
+        found: dict[int, str] = {}
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    found = self._runner.runs_like(self._ownership.control, change)
+                except (MySQLError, OSError) as error:
+                    if is_lost_connection(error):
+                        self._ownership.reconnect()
+                    raise
+        return found
+
     def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,14 @@ import pyarrow as pa
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.applier import Applier, Limits
-from bridge.stream.backlog import Backlog, arrival_of
+from bridge.stream.appliers import Manner, make_applier
+from bridge.stream.backlog import arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.decode import Messages, decode_messages
-from bridge.stream.frontier import Frontier
+from bridge.stream.order import OrderChanged, goes_by_partition
+from bridge.stream.sequenced import Patience
 from bridge.target.ownership import Ownership
-from bridge.target.progress import PartitionStart, ProgressTable
+from bridge.target.progress import ProgressTable
 from bridge.target.session import Session, Target, quote_name
 from bridge.target.writer import Writer, no_trace
 
@@ -45,7 +46,7 @@ class Pipeline:
 
     def take(self, events: pa.Table) -> None:
         """One micro-batch of events."""
-        self.applier.take(arrival_of(events))
+        self.applier.take(events_as_read(events) if self.applier.by_partition else arrival_of(events))
 
     def beat(self) -> None:
         """One heartbeat, as the pulse thread would."""
@@ -78,16 +79,15 @@ def opened(
         ownership.acquire(take_over=take_over)
         progress = table.read(ownership.control)
         assert progress is not None
-        starts = {where: progress.positions.get(where, PartitionStart(0, 0, 0)) for where in partitions}
-        applier = Applier(
-            writer,
-            progress,
-            Frontier(((where, start.boundary) for where, start in starts.items()), time.monotonic),
-            Backlog(starts),
-            tables=TableFilter(),
-            limits=Limits(rows_per_transaction, until),
+        manner = Manner(
+            TableFilter(),
+            Limits(rows_per_transaction, until),
+            Patience(0, dict),
             on_bad_message=OnBadMessage(quarantine, "canal-json"),
         )
+        lows = dict.fromkeys(partitions, 0)
+        by_partition = goes_by_partition(progress.positions)
+        applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
         applier.finish_pending(progress.pending)
         yield Pipeline(target, table, ownership, writer, applier)
     finally:
@@ -98,17 +98,22 @@ def opened(
 def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:
     """Applies all events from where progress says, in micro-batches of `batch` events, to the end."""
     partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
-    with opened(url, partitions, **options) as pipeline:
-        offsets = pipeline.applier.backlog.positions
-        names = ("topic", "partition", "offset")
-        placed = zip(*(events[name].to_pylist() for name in names), strict=True)
-        keep = [offset >= offsets[topic, partition].offset for topic, partition, offset in placed]
-        rest = events.filter(pa.array(keep, pa.bool_()))
-        size = batch or max(1, rest.num_rows)
-        for start in range(0, rest.num_rows, size):
-            pipeline.take(rest.slice(start, size))
-        pipeline.applier.finish()
-        return pipeline
+    while True:
+        with opened(url, partitions, **options) as pipeline, suppress(OrderChanged):
+            _run_to_the_end(pipeline, events, batch)
+            return pipeline
+
+
+def _run_to_the_end(pipeline: Pipeline, events: pa.Table, batch: int | None) -> None:
+    offsets = pipeline.applier.backlog.positions
+    names = ("topic", "partition", "offset")
+    placed = zip(*(events[name].to_pylist() for name in names), strict=True)
+    keep = [offset >= offsets[topic, partition].offset for topic, partition, offset in placed]
+    rest = events.filter(pa.array(keep, pa.bool_()))
+    size = batch or max(1, rest.num_rows)
+    for start in range(0, rest.num_rows, size):
+        pipeline.take(rest.slice(start, size))
+    pipeline.applier.finish()
 
 
 def decoded(capture: Path, protocol: str, timezone: str | None = "UTC") -> pa.Table:

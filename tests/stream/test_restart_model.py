@@ -148,7 +148,7 @@ class FakeWriter:
         assert target.pending == (), "a schema change was skipped"
         assert step.new_ts <= min(target.vouched.values()), "beyond a boundary"
         for statement in source(Rendering("_bridge")):
-            _run(target, statement.sql)
+            run_statement(target.ids, target.values, statement.sql)
         target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending
         assert sorted(target.ids) == upstream.ids_below(step.new_ts)
         assert target.values == upstream.values_below(step.new_ts)
@@ -167,14 +167,15 @@ class FakeWriter:
             self._step()
 
 
-def _run(target: FakeTarget, sql: str) -> None:
+def run_statement(ids: list[int], values: dict[int, int], sql: str) -> None:
+    """What the target would do."""
     if insert := re.fullmatch(r"INSERT INTO `m`\.`k` \(`id`\) VALUES (.*)", sql):
-        target.ids += map(int, re.findall(r"\d+", insert[1]))
+        ids += map(int, re.findall(r"\d+", insert[1]))
     elif upsert := re.fullmatch(r"INSERT INTO `m`\.`p` \(`id`,`v`\) VALUES (.*?)( ON DUPLICATE .*)", sql):
-        target.values.update((int(k), int(v)) for k, v in re.findall(r"\((\d+),(\d+)\)", upsert[1]))
+        values.update((int(k), int(v)) for k, v in re.findall(r"\((\d+),(\d+)\)", upsert[1]))
     elif delete := re.fullmatch(r"DELETE FROM `m`\.`p` WHERE `id` IN \((.*)\)", sql):
         for key in delete[1].split(","):
-            target.values.pop(int(key), None)
+            values.pop(int(key), None)
     else:
         raise AssertionError(sql)
 

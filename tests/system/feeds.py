@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bridge.demo.bank import Bank
-from bridge.demo.encode import ENCODERS, Message
+from bridge.demo.encode import ENCODERS, Encoder, Message
 from bridge.demo.model import SchemaChange, Transaction
 
 BEAT_SECONDS = 0.1
@@ -45,7 +45,9 @@ class Feed:
         seed: int = 1,
         per_beat: int = 6,
         copies: bool = True,
+        lags: bool = False,
         accounts: int = 60,
+        encoder: Callable[[int], Encoder] | None = None,
         expect: Callable[[Transaction], None] = lambda _: None,
     ) -> None:
         self.bank = Bank(seed, accounts=accounts)
@@ -53,9 +55,10 @@ class Feed:
         self.schema_changes = 0
         self.boundary = 0
         self.silent: set[int] = set()
-        self._topic, self._protocol, self._partitions = topic, protocol, partitions
-        self._per_beat, self._copies = per_beat, copies
-        self._encoder = ENCODERS[protocol](partitions)
+        self._topic, self._partitions = topic, partitions
+        self._per_beat, self._copies, self._lags = per_beat, copies, copies or lags
+        self._make_encoder = encoder or ENCODERS[protocol]
+        self._encoder = self._make_encoder(partitions)
         self._expect = expect
         self._random = random.Random(seed)
         self._beat_number = 0
@@ -113,7 +116,7 @@ class Feed:
         self._partitions += 1
         while len(self._producer.list_topics(self._topic, 30).topics[self._topic].partitions) < self._partitions:
             time.sleep(BEAT_SECONDS)
-        self._encoder = ENCODERS[self._protocol](self._partitions)
+        self._encoder = self._make_encoder(self._partitions)
 
     def check(self) -> None:
         """Raises what ended the thread, if anything did."""
@@ -162,7 +165,7 @@ class Feed:
                 if self._copies:
                     at = self._beat_number + self._random.choice(COPY_BEATS)
                     heapq.heappush(self._later, (at, next(self._order), message))
-            if self._copies and self._random.random() < LAG_CHANGES:
+            if self._lags and self._random.random() < LAG_CHANGES:
                 self._lag[partition] = self._random.choice(LAG_BEATS)
         while self._later and self._later[0][0] <= beat:
             self._produce(heapq.heappop(self._later)[2])

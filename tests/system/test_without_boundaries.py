@@ -1,0 +1,89 @@
+"""Topics without boundaries through the whole bridge: Canal-JSON without the TiDB extension."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bridge.demo.encode import CanalJsonEncoder, Message
+from bridge.demo.model import SchemaChange, Transaction
+from bridge.local import Kafka
+from bridge.stream.source import KafkaSource
+from tests.stream.pipelines import sql
+from tests.system.command import Process
+from tests.system.feeds import Feed
+from tests.system.pipelines import PARTITIONS, assert_equal, assert_ran_once, running, status
+
+IDLE = ("--set", "stream.idle_seconds=3")
+
+
+class PlainCanalJsonEncoder(CanalJsonEncoder):
+    """Canal-JSON as TiCDC writes it without the extension: neither commit ts nor boundaries."""
+
+    def transaction(self, transaction: Transaction) -> list[Message]:
+        return list(map(_without_extension, super().transaction(transaction)))
+
+    def schema_change(self, change: SchemaChange) -> list[Message]:
+        return list(map(_without_extension, super().schema_change(change)))
+
+    def boundary(self, ts: int) -> list[Message]:
+        del ts
+        return []
+
+
+def _without_extension(message: Message) -> Message:
+    document = json.loads(message.value)
+    del document["_tidb"]
+    return message._replace(value=json.dumps(document).encode())
+
+
+def unread(target: str, bootstrap_servers: str, topic: str) -> int:
+    """How many messages progress says are not in the target yet."""
+    ends = KafkaSource(bootstrap_servers, [topic], {}).extents()
+    found = status(target)
+    positions = found.progress.positions if found else {}
+    return sum(extent.high - (positions[where].offset if where in positions else 0) for where, extent in ends.items())
+
+
+def live(process: Process, target: str, seconds: float) -> None:
+    """Waits until the process has applied something, and so many seconds more."""
+    before = sql(target, "SELECT positions FROM _bridge.progress") if status(target) else None
+    process.wait_for(
+        lambda: status(target) is not None and sql(target, "SELECT positions FROM _bridge.progress") != before,
+        "a first transaction",
+    )
+    until = time.monotonic() + seconds
+    process.wait_for(lambda: time.monotonic() >= until, "the kill")
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_bridge_loses_and_repeats_nothing(
+    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The partitions move at different speed, one of them stays empty, the whole process group is killed; schema
+    changes come in the middle, wait for the slower partitions, and run once; the end is the upstream's."""
+    name, chance = topic(PARTITIONS + 1), random.Random(3)
+    arguments = [kafka.bootstrap_servers, name, target, *IDLE]
+    folder = tmp_path / "bridge"
+    with Feed(kafka.bootstrap_servers, name, copies=False, lags=True, seed=3, encoder=PlainCanalJsonEncoder) as feed:
+        feed.open_bank()
+        feed.start()
+        for make in (feed.bank.add_column, feed.bank.create_table, None):
+            with running(folder, *arguments) as process:
+                live(process, target, chance.uniform(0, 3))
+                if make:
+                    feed.ask(make)
+                    time.sleep(chance.uniform(0, 4))
+        feed.finish()
+        with running(folder, *arguments) as process:
+            process.wait_for(lambda: unread(target, kafka.bootstrap_servers, name) == 0, "the end")
+            process.signal(signal.SIGTERM)
+            assert process.wait() == 0, process.end_of_log
+    assert_equal(target, feed.bank)
+    assert_ran_once(target, feed.schema_changes)
