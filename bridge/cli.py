@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bridge import quarantine_commands, show
+from bridge import ddl_commands, quarantine_commands, show
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, UnknownPipelineError, UsageError
 from bridge.filters import TableFilter
@@ -47,6 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(ddl_commands.app, name="ddl")
 app.add_typer(quarantine_commands.app, name="quarantine")
 
 

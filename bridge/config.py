@@ -14,6 +14,7 @@ from bridge.errors import UsageError
 from bridge.events import ms_tso
 from bridge.protocols.debezium_modes import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
+from bridge.target.ddl_policy import DdlRules, ddl_rules
 
 _PREFIX = "BRIDGE_"
 _SHORT_NAMES = {
@@ -27,7 +28,10 @@ _SHORT_NAMES = {
     "max_load": ("verify", "max_load"),
 }
 """Flags and environment names of contract.md whose place in the file is another."""
-_LISTS = {("source", "topics"), ("filter",), ("verify", "max_load")}
+_LISTS = {
+    *(("source", "topics"), ("filter",), ("verify", "max_load")),
+    *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
+}
 _MAX_TSO = (1 << 63) - 1
 
 
@@ -71,6 +75,24 @@ class Verify(_Section):
     shown_rows: int = Field(default=10, ge=0)
     grace_seconds: float = Field(default=10, ge=0)
     max_load: tuple[str, ...] = ()
+
+
+class Ddl(_Section):
+    """Schema changes: what is done with which class, and what the statements mean."""
+
+    default: Literal["allow", "ignore", "hold", "refuse"] = "allow"
+    allow: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    refuse: tuple[str, ...] = ()
+    source: str = "tidb"
+    """Whose defaults a statement means that names no collation."""
+    collations: dict[str, str] = Field(default_factory=dict)
+    """The source's name of a collation to the target's."""
+
+    def rules(self) -> DdlRules:
+        """As the target's side takes them; UsageError for a class or source that is not known."""
+        return ddl_rules(**self.model_dump())
 
 
 class Stream(_Section):
@@ -120,6 +142,7 @@ class Settings(_Section):
     begin: str = Field(default="earliest", alias="from")
     source: Source = Source()
     target: TargetSection = TargetSection()
+    ddl: Ddl = Ddl()
     stream: Stream = Stream()
     upstream: Upstream = Upstream()
     verify: Verify = Verify()
@@ -136,6 +159,7 @@ class Settings(_Section):
 _SECTIONS: Mapping[str, type[_Section]] = {
     "source": Source,
     "target": TargetSection,
+    "ddl": Ddl,
     "stream": Stream,
     "upstream": Upstream,
     "verify": Verify,
@@ -219,10 +243,11 @@ def _place_of(name: str) -> tuple[str, ...] | None:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """`section.key`; names of Kafka and Spark properties hold dots themselves."""
+    """`section.key`; names of Kafka and Spark properties hold dots themselves, collations are a section within one."""
     section, _, key = text.partition(".")
-    if section == "source" and key.startswith("kafka."):
-        return section, "kafka", key.removeprefix("kafka.")
+    for owner, inner in (("source", "kafka"), ("ddl", "collations")):
+        if section == owner and key.startswith(f"{inner}."):
+            return section, inner, key.removeprefix(f"{inner}.")
     return (section, key) if key else (section,)
 
 

@@ -10,6 +10,7 @@ BridgeError                 what, where, what to do; carries the exit code
 |   |   +-- RefusedRowsError 3  single rows are to blame: a quarantine can put them aside
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   +-- TargetError         3   the target cannot be reached or lacks something
++-- HeldError               4   a schema change waits for the operator
 +-- OwnedError              5   another bridge owns the pipeline
 
 `protocols.DecodeError` stands apart: it never leaves the decoder, which turns it into a BAD event.
@@ -91,6 +92,12 @@ class SourceError(StoppedError):
 
 class TargetError(StoppedError):
     """The target cannot be reached or lacks something."""
+
+
+class HeldError(BridgeError):
+    """A schema change waits for the operator."""
+
+    exit_code = 4
 
 
 class OwnedError(BridgeError):

@@ -18,10 +18,13 @@ from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
     from bridge.ops.check import Finding
+    from bridge.ops.ddl import Translation
     from bridge.ops.quarantine import Outcome as QuarantineOutcome
     from bridge.ops.status import PipelineStatus
     from bridge.stream.job import Outcome
     from bridge.target.catalog import TableName
+    from bridge.target.ddl_rewrite import Step
+    from bridge.target.journal import Entry
     from bridge.target.quarantine import StoredEntry
     from bridge.verify.report import Report
 
@@ -222,6 +225,41 @@ def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
     for name, value in found.lines():
         table.add_row(name, value)
     Console(soft_wrap=True, highlight=False).print(table)
+
+
+def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
+    """What became of schema changes, one line each, and what was changed of their words."""
+    if as_json:
+        print_json([entry.document() for entry in entries])
+        return
+    for entry in entries:
+        print(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
+        if entry.run_text not in {"", entry.statement}:
+            print(f"    run as: {entry.run_text}")
+        _print_steps(entry.rewrites)
+        if entry.replacement:
+            print(f"    replaced by: {entry.replacement}")
+        if entry.outcome not in {"", "ran"}:
+            print(f"    {entry.outcome}")
+
+
+def translations(found: list[Translation], *, as_json: bool) -> None:
+    """How statements would run."""
+    if as_json:
+        print_json([translation.document() for translation in found])
+        return
+    for translation in found:
+        print(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
+        if translation.reason:
+            print(f"    {translation.reason}")
+        if translation.text != translation.statement and not translation.reason:
+            print(f"    run as: {translation.text or 'nothing'}")
+        _print_steps(translation.steps)
+
+
+def _print_steps(steps: tuple[Step, ...]) -> None:
+    for before, after, why in steps:
+        print(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 
 
 def findings(found: list[Finding], *, as_json: bool) -> None:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pymysql.err import MySQLError
 
-from bridge.errors import OwnedError, TargetError
+from bridge.errors import OwnedError
 from bridge.events import tso_ms
+from bridge.ops.asking import asking
 from bridge.stream.status import tso_time
+from bridge.target.journal import OPEN, Entry, Journal
 from bridge.target.ownership import STALE_SECONDS, Ownership
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.quarantine import count_held
-from bridge.target.session import Session, Target, quote_name, server_words
+from bridge.target.session import Session, Target, quote_name
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class PipelineStatus:
     """progress: its row.  owner: who ran it last, with `age` seconds since its heartbeat, empty before the first run.
     running: its heartbeat is fresh and it has not ended.  said: the last status of the owner.
     schema_changes: how many by state.  quarantined: how many are held, by code.
-    refused: those that were refused, newest first, with the server's words."""
+    open_changes: those that are held or were refused; their outcome says why."""
 
     progress: Progress
     owner: dict[str, Any]
@@ -33,7 +34,7 @@ class PipelineStatus:
     said: dict[str, Any]
     schema_changes: dict[str, int]
     quarantined: dict[str, int]
-    refused: tuple[tuple[int, str, str], ...]
+    open_changes: tuple[Entry, ...]
 
     def document(self) -> dict[str, Any]:
         """As a JSON document."""
@@ -52,7 +53,7 @@ class PipelineStatus:
             "positions": positions,
             "pending_schema_changes": [change.text for change in progress.pending],
             "schema_changes": self.schema_changes,
-            "refused": [dict(zip(("commit_ts", "statement", "words"), row, strict=True)) for row in self.refused],
+            "open_schema_changes": [entry.document() for entry in self.open_changes],
             "quarantined": sum(self.quarantined.values()),
             "quarantined_by_code": self.quarantined,
             "last_said": self.said,
@@ -71,8 +72,8 @@ class PipelineStatus:
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
         for change in progress.pending:
             yield "still to run", f"commit ts {change.commit_ts}: {change.text}"
-        for commit_ts, statement, words in self.refused:
-            yield "refused", f"commit ts {commit_ts}: {words}: {statement}"
+        for entry in self.open_changes:
+            yield entry.state.value, f"{entry.id}: {entry.outcome}: {entry.statement}"
         for (topic, partition), start in sorted(progress.positions.items()):
             yield f"{topic}/{partition}", f"restart offset {start.offset}, read to {start.read}"
 
@@ -88,27 +89,22 @@ class PipelineStatus:
 
 def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
     """None when the pipeline is unknown; TargetError when the target does not answer."""
-    with _Asking(target) as session:
+    with asking(target) as session:
         if not table.exists(session):
             return None
         progress = table.read(session)
         if progress is None:
             return None
         owner, running, said = _owner(session, table)
-        journal = quote_name(table.schema, "schema_changes")
-        counts = session.rows(f"SELECT state, COUNT(*) FROM {journal} WHERE name = %s GROUP BY state", (table.name,))
-        refused = session.rows(
-            f"SELECT commit_ts, statement, outcome FROM {journal} WHERE name = %s AND state = 'refused'"
-            " ORDER BY commit_ts DESC LIMIT 5",
-            (table.name,),
-        )
+        journal = Journal(table.name, table.schema)
+        counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
         held = count_held(session, table.schema, table.name)
-        return PipelineStatus(progress, owner, running, said, dict(counts), held, tuple(refused))
+        return PipelineStatus(progress, owner, running, said, counts, held, open_changes)
 
 
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:
     """Deletes a pipeline's rows; False when it was unknown, OwnedError when a bridge is running it."""
-    with _Asking(target) as session:
+    with asking(target) as session:
         if not table.exists(session):
             return False
         ownership = Ownership(target, table)
@@ -134,26 +130,3 @@ def _owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool
     host, pid, epoch, connections, age, state = rows[0]
     owner = {"host": host, "pid": pid, "epoch": epoch, "age": age, "here": host == socket.gethostname()}
     return owner, bool(connections) and age <= STALE_SECONDS, orjson.loads(state)
-
-
-class _Asking:
-    """A session for a look, with the driver's errors as the bridge's."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._session: Session | None = None
-
-    def __enter__(self) -> Session:
-        try:
-            self._session = self._target.connect(autocommit=True)
-        except (MySQLError, OSError) as error:
-            raise TargetError(
-                f"the target does not answer: {server_words(error)}",
-                where=str(self._target),
-                mend="check --target and that the server runs",
-            ) from error
-        return self._session
-
-    def __exit__(self, *_: object) -> None:
-        if self._session is not None:
-            self._session.close()

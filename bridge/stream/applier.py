@@ -13,7 +13,7 @@ from typing import ClassVar, Final, NoReturn
 
 import structlog
 
-from bridge.errors import SchemaChangeError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.events import tso_ms
 from bridge.filters import TableFilter
 from bridge.stream.backlog import Arrival, Backlog, ControlEvents
@@ -30,6 +30,8 @@ from bridge.target.writer import Writer
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
+HELD_SECONDS: Final = 0.5
+"""How often is looked whether a held schema change has been released."""
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long a bad message waits for slower partitions to bring in what is complete before it."""
 
@@ -100,6 +102,7 @@ class Applier:
         self._bad: list[BadMessage] = []
         self._bad_since = 0.0
         self._interrupted = False
+        self._held = ""
         self._has_read = False
         self.applied_ts = progress.applied_ts
         self.counts = Counts()
@@ -120,8 +123,9 @@ class Applier:
         self._interrupted = True
 
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        """Runs the schema changes that an earlier run left in progress."""
+        """Runs the schema changes that progress lists, as an earlier run may have left them."""
         self._writer.run_pending(pending)
+        self._held = ""
 
     def take(self, arrival: Arrival) -> None:
         """One micro-batch; then applies everything that is complete.
@@ -199,8 +203,17 @@ class Applier:
         if self._bad_is_next():
             raise bad_message_error(self._bad)
 
+    def wait_for_operator(self, held: HeldError) -> None:
+        """What a bridge does that is to go on once a held schema change is released; raises Interrupted."""
+        self._held = f"{held.what}; {held.mend}"
+        time.sleep(HELD_SECONDS)
+        if self._interrupted:
+            raise Interrupted
+
     def waiting_for(self) -> str:
         """What holds the target back, and why."""
+        if self._held:
+            return self._held
         if self._limits.until is not None and self.applied_ts >= self._limits.until:
             return "nothing: --until is reached"
         if not self._has_read:
@@ -258,7 +271,7 @@ class Applier:
         if following is not None:
             self._commit(segment.high, None, segment.changes)
         if segment.changes:
-            self._writer.run_pending(segment.changes)
+            self.finish_pending(segment.changes)
             self._catalog.clear()
 
     def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...]) -> None:

@@ -36,7 +36,7 @@ from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, MicroBatch, MicroBatches, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
-from bridge.target.ownership import Ownership
+from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.progress import Progress, ProgressTable, SchemaChange
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.writer import Writer
@@ -86,6 +86,7 @@ class Job:
     def __init__(self, settings: Settings, target: Target, source: Source, protocol: str) -> None:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
         self._filter = TableFilter(settings.filter)
+        self._ddl = settings.ddl.rules()
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -95,7 +96,10 @@ class Job:
     def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
         """Replicates until `stop` is called; `on_status` is told each stream.status_seconds."""
         plan = _Plan(None, take_over, False, on_status, self._settings.stream.status_seconds)
-        return self._run(plan)
+        try:
+            return self._run(plan)
+        except AbandonedError:
+            return Outcome(applied_ts=0)
 
     def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
         """Applies everything that is complete at the end of the input as seen at the start, below `until` (TSO)."""
@@ -105,7 +109,8 @@ class Job:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            writer = Writer(self._target, table, ownership, retry_seconds=self._settings.target.retry_seconds)
+            retry_seconds = self._settings.target.retry_seconds
+            writer = Writer(self._target, table, ownership, retry_seconds=retry_seconds, ddl=self._ddl)
             try:
                 with Pulse(self._target, ownership, writer, plan.on_status, plan.status_seconds) as pulse:
                     started = self._start()
@@ -116,6 +121,8 @@ class Job:
                     while True:
                         applier = self._applier(spark, writer, progress, extents, plan)
                         applier.counts = counts
+                        if not plan.once:
+                            writer.on_held = applier.wait_for_operator
                         ahead = _messages_ahead(applier.backlog.positions, extents)
                         pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
                         try:
@@ -148,7 +155,7 @@ class Job:
         try:
             table.create(ownership.control)
             table.begin(ownership.control, start_ts)
-            ownership.acquire(take_over=plan.take_over)
+            ownership.acquire(take_over=plan.take_over, stop=self._stop.is_set)
             progress = _read_progress(table, ownership)
             _check_until(progress, plan.until)
             yield ownership, progress

@@ -1,105 +1,60 @@
-"""Reads a schema change just far enough: what class it is, and which tables it touches.
+"""Reads a schema change just far enough: what it is, what it does, which tables it touches.
 
 Works on tokens of the statement as it came; nothing is ever printed back from a parsed form.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.target.catalog import TableName
+from bridge.target.ddl_classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
+from bridge.target.ddl_lexer import END, Token, UnreadableError, tokens
 
-SYSTEM_SCHEMAS: Final = frozenset({"mysql", "information_schema", "performance_schema", "sys"})
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)
-      | (?P<executable>/\*M?!\d*)
-      | (?P<comment>/\*.*?(?:\*/|$))
-      | (?P<close>\*/)
-      | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
-      | (?P<quoted>`(?:[^`]|``)*`)
-      | (?P<word>[A-Za-z0-9_$\u0080-\U0010ffff]+)
-      | (?P<mark>.)""",
-    re.VERBOSE | re.DOTALL | re.ASCII,  # to the server only ASCII white space is white
+SYSTEM_SCHEMAS: Final = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
+DATABASE_KINDS: Final = frozenset(
+    {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
-
-
-class Token(NamedTuple):
-    """A token that the server reads: `text` as written, `span` its place in the statement."""
-
-    kind: str
-    text: str
-    span: tuple[int, int]
-
-    @property
-    def word(self) -> str:
-        """Upper-case keyword, "" for anything but a bare word."""
-        return self.text.upper() if self.kind == "word" else ""
-
-    @property
-    def name(self) -> str | None:
-        """The identifier this token spells, None for anything else."""
-        if self.kind == "quoted":
-            return self.text[1:-1].replace("``", "`")
-        return self.text if self.kind == "word" else None
-
-
-def tokens(statement: str) -> list[Token]:
-    """The tokens that a MySQL-compatible server reads: comments are left out, the body of `/*! ... */` is kept,
-    TiDB's `/*T! ... */` is a comment."""
-    return [
-        Token(match.lastgroup or "", match.group(), match.span())
-        for match in _TOKEN.finditer(statement)
-        if match.lastgroup not in {"space", "comment", "executable", "close"}
-    ]
-
-
-class ChangeClass(StrEnum):
-    """Classes of schema changes that the bridge runs."""
-
-    CREATE_DATABASE = "create database"
-    ALTER_DATABASE = "alter database"
-    DROP_DATABASE = "drop database"
-    CREATE_TABLE = "create table"
-    ALTER_TABLE = "alter table"
-    EXCHANGE_PARTITION = "exchange partition"
-    DROP_TABLE = "drop table"
-    RENAME_TABLE = "rename table"
-    TRUNCATE_TABLE = "truncate table"
-    RECOVER_TABLE = "recover table"
-    CREATE_VIEW = "create view"
-    DROP_VIEW = "drop view"
-    CREATE_INDEX = "create index"
-    DROP_INDEX = "drop index"
-
 
 _FILES: Final = {("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE")}
 _ENGINES_ELSEWHERE: Final = frozenset({"CONNECT", "FEDERATED", "FEDERATEDX", "S3", "SPIDER"})
 """Storage engines whose tables are files or other servers."""
+_QUERY_WORDS: Final = frozenset({"AS", "IGNORE", "REPLACE", "SELECT", "TABLE", "VALUES"})
+"""Behind the parts of a table they begin a query that fills it."""
 
-DATABASE_CLASSES: Final = frozenset(
-    {ChangeClass.CREATE_DATABASE, ChangeClass.ALTER_DATABASE, ChangeClass.DROP_DATABASE}
-)
+
+class Named(NamedTuple):
+    """A table that a statement names, and where."""
+
+    table: TableName
+    span: tuple[int, int]
+    is_qualified: bool
 
 
 @dataclass(frozen=True)
 class Classified:
     """A schema change that was understood.
 
-    tables: every table it touches, old and new names of a rename, in order.
+    kind: of the statement as a whole.  classes: what it does, each once, in order.
+    touched: every table it changes, old and new names of a rename, in order.
+    like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
-    name_span: where the name of the created or altered table or view stands in the statement.
     """
 
-    change_class: ChangeClass
-    tables: tuple[TableName, ...] = ()
+    kind: StatementKind
+    classes: tuple[ChangeClass, ...]
+    touched: tuple[Named, ...] = ()
+    like: Named | None = None
+    referenced: tuple[Named, ...] = ()
     database: str = ""
-    name_span: tuple[int, int] | None = None
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """The tables it changes."""
+        return tuple(named.table for named in self.touched)
 
 
 class Refused(NamedTuple):
@@ -108,26 +63,48 @@ class Refused(NamedTuple):
     reason: str
 
 
-def classify(statement: str, schema: str) -> Classified | Refused:
-    """What `statement` does, with `schema` as the current database."""
-    reader = _Reader(tokens(statement), schema)
-    if any(token.kind == "mark" and token.text == ";" for token in reader.tokens[:-1]):
-        return Refused("it holds several statements")
+def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified | Refused:
+    """What `statement` does, with `schema` as the current database; `tidb`: on a server that reads `/*T! ... */`."""
+    try:
+        readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
+    except UnreadableError as error:
+        return Refused(str(error))
+    for found in readings.values():
+        if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
+            return Refused("it holds several statements")
+    reader = _Reader(readings[tidb], schema)
     try:
         result = _classify(reader)
-    except _NotUnderstood:
-        return Refused("it is not a schema change that the bridge knows")
+    except _NotUnderstoodError as error:
+        return Refused(str(error) or "it is not a schema change that the bridge knows")
+    dangers = (_danger(found, result) for found in readings.values())
+    reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
+    return Refused(reason) if reason else result
+
+
+def _danger(found: list[Token], result: Classified) -> str | None:
     schemas = {table.schema.lower() for table in result.tables} | {result.database.lower()}
-    if (schemas | set(_qualifiers(reader.tokens))) & SYSTEM_SCHEMAS:
-        return Refused("it touches a system schema")
-    words = [token.word for token in reader.tokens]
-    if result.change_class is ChangeClass.CREATE_TABLE and "SELECT" in words:
-        return Refused("it fills a table from a query")
-    if "OUTFILE" in words or "LOAD_FILE" in words or _FILES & set(pairwise(words)):
-        return Refused("it reaches for files of the server")
-    if set(_engines(reader.tokens)) & _ENGINES_ELSEWHERE:
-        return Refused("it makes a table of files or of another server")
-    return result
+    if (schemas | set(_qualifiers(found))) & SYSTEM_SCHEMAS:
+        return "it touches a system schema"
+    words = [token.word for token in found]
+    if result.kind is StatementKind.CREATE_TABLE and "SELECT" in words:
+        return "it fills a table from a query"
+    if "OUTFILE" in words or "DUMPFILE" in words or "LOAD_FILE" in words or _FILES & set(pairwise(words)):
+        return "it reaches for files of the server"
+    if set(_engines(found)) & _ENGINES_ELSEWHERE:
+        return "it makes a table of files or of another server"
+    return None
+
+
+def _unclear(result: Classified) -> str | None:
+    """Names that lie in another database than the statement seems to say."""
+    for named in (*result.touched, *([result.like] if result.like else [])):
+        if not named.table.schema:
+            return f"it names the table {named.table.table} without its database, and so does the message"
+    # TiCDC, "DDL statement considerations": CREATE TABLE db1.t1 LIKE t2 leaves out whose t2 is meant.
+    if result.like and result.touched[0].is_qualified and not result.like.is_qualified:
+        return f"it does not say in which database {result.like.table.table} lies, which it copies"
+    return None
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
@@ -144,8 +121,8 @@ def _engines(found: list[Token]) -> Iterator[str]:
             yield from (name.text.strip("'\"`").upper() for name in named)
 
 
-class _NotUnderstood(Exception):  # noqa: N818  # never leaves this module
-    pass
+class _NotUnderstoodError(Exception):
+    """Never leaves this module."""
 
 
 class _Reader:
@@ -154,7 +131,7 @@ class _Reader:
 
     def peek(self, ahead: int = 0) -> Token:
         at = self.at + ahead
-        return self.tokens[at] if at < len(self.tokens) else Token("end", "", (0, 0))
+        return self.tokens[at] if at < len(self.tokens) else END
 
     def accept(self, *words: str) -> bool:
         """Skips these keywords when they come next, all of them or none."""
@@ -166,22 +143,30 @@ class _Reader:
     def identifier(self) -> str:
         name = self.peek().name
         if name is None:
-            raise _NotUnderstood
+            raise _NotUnderstoodError
         self.at += 1
         return name
 
-    def table(self) -> TableName:
-        first = self.identifier()
-        if self.peek().text == ".":
+    def table(self) -> Named:
+        start = self.peek().span[0]
+        name, is_qualified = TableName(self.schema, self.identifier()), self.peek().text == "."
+        if is_qualified:
             self.at += 1
-            return TableName(first, self.identifier())
-        return TableName(self.schema, first)
+            name = TableName(name.table, self.identifier())
+        return Named(name, (start, self.peek(-1).span[1]), is_qualified)
 
-    def table_list(self) -> Iterator[TableName]:
+    def table_list(self) -> Iterator[Named]:
         yield self.table()
         while self.peek().text == ",":
             self.at += 1
             yield self.table()
+
+    def skip_to(self, word: str) -> None:
+        while self.peek().word != word:
+            if self.peek().kind == "end":
+                raise _NotUnderstoodError
+            self.at += 1
+        self.at += 1
 
 
 def _classify(reader: _Reader) -> Classified:
@@ -195,115 +180,185 @@ def _classify(reader: _Reader) -> Classified:
         return _rename(reader)
     if reader.accept("TRUNCATE"):
         reader.accept("TABLE")
-        return Classified(ChangeClass.TRUNCATE_TABLE, (reader.table(),))
+        return _plain(StatementKind.TRUNCATE_TABLE, reader.table())
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
         recovered = reader.table()
-        return Classified(ChangeClass.RECOVER_TABLE, (recovered, *([reader.table()] if reader.accept("TO") else [])))
-    raise _NotUnderstood
+        return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
+    raise _NotUnderstoodError
+
+
+def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
+    """A statement whose class has the name of its kind."""
+    is_index = kind is StatementKind.CREATE_INDEX
+    return Classified(
+        kind, (ChangeClass.ADD_INDEX if is_index else ChangeClass(kind.value),), touched, database=database
+    )
 
 
 def _create(reader: _Reader) -> Classified:
     reader.accept("OR", "REPLACE")
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "NOT", "EXISTS")
-        return Classified(ChangeClass.CREATE_DATABASE, database=reader.identifier())
+        return _plain(StatementKind.CREATE_DATABASE, database=reader.identifier())
     reader.accept("GLOBAL", "TEMPORARY")  # a local one would hide a table from the bridge
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
-        return _named(reader, ChangeClass.CREATE_TABLE)
-    while reader.accept("UNIQUE") or reader.accept("FULLTEXT") or reader.accept("SPATIAL"):
+        return _create_table(reader)
+    while reader.accept("UNIQUE") or reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR"):
         pass
     if reader.accept("INDEX"):
         reader.accept("IF", "NOT", "EXISTS")
         reader.identifier()
-        _skip_to(reader, "ON")
-        return _named(reader, ChangeClass.CREATE_INDEX)
+        reader.skip_to("ON")
+        return _plain(StatementKind.CREATE_INDEX, reader.table())
     return _create_view(reader)
+
+
+def _create_table(reader: _Reader) -> Classified:
+    created = reader.table()
+    parenthesis = reader.peek().text == "("
+    if reader.peek(int(parenthesis)).word == "LIKE":
+        reader.at += 1 + parenthesis
+        return replace(_plain(StatementKind.CREATE_TABLE, created), like=reader.table())
+    depth = 0
+    for token, following in pairwise([*reader.tokens[reader.at :], END]):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        is_query = token.word in _QUERY_WORDS or (token.word == "WITH" and following.word != "SYSTEM")
+        if depth == 0 and is_query:
+            raise _NotUnderstoodError("it fills a table from a query")
+    return replace(_plain(StatementKind.CREATE_TABLE, created), referenced=_references(reader, created))
+
+
+def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
+    """The tables behind REFERENCES.  An unqualified one lies in the database of the referring table (MySQL manual,
+    FOREIGN KEY Constraints)."""
+    inner = _Reader(reader.tokens[reader.at :], referring.table.schema)
+    found = []
+    while inner.peek().kind != "end":
+        if inner.accept("REFERENCES"):
+            found.append(inner.table())
+        else:
+            inner.at += 1
+    return tuple(found)
 
 
 def _create_view(reader: _Reader) -> Classified:
     """ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW; nothing else that is created may."""
     if reader.peek().word not in {"ALGORITHM", "DEFINER", "SQL", "VIEW"}:
-        raise _NotUnderstood
+        raise _NotUnderstoodError
     routine = {"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"}
     while reader.peek().word != "VIEW":
         if reader.peek().kind == "end" or reader.peek().word in routine:
-            raise _NotUnderstood
+            raise _NotUnderstoodError
         reader.at += 1
     reader.at += 1
     reader.accept("IF", "NOT", "EXISTS")
-    return _named(reader, ChangeClass.CREATE_VIEW)
-
-
-def _named(reader: _Reader, change_class: ChangeClass) -> Classified:
-    start = reader.peek().span[0]
-    table = reader.table()
-    return Classified(change_class, (table,), name_span=(start, reader.peek(-1).span[1]))
+    return _plain(StatementKind.CREATE_VIEW, reader.table())
 
 
 def _drop(reader: _Reader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
-        return Classified(ChangeClass.DROP_DATABASE, database=reader.identifier())
+        return _plain(StatementKind.DROP_DATABASE, database=reader.identifier())
     if reader.accept("INDEX"):
         reader.accept("IF", "EXISTS")
         reader.identifier()
-        _skip_to(reader, "ON")
-        return Classified(ChangeClass.DROP_INDEX, (reader.table(),))
-    change_class = ChangeClass.DROP_VIEW if reader.accept("VIEW") else ChangeClass.DROP_TABLE
-    if change_class is ChangeClass.DROP_TABLE and not reader.accept("TABLE"):
-        raise _NotUnderstood
+        reader.skip_to("ON")
+        return _plain(StatementKind.DROP_INDEX, reader.table())
+    kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
+    if kind is StatementKind.DROP_TABLE and not reader.accept("TABLE"):
+        raise _NotUnderstoodError
     reader.accept("IF", "EXISTS")
-    return Classified(change_class, tuple(reader.table_list()))
+    return _plain(kind, *reader.table_list())
 
 
 def _alter(reader: _Reader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         option = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT"}
         named = reader.peek().word not in option
-        return Classified(ChangeClass.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
+        return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
     if not reader.accept("TABLE"):
-        raise _NotUnderstood
+        raise _NotUnderstoodError
     reader.accept("IF", "EXISTS")
-    altered = _named(reader, ChangeClass.ALTER_TABLE)
-    touched = list(altered.tables)
-    change_class = ChangeClass.ALTER_TABLE
-    while reader.peek().kind != "end":
-        if reader.accept("EXCHANGE", "PARTITION"):
-            change_class = ChangeClass.EXCHANGE_PARTITION
-            _skip_to(reader, "TABLE")
-            touched.append(reader.table())
-        elif reader.accept("RENAME"):
-            touched.extend(_alter_rename(reader))
+    altered = reader.table()
+    actions = alter_actions(reader.tokens[reader.at :])
+    classes = tuple(dict.fromkeys(action_class(action) for action in actions)) or (ChangeClass.NOTHING,)
+    kind = StatementKind.ALTER_TABLE
+    touched = [altered]
+    for action in actions:
+        inner = _Reader(list(action), reader.schema)
+        if action_class(action) is ChangeClass.EXCHANGE_PARTITION:
+            kind = StatementKind.EXCHANGE_PARTITION
+            inner.skip_to("TABLE")
+            touched.append(inner.table())
+        elif action_class(action) is ChangeClass.RENAME_TABLE:
+            touched.append(_new_name(inner))
+    return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered))
+
+
+def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
+    """The actions of an ALTER TABLE, given what follows the table's name."""
+    actions: list[list[Token]] = []
+    for part in split_at_commas([token for token in found if token.text != ";"]):
+        if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
+            actions[-1].extend(part)
         else:
-            reader.at += 1
-    return Classified(change_class, tuple(touched), name_span=altered.name_span)
+            actions.append(list(part))
+    return [tuple(action) for action in actions]
 
 
-def _alter_rename(reader: _Reader) -> Iterator[TableName]:
-    """`RENAME [TO|AS|=] new_name`; RENAME COLUMN and RENAME INDEX are not renames of the table."""
-    if reader.peek().word in {"COLUMN", "INDEX", "KEY"} and reader.peek(1).name is not None:
-        return
+def _goes_on(part: Sequence[Token]) -> bool:
+    """What follows the comma is one more name of a list: DROP PARTITION a, b; ORDER BY a, b."""
+    return _prefix(part) is None
+
+
+def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
+    """Parts between the commas outside of parentheses; none of nothing."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in found:
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if token.text == "," and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [tuple(part) for part in parts] if found else []
+
+
+def action_class(action: Sequence[Token]) -> ChangeClass:
+    """What one action of ALTER TABLE does.  Raises for an action that is not known."""
+    if [token.word for token in action[:2]] == ["ADD", "CONSTRAINT"]:
+        words = [token.word for token in action[2:4]]
+        added = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)
+    else:
+        added = _prefix(action)
+    if added is None:
+        raise _NotUnderstoodError(
+            "the bridge does not know this action of ALTER TABLE: " + " ".join(token.text for token in action[:6])
+        )
+    return added
+
+
+def _prefix(action: Sequence[Token]) -> ChangeClass | None:
+    words = tuple(token.word for token in action[:3])
+    return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)
+
+
+def _new_name(reader: _Reader) -> Named:
+    """`RENAME [TO|AS|=] new_name`."""
+    reader.at += 1
     if not (reader.accept("TO") or reader.accept("AS")) and reader.peek().text == "=":
         reader.at += 1
-    yield reader.table()
+    return reader.table()
 
 
 def _rename(reader: _Reader) -> Classified:
-    touched: list[TableName] = []
+    touched: list[Named] = []
     while True:
         touched.append(reader.table())
         if not reader.accept("TO"):
-            raise _NotUnderstood
+            raise _NotUnderstoodError
         touched.append(reader.table())
         if reader.peek().text != ",":
-            return Classified(ChangeClass.RENAME_TABLE, tuple(touched))
+            return _plain(StatementKind.RENAME_TABLE, *touched)
         reader.at += 1
-
-
-def _skip_to(reader: _Reader, word: str) -> None:
-    while reader.peek().word != word:
-        if reader.peek().kind == "end":
-            raise _NotUnderstood
-        reader.at += 1
-    reader.at += 1

@@ -12,7 +12,10 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.target.catalog import TableName
-from bridge.target.ddl_text import ChangeClass, Classified
+from bridge.target.ddl_classes import StatementKind
+from bridge.target.ddl_shape import shape, span_of
+from bridge.target.ddl_text import Classified, Refused, classify
+from bridge.target.evidence import definition
 from bridge.target.progress import SchemaChange
 from bridge.target.session import Session, error_code, is_lost_connection, quote_name
 
@@ -21,39 +24,61 @@ _TABLE_EXISTS: Final = 1050
 _COLUMN_EXISTS: Final = 1060
 _KEY_EXISTS: Final = 1061
 _UNDO: Final = {_COLUMN_EXISTS: "COLUMN", _KEY_EXISTS: "INDEX"}
-_NO_SUCH: Final = frozenset({1049, 1146})
+_MAKING: Final = frozenset(
+    {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.CREATE_VIEW}
+)
 _MOST_UNDONE: Final = 100
 
 
 def exists_already(
-    session: Session, scratch_schema: str, change: SchemaChange, classified: Classified, error: MySQLError
-) -> bool:
-    """Whether `error`, with which the target refused `change`, means that its effect is there already."""
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
+) -> str:
+    """Whether `error`, with which the target refused `text`, means that its effect is there already; the outcome to
+    record, "" when it does not."""
     code = error_code(error)
-    if code == _DATABASE_EXISTS:
-        return classified.change_class is ChangeClass.CREATE_DATABASE
-    if code not in {_TABLE_EXISTS, *_UNDO} or classified.name_span is None or len(classified.tables) != 1:
-        return False
-    kind = "VIEW" if classified.change_class is ChangeClass.CREATE_VIEW else "TABLE"
-    table = classified.tables[0]
+    if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
+        return _alter_to(session, text, classified)
+    if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
+        return ""
+    kind = "VIEW" if classified.kind is StatementKind.CREATE_VIEW else "TABLE"
     probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
-    start, end = classified.name_span
-    statement = change.text[:start] + quote_name(*probe) + change.text[end:]
     try:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
-        if code == _TABLE_EXISTS:
-            _take_defaults_of(session, scratch_schema, table.schema)
-            session.execute(statement)
-        else:
-            session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
-            _redo(session, statement, probe)
-        return _holds(session, table, probe, nothing_else=code != _TABLE_EXISTS)
+        made = _made_as(session, scratch_schema, probe, code, text, change.schema)
+        return "what it makes was there already" if made else ""
     except MySQLError as failure:
         if is_lost_connection(failure):
             raise
-        return False
+        return ""
     finally:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+
+
+def _made_as(
+    session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
+) -> bool:
+    """Runs the statement on the probe instead, and compares."""
+    sent = classify(text, current_schema)
+    if isinstance(sent, Refused):
+        return False
+    table, (start, end), _ = sent.touched[0]
+    statement = text[:start] + quote_name(*probe) + text[end:]
+    if code == _TABLE_EXISTS:
+        _take_defaults_of(session, scratch_schema, table.schema)
+        session.execute(statement)
+    else:
+        session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
+        _redo(session, statement, probe)
+    return _holds(session, table, probe, nothing_else=code != _TABLE_EXISTS)
+
+
+def _alter_to(session: Session, text: str, classified: Classified) -> str:
+    """A database that is there is given the defaults that the statement would have given it."""
+    options = shape(text, classified, tidb=False).options
+    if options:
+        start, end = span_of(options)
+        session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")
+    return "the database was there already; its defaults are as the statement says"
 
 
 def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
@@ -92,16 +117,3 @@ def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> Non
 def _parts(session: Session, name: TableName) -> set[str]:
     """Columns, keys and options of a table, or the body of a view."""
     return {line.strip().rstrip(",") for line in (definition(session, name) or "").splitlines()}
-
-
-def definition(session: Session, name: TableName) -> str | None:
-    """SHOW CREATE without the object's own name and counter; None when it does not exist."""
-    try:
-        text = str(session.rows(f"SHOW CREATE TABLE {quote_name(*name)}")[0][1])
-    except MySQLError as error:
-        if error_code(error) in _NO_SUCH:
-            return None
-        raise
-    qualifier = re.escape(quote_name(name.schema)) + r"\."
-    text = re.sub(rf"(?:{qualifier})?{re.escape(quote_name(name.table))}", "``", text, count=1)
-    return re.sub(r" AUTO_INCREMENT=\d+", "", text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -18,6 +19,7 @@ from pymysql.err import MySQLError
 from bridge.errors import OwnedError
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Session, Target, is_lost_connection, quote_name
+from bridge.target.tags import pipeline_tag, wait_while_running
 
 STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""
@@ -26,6 +28,10 @@ _PATIENCE_SECONDS: Final = 3
 _KILL_SECONDS: Final = 10
 """How long a killed connection may take to give the lock back."""
 _UNKNOWN_THREAD: Final = 1094
+
+
+class AbandonedError(Exception):
+    """The bridge was asked to end while it waited for the pipeline."""
 
 
 class Ownership:
@@ -39,13 +45,14 @@ class Ownership:
         self.control = target.connect(autocommit=True)
         self.epoch = 0
 
-    def acquire(self, *, take_over: bool) -> None:
+    def acquire(self, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
         """Takes the pipeline and raises its epoch.
 
-        Raises OwnedError when a live bridge owns it and `take_over` is off.
+        A schema change that an owner which is gone has left running is waited for, until `stop` says so.
+        Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` said so.
         """
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
-            self._evict(take_over=take_over)
+            self._evict(take_over=take_over, stop=stop)
         self.epoch = self._table.raise_epoch(self.control)
         self.control.execute(
             f"REPLACE INTO {self._owner_table} (name, epoch, host, pid, connections, started_at, heartbeat_at, state)"
@@ -67,6 +74,7 @@ class Ownership:
         progress = self._table.read(self.control)
         if progress is None or progress.epoch != self.epoch or self._holder() != old:
             return False
+        wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
         self._kill(old)
         return self._try_lock(_KILL_SECONDS)
 
@@ -129,7 +137,7 @@ class Ownership:
         holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
         return None if holder is None else int(holder)
 
-    def _evict(self, *, take_over: bool) -> None:
+    def _evict(self, *, take_over: bool, stop: Callable[[], bool]) -> None:
         host, pid, connections, age = self._current_owner()
         if not take_over and age is not None and age <= STALE_SECONDS:
             raise OwnedError(
@@ -138,6 +146,10 @@ class Ownership:
                 mend="stop that one, or take over with --take-over",
             )
         holder = self._holder()
+        if holder is not None and not wait_while_running(
+            self.control, pipeline_tag(self._table.name), connection=holder, stop=stop
+        ):
+            raise AbandonedError
         for connection in {*connections, *([holder] if holder else [])}:
             self._kill(connection)
         if not self._try_lock(_KILL_SECONDS):

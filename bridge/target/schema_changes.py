@@ -2,253 +2,317 @@
 
 Before a statement runs, an intent with a fingerprint of everything it touches is written.  When a restart finds the
 intent open, the fingerprint as it is now tells whether the statement ran: an InnoDB schema change either happened or
-did not.  Statements run as they came; one that the target refuses stops the bridge.
+did not.  What runs is the statement in the target's words; one that the policy holds waits for the operator, one that
+is refused stops the bridge.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
 from pymysql.err import MySQLError, OperationalError
 
-from bridge.errors import SchemaChangeError
-from bridge.events import ms_tso, tso_ms
-from bridge.target.catalog import TableName
-from bridge.target.ddl_text import DATABASE_CLASSES, ChangeClass, Classified, Refused, classify
-from bridge.target.existing import definition, exists_already
+from bridge.errors import HeldError, SchemaChangeError
+from bridge.events import tso_ms
+from bridge.target.capabilities import Capabilities, probe
+from bridge.target.ddl_classes import StatementKind
+from bridge.target.ddl_policy import DdlRules, Verdict
+from bridge.target.ddl_rewrite import Rewritten, rewrite
+from bridge.target.ddl_rules import Site, UnsupportedError
+from bridge.target.ddl_text import Classified, Refused, classify
+from bridge.target.evidence import Evidence, definition, evidence
+from bridge.target.existing import exists_already
+from bridge.target.journal import FINISHED, Entry, Journal, State
 from bridge.target.progress import SchemaChange
 from bridge.target.session import Session, error_code, is_lost_connection, quote_name, server_words
+from bridge.target.surroundings import OnTarget
+from bridge.target.tags import statement_tag, wait_while_running
 
-_NO_SUCH: Final = frozenset({1049, 1146})
-_ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
-
+_DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
 _UNKNOWN_TABLE: Final = 1051
-_UNKNOWN_VARIABLE: Final = 1193
-_SOURCE_DEFAULTS: Final = (
-    "SET SESSION character_set_server = utf8mb4, collation_server = utf8mb4_bin",
-    "SET SESSION character_set_collations ="
-    " 'utf8mb4=utf8mb4_bin,utf8mb3=utf8mb3_bin,latin1=latin1_bin,ascii=ascii_bin'",
+_NO_SUCH_DATABASE: Final = 1049
+_NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
+_SESSION: Final = (
+    # What a statement names is written out; these two would make servers of one flavour differ.
+    "SET SESSION character_set_collations = ''",
+    "SET SESSION explicit_defaults_for_timestamp = 1",
 )
-"""A statement that names no collation means TiDB's, under which keys that differ in case are two keys; the second
-setting is known from MariaDB 11.2 on."""
+_PACKET_HEADROOM: Final = 4096
 
 log = structlog.get_logger()
 
 
-class Evidence(NamedTuple):
-    """What the server says of everything a statement touches.
+@dataclass(frozen=True)
+class _Plan:
+    """What is to run: the statement in the target's words, which the policy, or the operator, lets run."""
 
-    fingerprint: hash of definitions and, where they can be seen, of InnoDB's table ids.
-    sees_ids: the table ids could be read; without them a swap of contents leaves no trace.
-    """
+    rewritten: Rewritten
 
-    fingerprint: str
-    sees_ids: bool
+    @property
+    def text(self) -> str:
+        return self.rewritten.text or ""
 
+    @property
+    def classified(self) -> Classified:
+        return self.rewritten.classified
 
-class _Intent(NamedTuple):
-    state: str
-    fingerprint: str
+    @property
+    def classes(self) -> str:
+        return ", ".join(change.value for change in self.classified.classes)
 
 
 class SchemaChangeRunner:
     """Runs one pipeline's schema changes on the control session.
 
-    session: gives the control session; asked anew for each statement, as it may have been replaced.
+    rules: policy, source and collations, from the settings.
     trace: told the name of each step (tests crash there).
     """
 
-    def __init__(self, pipeline: str, schema: str, trace: Callable[[str], None]) -> None:
-        self._pipeline, self._schema, self._trace = pipeline, schema, trace
-        self._journal = quote_name(schema, "schema_changes")
+    def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
+        self._pipeline, self._schema, self._rules, self._trace = pipeline, schema, rules, trace
+        self._journal = Journal(pipeline, schema)
+        self._probed: tuple[int, Capabilities] | None = None
+        self._held: set[str] = set()
 
     def run(self, session: Session, change: SchemaChange) -> None:
         """Gives `change` its one effect and records the outcome.
 
-        Raises SchemaChangeError when the policy or the target refuses it, MySQLError when the connection is lost
-        (the intent stays open; run it again on a new session).
+        Raises HeldError while it waits for the operator, SchemaChangeError when the policy or the target refuses it,
+        MySQLError when the connection is lost (the intent stays open; run it again on a new session).
         """
-        intent = self._intent(session, change)
-        if intent is not None and intent.state == "done":
+        entry = self._journal.find(session, change)
+        if entry is not None and entry.state in FINISHED:
             return
-        classified = self._classify(session, change)
-        self._wait_for_running(session, change)
-        now = evidence(session, classified)
-        if intent is None:
-            self._record(session, change, "running", now.fingerprint)
-        elif self._has_run(session, change, classified, intent, now):
-            self._close(session, change, "done", "found on the target after an interruption")
+        if entry is not None and entry.state is State.HELD and change.statement_hash in self._held:
+            raise _held(entry, change)
+        plan = self._plan(session, change, entry)
+        if plan is None:
             return
+        wait_while_running(session, self._tag(change))
+        now = evidence(session, self._target(session), plan.classified)
+        resumed = entry if entry is not None and entry.fingerprint and entry.state is not State.REPLACED else None
+        if resumed is None:
+            self._record_intent(session, change, plan, now.fingerprint)
+        elif self._has_run(session, change, plan.classified, resumed, now):
+            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+            return
+        elif resumed.state is not State.RUNNING:
+            self._record_intent(session, change, plan, resumed.fingerprint)
         self._trace("ddl intent")
-        outcome = self._execute(session, change, classified, resumed=intent is not None)
+        outcome = self._execute(session, change, plan, resumed=resumed is not None)
         self._trace("ddl executed")
-        self._close(session, change, "done", outcome)
+        self._journal.close(session, change, State.DONE, outcome)
         self._trace("ddl recorded")
-        log.info("schema change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+        _log(change, plan.rewritten, outcome)
 
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
         """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
-        millisecond = ms_tso(tso_ms(change.commit_ts))
-        rows = session.rows(
-            f"SELECT commit_ts, position FROM {self._journal} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
-            " AND statement_hash = %s",
-            (self._pipeline, millisecond, millisecond + ms_tso(1), change.statement_hash),
-        )
-        return {int(commit_ts): position for commit_ts, position in rows}
+        return self._journal.runs_like(session, change)
 
-    def _classify(self, session: Session, change: SchemaChange) -> Classified:
-        classified = classify(change.text, change.schema)
-        if isinstance(classified, Classified):
-            schemas = {name.schema.lower() for name in classified.tables} | {classified.database.lower()}
-            if self._schema.lower() not in schemas:
-                return classified
-            classified = Refused("it touches the bridge's own tables")
-        self._record(session, change, "refused", "", classified.reason)
-        raise SchemaChangeError(
-            f"the bridge does not run this statement: {classified.reason}; the statement is: {change.text}",
-            where=_where(change),
-            mend="run what you want of it by hand, then mark it as dealt with and start the bridge again: UPDATE"
-            f" {self._journal} SET state = 'done' WHERE name = '{self._pipeline}' AND commit_ts = {change.commit_ts}"
-            f" AND statement_hash = '{change.statement_hash}'",
-        )
+    def _target(self, session: Session) -> Capabilities:
+        """The target's capabilities, probed once per connection: a server may come back as another version."""
+        if self._probed is None or self._probed[0] != session.connection_id:
+            self._probed = session.connection_id, probe(session)
+            log.info("target", server=str(self._probed[1]))
+        return self._probed[1]
 
-    def _refusal(self, change: SchemaChange, what: str) -> SchemaChangeError:
+    def _plan(self, session: Session, change: SchemaChange, entry: Entry | None) -> _Plan | None:
+        """None when nothing is to run and that is recorded."""
+        state = entry.state if entry is not None else None
+        if entry is not None and state is State.RUNNING:
+            return self._as_recorded(change, entry)
+        if entry is not None and state is State.REPLACED:
+            return self._as_replaced(session, change, entry)
+        rewritten = self._rewritten(session, change, approved=state is State.APPROVED)
+        if state is not State.APPROVED:
+            decision = self._rules.policy.decide(rewritten.classified.classes)
+            if decision.verdict is Verdict.HOLD:
+                raise self._hold(session, change, decision.reason, rewritten)
+            if decision.verdict is Verdict.REFUSE:
+                raise self._refuse(session, change, decision.reason)
+            if decision.verdict is Verdict.IGNORE:
+                self._leave_out(session, change, State.IGNORED, rewritten, decision.reason)
+                return None
+        if rewritten.text is None:
+            self._leave_out(session, change, State.DONE, rewritten, "nothing of it is for this target")
+            return None
+        return _Plan(rewritten)
+
+    def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
+        target = self._target(session)
+        site = Site(target, self._rules.collations, self._rules.source, OnTarget(session, self._journal))
+        try:
+            found = rewrite(change.text, change.schema, site)
+        except UnsupportedError as unsupported:
+            plain = classify(change.text, change.schema)
+            if not approved or isinstance(plain, Refused):
+                raise self._hold(session, change, str(unsupported), None) from unsupported
+            found = Rewritten(change.text, plain)  # the operator wants it sent as it is
+        return self._allowed(session, change, found)
+
+    def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
+        if isinstance(found, Refused):
+            raise self._refuse(session, change, found.reason)
+        schemas = {name.schema.lower() for name in found.classified.tables} | {found.classified.database.lower()}
+        if self._schema.lower() in schemas:
+            raise self._refuse(session, change, "it touches the bridge's own tables")
+        longest = self._target(session).max_allowed_packet - _PACKET_HEADROOM
+        if len((found.text or "").encode()) > longest:
+            raise self._refuse(session, change, f"it is longer than the target's max_allowed_packet, {longest:,} bytes")
+        return found
+
+    def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:
+        """An interrupted one goes on with the text that was sent."""
+        classified = classify(entry.run_text, change.schema)
+        assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
+        return _Plan(Rewritten(entry.run_text, classified, entry.rewrites))
+
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: Entry) -> _Plan:
+        """The operator's text runs as it is, but is a schema change like any other."""
+        classified = classify(entry.replacement, change.schema)
+        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        return _Plan(self._allowed(session, change, found))
+
+    def _leave_out(
+        self, session: Session, change: SchemaChange, state: State, rewritten: Rewritten, outcome: str
+    ) -> None:
+        plan = _Plan(rewritten)
+        self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
+        _log(change, rewritten, outcome)
+
+    def _hold(self, session: Session, change: SchemaChange, reason: str, rewritten: Rewritten | None) -> HeldError:
+        classes = _Plan(rewritten).classes if rewritten else ""
+        self._journal.record(session, change, State.HELD, classes=classes, rewritten=rewritten, outcome=reason)
+        self._held.add(change.statement_hash)
+        entry = self._journal.find(session, change)
+        assert entry is not None  # it was just written
+        log.warning("a schema change is held for the operator", id=entry.id, reason=reason, statement=change.text)
+        return _held(entry, change)
+
+    def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
+        self._journal.record(session, change, State.REFUSED, outcome=reason)
         return SchemaChangeError(
-            f"{what}; the statement is: {change.text}",
+            f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
+            where=_where(change),
+            mend=f"bridge ddl skip {_id(change)} leaves it out, bridge ddl replace {_id(change)} runs another statement"
+            " in its place; then start the bridge again",
+        )
+
+    def _refused_by_target(self, session: Session, change: SchemaChange, plan: _Plan, words: str) -> SchemaChangeError:
+        self._journal.close(session, change, State.REFUSED, words)
+        return self._unclear(change, plan.text, f"the target refused a schema change: {words}")
+
+    def _unclear(self, change: SchemaChange, sent: str, what: str) -> SchemaChangeError:
+        as_sent = "" if sent == change.text else f", sent as: {sent}"
+        return SchemaChangeError(
+            f"{what}; the statement is: {change.text}{as_sent}",
             where=_where(change),
             mend="bring the target by hand to where the statement would have brought it, then start the bridge again:"
-            " it sees that what the statement touches has changed and goes on behind it; or leave the table out"
-            " with --filter",
+            f" it sees that what the statement touches has changed and goes on behind it; or bridge ddl replace"
+            f" {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
         )
 
-    def _execute(self, session: Session, change: SchemaChange, classified: Classified, *, resumed: bool) -> str:
-        if change.schema and classified.change_class not in DATABASE_CLASSES:
-            self._use(session, change)
+    def _record_intent(self, session: Session, change: SchemaChange, plan: _Plan, fingerprint: str) -> None:
+        self._journal.record(
+            session, change, State.RUNNING, fingerprint=fingerprint, classes=plan.classes, rewritten=plan.rewritten
+        )
+
+    def _execute(self, session: Session, change: SchemaChange, plan: _Plan, *, resumed: bool) -> str:
         try:
-            _take_source_defaults(session)
-            # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
-            session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
-            session.execute(self._tag(change) + change.text)
+            self._prepare(session, change, plan.classified)
+            session.execute(f"{self._tag(change)} {plan.text}")
             _raise_skipped(session)
         except MySQLError as error:
             if is_lost_connection(error):
                 raise
-            if exists_already(session, self._schema, change, classified, error):
-                return "what it makes was there already"
-            if resumed and error_code(error) == _UNKNOWN_TABLE and _all_dropped(session, classified):
+            if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+                return outcome
+            if resumed and error_code(error) == _UNKNOWN_TABLE and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"
-            self._close(session, change, "refused", server_words(error))
-            raise self._refusal(change, f"the target refused a schema change: {server_words(error)}") from error
+            raise self._refused_by_target(session, change, plan, server_words(error)) from error
         finally:
             _reset_timestamp(session)
         return "ran"
 
-    def _use(self, session: Session, change: SchemaChange) -> None:
+    def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
+        """The current database is the message's; of names that are all qualified it may be missing."""
         try:
-            session.execute(f"USE {quote_name(change.schema)}")
+            session.execute(f"USE {quote_name(change.schema or self._schema)}")
         except MySQLError as error:
-            if is_lost_connection(error):
+            if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
                 raise
-            self._close(session, change, "refused", server_words(error))
-            raise self._refusal(change, f"the target refused a schema change: {server_words(error)}") from error
+            session.execute(f"USE {quote_name(self._schema)}")
+        for setting in _SESSION:
+            try:
+                session.execute(setting)
+            except MySQLError as error:
+                if error_code(error) not in _NOT_SETTABLE:
+                    raise
+        # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
+        session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
     def _has_run(
-        self, session: Session, change: SchemaChange, classified: Classified, intent: _Intent, now: Evidence
+        self, session: Session, change: SchemaChange, classified: Classified, intent: Entry, now: Evidence
     ) -> bool:
-        if classified.change_class is ChangeClass.DROP_TABLE:
+        if classified.kind is StatementKind.DROP_TABLE:
             return _all_dropped(session, classified)
-        if intent.fingerprint and now.fingerprint != intent.fingerprint:
+        if now.fingerprint != intent.fingerprint:
             return True
         if _may_swap(classified) and not now.sees_ids:
-            raise self._refusal(
+            raise self._unclear(
                 change,
+                intent.run_text,
                 "a statement that can swap contents was interrupted, and the target user lacks the PROCESS privilege"
                 " that would show whether it ran",
             )
         return False
 
-    def _intent(self, session: Session, change: SchemaChange) -> _Intent | None:
-        rows = session.rows(
-            f"SELECT state, fingerprint FROM {self._journal} WHERE name = %s AND commit_ts = %s"
-            " AND statement_hash = %s",
-            (self._pipeline, change.commit_ts, change.statement_hash),
-        )
-        return _Intent(*rows[0]) if rows else None
-
-    def _record(self, session: Session, change: SchemaChange, state: str, fingerprint: str, outcome: str = "") -> None:
-        session.execute(
-            f"REPLACE INTO {self._journal} (name, commit_ts, statement_hash, schema_name, statement, position, state,"
-            " fingerprint, outcome, started_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, NOW(3))",
-            (
-                self._pipeline,
-                change.commit_ts,
-                change.statement_hash,
-                change.schema,
-                change.text,
-                change.position,
-                state,
-                fingerprint,
-                outcome,
-            ),
-        )
-
-    def _close(self, session: Session, change: SchemaChange, state: str, outcome: str) -> None:
-        session.execute(
-            f"UPDATE {self._journal} SET state = %s, outcome = %s, finished_at = NOW(3)"
-            " WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
-            (state, outcome, self._pipeline, change.commit_ts, change.statement_hash),
-        )
-
     def _tag(self, change: SchemaChange) -> str:
-        pipeline = re.sub(r"[^A-Za-z0-9_.-]", "_", self._pipeline)
-        return f"/* bridge {pipeline} {change.commit_ts} {change.statement_hash[:12]} */ "
+        return statement_tag(self._pipeline, change)
 
-    def _wait_for_running(self, session: Session, change: SchemaChange) -> None:
-        """A statement outlives its client: waits until no earlier copy of this one runs on the server any more."""
-        tag = self._tag(change).strip()
-        while session.value(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND INSTR(info, %s) = 1",
-            (tag,),
-        ):
-            log.info("waiting for a schema change that still runs on the target", commit_ts=change.commit_ts)
-            time.sleep(0.5)
+
+def _log(change: SchemaChange, rewritten: Rewritten, outcome: str) -> None:
+    for step in rewritten.steps:
+        log.info("schema change rewritten", commit_ts=change.commit_ts, **step._asdict())
+    log.info("schema change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+
+
+def _id(change: SchemaChange) -> str:
+    return f"{change.commit_ts}-{change.statement_hash[:8]}"
 
 
 def _where(change: SchemaChange) -> str:
     return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
 
 
+def _held(entry: Entry, change: SchemaChange) -> HeldError:
+    return HeldError(
+        f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
+        where=_where(change),
+        mend=f"bridge ddl approve, skip or replace {entry.id}",
+    )
+
+
 def _raise_skipped(session: Session) -> None:
     """IF NOT EXISTS leaves what exists as it is, whatever it is; that is looked into like the error without it."""
     for _, code, message in session.rows("SHOW WARNINGS"):
-        if code == _TABLE_EXISTS:
+        if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
             raise OperationalError(code, message)
 
 
 def _may_swap(classified: Classified) -> bool:
     """Run twice, it undoes itself, and definitions alone do not show whether it ran."""
-    several_renames = classified.change_class is ChangeClass.RENAME_TABLE and len(classified.tables) > 2
-    return several_renames or classified.change_class is ChangeClass.EXCHANGE_PARTITION
+    several_renames = classified.kind is StatementKind.RENAME_TABLE and len(classified.tables) > 2
+    return several_renames or classified.kind is StatementKind.EXCHANGE_PARTITION
 
 
 def _all_dropped(session: Session, classified: Classified) -> bool:
-    tables = classified.tables if classified.change_class is ChangeClass.DROP_TABLE else ()
+    tables = classified.tables if classified.kind is StatementKind.DROP_TABLE else ()
     return bool(tables) and all(definition(session, name) is None for name in tables)
-
-
-def _take_source_defaults(session: Session) -> None:
-    for setting in _SOURCE_DEFAULTS:
-        try:
-            session.execute(setting)
-        except MySQLError as error:
-            if error_code(error) != _UNKNOWN_VARIABLE:
-                raise
 
 
 def _reset_timestamp(session: Session) -> None:
@@ -257,52 +321,3 @@ def _reset_timestamp(session: Session) -> None:
     except MySQLError as error:
         if not is_lost_connection(error):
             raise
-
-
-def evidence(session: Session, classified: Classified) -> Evidence:
-    """The state of everything that `classified` touches, as the server shows it now."""
-    parts = [_database(session, classified.database)] if classified.database else []
-    sees_ids = True
-    for name in classified.tables:
-        ids = _table_ids(session, name)
-        shape = definition(session, name)
-        sees_ids = sees_ids and (bool(ids) or shape is None)
-        parts.append(f"{shape}\0{ids}")
-    digest = hashlib.sha1("\0\0".join(parts).encode("utf-8", "surrogateescape"), usedforsecurity=False)
-    return Evidence(digest.hexdigest(), sees_ids)
-
-
-def _database(session: Session, name: str) -> str:
-    try:
-        return str(session.rows(f"SHOW CREATE DATABASE {quote_name(name)}")[0][1])
-    except MySQLError as error:
-        if error_code(error) in _NO_SUCH:
-            return "absent"
-        raise
-
-
-def _table_ids(session: Session, name: TableName) -> list[tuple[object, ...]]:
-    """InnoDB's ids of the table and its partitions: they change when contents are swapped or truncated.
-
-    Empty when the target does not show them (PROCESS privilege; the view exists on MariaDB).
-    """
-    try:
-        return session.rows(
-            "SELECT name, table_id FROM information_schema.innodb_sys_tables WHERE name = %s OR name LIKE %s"
-            " ORDER BY name",
-            (f"{_file_name(name.schema)}/{_file_name(name.table)}", _partition_pattern(name)),
-        )
-    except MySQLError as error:
-        if error_code(error) in _ACCESS_DENIED:
-            return []
-        raise
-
-
-def _file_name(name: str) -> str:
-    """A name as InnoDB spells it: anything but letters, digits and _ as @ and four hex digits."""
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)
-
-
-def _partition_pattern(name: TableName) -> str:
-    path = f"{_file_name(name.schema)}/{_file_name(name.table)}"
-    return re.sub(r"([\\%_])", r"\\\1", path) + "#P#%"

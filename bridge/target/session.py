@@ -124,6 +124,15 @@ class Session:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall())
 
+    def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Runs one query; texts come as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are, which
+        is no UTF-8."""
+        self._raw.use_unicode = False
+        try:
+            return self.rows(sql)
+        finally:
+            self._raw.use_unicode = True
+
     def value(self, sql: str, args: Sequence[object] = ()) -> Any:
         """First column of the first row, None without one."""
         rows = self.rows(sql, args)

@@ -11,9 +11,10 @@ import structlog
 from pymysql.err import MySQLError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from bridge.errors import ApplyError, RefusedRowsError, TargetError
+from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.events import Code
 from bridge.target.catalog import Table, TableName, load_tables
+from bridge.target.ddl_policy import DdlRules
 from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable, SchemaChange
 from bridge.target.render import Rendering, Statement
@@ -72,10 +73,28 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
 
 
+def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
+    """Stops retrying so many seconds after the first failure."""
+    since: list[float] = []
+
+    def stop(state: RetryCallState) -> bool:
+        now = state.outcome_timestamp or 0.0
+        since.append(now)
+        return now - since[0] > seconds
+
+    return stop
+
+
+def _raise_held(held: HeldError) -> None:
+    raise held
+
+
 class Writer:
     """Writes for one owner, one transaction at a time.
 
     retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
+    ddl: how schema changes are handled.
+    on_held: told again and again while a schema change waits for the operator; may raise, and does unless it is set.
     trace: told the name of each step (tests crash there).
     """
 
@@ -86,13 +105,15 @@ class Writer:
         ownership: Ownership,
         *,
         retry_seconds: float = 300,
+        ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
         trace: Callable[[str], None] = no_trace,
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
         self._retry_seconds, self._trace = retry_seconds, trace
-        self._runner = SchemaChangeRunner(table.name, table.schema, trace)
+        self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._outcome_unknown = False
+        self.on_held: Callable[[HeldError], None] = _raise_held
         self.counts = WriterCounts()
 
     @property
@@ -175,14 +196,24 @@ class Writer:
     def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
 
-        Raises SchemaChangeError when one is refused, OwnedError after a take-over.
+        Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
+        take-over.
         """
         for done, change in enumerate(pending):
-            for attempt in self._retrying():
-                with attempt:
-                    self._run_change(change, pending[done + 1 :])
+            while (held := self._run_or_hold(change, pending[done + 1 :])) is not None:
+                self.on_held(held)
             self._trace("ddl taken off")
             self.counts.schema_changes += 1
+
+    def _run_or_hold(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
+        # A schema change may take hours; what counts is how long the target has been failing.
+        for attempt in self._retrying(stop=_failing_for(self._retry_seconds)):
+            with attempt:
+                try:
+                    self._run_change(change, rest)
+                except HeldError as held:
+                    return held
+        return None
 
     def close(self) -> None:
         """Ends the writing session; an open transaction is rolled back."""
@@ -301,10 +332,10 @@ class Writer:
         elif self._session is not None:
             self._session.rollback()
 
-    def _retrying(self) -> Retrying:
+    def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
         return Retrying(
             retry=retry_if_exception(_is_transient),
-            stop=stop_after_delay(self._retry_seconds),
+            stop=stop or stop_after_delay(self._retry_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=self._note_retry,
             retry_error_callback=self._give_up,

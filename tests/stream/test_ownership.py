@@ -196,8 +196,8 @@ def is_altering(session: Session) -> bool:
 def test_a_statement_that_outlives_its_process_runs_once(
     target: str, session: Session, victims: Victims, take_over: bool
 ) -> None:
-    """A schema change still runs on the server when its process has died: another bridge stays out meanwhile, or ends
-    it first with --take-over; it never runs beside its own repetition, and has one effect."""
+    """A schema change still runs on the server when its process has died: another bridge stays out meanwhile, or waits
+    for it with --take-over; it is not sent a second time."""
     slow = in_one_partition(
         [schema_change(11, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c), ALGORITHM = COPY"), boundary(12)]
     )
@@ -219,4 +219,4 @@ def test_a_statement_that_outlives_its_process_runs_once(
     ((_, _, state), (_, applied_ts, pending)) = journal(session)
     assert (state, applied_ts, pending) == ("done", 12, "[]")
     ((outcome,),) = session.rows("SELECT outcome FROM _bridge.schema_changes")
-    assert outcome == ("ran" if take_over else "found on the target after an interruption")
+    assert outcome == "found on the target after an interruption"

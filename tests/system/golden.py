@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import pymysql
 from sqlalchemy import make_url
 
+from bridge.target.session import quote_name
+
 PROTOCOLS = {
     "canal-ext": "canal-json",
     "canal-rowkey": "canal-json",
@@ -83,7 +85,7 @@ def expected_tables(golden: Path, script: str) -> list[Expected]:
     state = json.loads((golden / "expected" / f"{script}.json").read_text(encoding="utf-8"))
     tables = []
     for qualified, table in state["tables"].items():
-        schema, name = qualified.split(".")
+        schema, _, name = qualified.partition(".")
         if name != "vecs":
             rows = tuple(tuple(row) for row in table["rows"])
             expressions = tuple(column["expr"] for column in table["columns"])
@@ -96,9 +98,11 @@ def definition_of(create: str) -> Definition:
     columns, primary, unique = [], (), set()
     for line in create.splitlines():
         if column := _COLUMN.match(line):
-            columns.append(Column(column[1], column[2], "NOT NULL" not in column[3]))
+            columns.append(Column(column[1].replace("``", "`"), column[2], "NOT NULL" not in column[3]))
         elif key := _KEY.match(line):
-            parts = tuple(name + (f"({length})" if length else "") for name, length in _PART.findall(key[3]))
+            parts = tuple(
+                name.replace("``", "`") + (f"({length})" if length else "") for name, length in _PART.findall(key[3])
+            )
             if key[1] == "PRIMARY":
                 primary = parts
             else:
@@ -148,7 +152,7 @@ class Reader:
         """All rows, comparable with `comparable`."""
         columns = zip(table.expressions, table.definition.columns, strict=True)
         selected = ", ".join(_expression(expression, column.type) for expression, column in columns)
-        return comparable(table, self.query(f"SELECT {selected} FROM `{table.schema}`.`{table.table}`"))
+        return comparable(table, self.query(f"SELECT {selected} FROM {quote_name(table.schema, table.table)}"))
 
 
 def comparable(table: Expected, rows: Iterable[tuple[str | None, ...]]) -> list[tuple[object, ...]]:

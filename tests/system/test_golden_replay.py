@@ -17,7 +17,8 @@ SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "
 BANKS = ("canal-ext", "open", "debezium-noschema-ext")
 CASES = [(v, s) for v in PROTOCOLS for s in SCRIPTS if s != "bank" or v in BANKS]
 REFUSED = "INVISIBLE"
-"""Stands in the first statement of `ddl` that MariaDB refuses."""
+"""Stands in the statement of `ddl` that a policy refuses here."""
+POLICY = ("--set", "ddl.refuse=alter table index visibility")
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -73,12 +74,12 @@ def test_another_pipeline_onto_the_same_tables_ends_equal(target: str, golden: P
 
 @pytest.mark.parametrize("variant", ["canal-ext", "open", "open-lz4"])
 def test_a_refused_schema_change_stops_the_bridge(target: str, golden: Path, variant: str) -> None:
-    """Exit 3, one line with the statement, the server's words and the position; what is below it is in the target,
+    """Exit 3, one line with the statement, the reason and the position; what is below it is in the target,
     nothing above; a second run stops the same way and repeats nothing."""
-    arguments = replay_arguments(golden, variant, "ddl", target)
+    arguments = replay_arguments(golden, variant, "ddl", target, *POLICY)
     ended = bridge(*arguments)
     assert ended.code == 3
-    for words in ("ALTER TABLE `t1` ALTER INDEX `idx_val2` INVISIBLE", "1064 (You have an error in your SQL syntax"):
+    for words in ("ALTER TABLE `t1` ALTER INDEX `idx_val2` INVISIBLE", "the settings (refuse in [ddl]) say so"):
         assert words in ended.last_line
     assert any(f"at {position}, schema 'app'" in ended.last_line for position in _positions(golden, variant))
     assert "Traceback" not in ended.err
@@ -90,7 +91,7 @@ def test_a_refused_schema_change_stops_the_bridge(target: str, golden: Path, var
 
 def test_what_lies_before_a_refused_schema_change_is_in_the_target(target: str, golden: Path) -> None:
     """Every schema change below it is done, in the upstream's order; it is the first of those still to run."""
-    bridge(*replay_arguments(golden, "canal-ext", "ddl", target))
+    bridge(*replay_arguments(golden, "canal-ext", "ddl", target, *POLICY))
     lines = read_lines(capture(golden, "canal-ext", "ddl"))
     refused = commit_ts(next(line for line in lines if REFUSED in text(line)))
     below = [commit_ts(line) for line in lines if '"isDdl":true' in text(line) and commit_ts(line) < refused]
@@ -104,6 +105,24 @@ def test_what_lies_before_a_refused_schema_change_is_in_the_target(target: str, 
     assert applied_ts == held[-1] + 1
     rows = [commit_ts(line) for line in lines if '"isDdl":false' in text(line) and "WATERMARK" not in text(line)]
     assert not any(refused < ts < applied_ts for ts in rows)
+
+
+def test_a_held_schema_change_ends_a_replay_with_4(target: str, golden: Path) -> None:
+    """What the target has nothing like waits for the operator: exit 4, with what to do; `bridge ddl` releases it and
+    the next replay goes on behind it."""
+    arguments = replay_arguments(golden, "canal-ext", "ddl", target)
+    ended = bridge(*arguments)
+    assert ended.code == 4
+    assert "cannot bring a dropped table back" in ended.last_line
+    assert "RECOVER TABLE `rec`" in ended.last_line
+    [entry] = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
+    assert (entry["state"], entry["statement"]) == ("held", "RECOVER TABLE `rec`")
+    assert f"held            {entry['id']}" in bridge("status", "--target", target).out
+    mend = ("ddl", "replace", entry["id"], "CREATE TABLE rec (id INT PRIMARY KEY)", "--target", target)
+    assert bridge(*mend).code == 0
+    again = bridge(*arguments)
+    assert again.code == 4
+    assert "FLASHBACK TABLE `rec` TO `rec_back`" in again.last_line
 
 
 def _positions(golden: Path, variant: str) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 
 from bridge.events import Kind
 from bridge.target.catalog import TableName
-from bridge.target.ddl_text import ChangeClass as C
-from bridge.target.ddl_text import Classified, Refused, classify, tokens
+from bridge.target.ddl_classes import StatementKind as C
+from bridge.target.ddl_lexer import tokens
+from bridge.target.ddl_text import Classified, Refused, classify
 from tests.stream.pipelines import decoded
 
 T, U = TableName("app", "t"), TableName("app", "u")
@@ -158,18 +159,20 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "change_class", "tables"), TABLE_CHANGES)
-def test_table_changes(statement: str, change_class: C, tables: tuple[TableName, ...]) -> None:
+@pytest.mark.parametrize(("statement", "kind", "tables"), TABLE_CHANGES)
+def test_table_changes(statement: str, kind: C, tables: tuple[TableName, ...]) -> None:
     """Class and tables are read from the tokens a server reads; unqualified names lie in the current database."""
     classified = classify(statement, "app")
     assert isinstance(classified, Classified)
-    assert (classified.change_class, classified.tables, classified.database) == (change_class, tables, "")
+    assert (classified.kind, classified.tables, classified.database) == (kind, tables, "")
 
 
-@pytest.mark.parametrize(("statement", "change_class", "database"), DATABASE_CHANGES)
-def test_database_changes(statement: str, change_class: C, database: str) -> None:
+@pytest.mark.parametrize(("statement", "kind", "database"), DATABASE_CHANGES)
+def test_database_changes(statement: str, kind: C, database: str) -> None:
     """Changes of a database name it, or mean the current one."""
-    assert classify(statement, "app") == Classified(change_class, (), database)
+    classified = classify(statement, "app")
+    assert isinstance(classified, Classified)
+    assert (classified.kind, classified.tables, classified.database) == (kind, (), database)
 
 
 @pytest.mark.parametrize("statement", REFUSED)
@@ -184,13 +187,12 @@ def test_system_schema_as_current_database(schema: str) -> None:
     assert classify("DROP TABLE user", schema) == Refused("it touches a system schema")
 
 
-def test_name_span_is_the_name() -> None:
-    """The span of the created name lets a probe be made under another name."""
+def test_spans_are_the_names() -> None:
+    """Where names stand in the text lets a probe be made under another name."""
     for statement in ("CREATE TABLE IF NOT EXISTS `a` . `b` (c INT)", "CREATE VIEW a.b AS SELECT 1"):
         classified = classify(statement, "app")
         assert isinstance(classified, Classified)
-        assert classified.name_span is not None
-        start, end = classified.name_span
+        start, end = classified.touched[0].span
         assert [t.name for t in tokens(statement[start:end]) if t.name] == ["a", "b"]
         assert statement[end] == " "
 

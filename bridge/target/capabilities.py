@@ -1,0 +1,142 @@
+"""What a target can do: probed once per session that runs schema changes.
+
+Which flavour and version knows which syntax is a table of rows with their sources, so that a flavour that no test
+server has is data that can be checked against its manual, not a branch of code.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.errors import UsageError
+from bridge.target.collations import KnownCollations, documented_collations, probe_collations
+from bridge.target.session import Session
+
+Version = tuple[int, ...]
+
+
+class Flavour(StrEnum):
+    """Families of servers."""
+
+    MARIADB = "mariadb"
+    MYSQL = "mysql"
+    TIDB = "tidb"
+
+
+class Feature(StrEnum):
+    """Syntax that not every server has."""
+
+    TIDB_SYNTAX = "TiDB's own options"
+    INVISIBLE_INDEX = "INVISIBLE indexes"
+    IGNORED_INDEX = "IGNORED indexes"
+    EXPRESSION_INDEX = "indexes on expressions"
+    NOT_ENFORCED = "NOT ENFORCED"
+    CHECKS = "CHECK constraints"
+    DROP_CHECK = "DROP CHECK"
+    GENERATED_NULL = "NOT NULL behind a generated column"
+    JSON_ARROW = "the operators -> and ->>"
+    VECTOR_TEXT = "VECTOR columns that take text"
+    NGRAM_PARSER = "the parser ngram"
+    TABLE_ENCRYPTION = "the table option ENCRYPTION"
+    DATABASE_ENCRYPTION = "the database option ENCRYPTION"
+    RECOVER = "RECOVER TABLE and FLASHBACK TABLE"
+
+
+class Support(NamedTuple):
+    """A row: from `since` on a flavour has a feature, as `source` says."""
+
+    feature: Feature
+    flavour: Flavour
+    since: Version
+    source: str
+
+
+_F, _MY, _MA, _TI = Feature, Flavour.MYSQL, Flavour.MARIADB, Flavour.TIDB
+_MYSQL_MANUAL, _TIDB_DOCS = "dev.mysql.com/doc/refman", "docs.pingcap.com/tidb/stable"
+
+SUPPORT: Final = (
+    Support(_F.TIDB_SYNTAX, _TI, (), f"{_TIDB_DOCS}/comment-syntax"),
+    Support(_F.INVISIBLE_INDEX, _MY, (8, 0), f"{_MYSQL_MANUAL}/8.0/en/invisible-indexes.html"),
+    Support(_F.INVISIBLE_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-alter-index"),
+    Support(_F.IGNORED_INDEX, _MA, (10, 6), "mariadb.com/kb/en/ignored-indexes"),
+    Support(_F.EXPRESSION_INDEX, _MY, (8, 0, 13), f"{_MYSQL_MANUAL}/8.0/en/create-index.html (functional key parts)"),
+    Support(_F.EXPRESSION_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-create-index#expression-index"),
+    Support(_F.NOT_ENFORCED, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
+    Support(_F.NOT_ENFORCED, _TI, (), f"{_TIDB_DOCS}/constraints#check (parsed before v7.2, kept since)"),
+    Support(_F.CHECKS, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html (before: parsed)"),
+    Support(_F.CHECKS, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
+    Support(_F.CHECKS, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.DROP_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/alter-table.html"),
+    Support(_F.DROP_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.GENERATED_NULL, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
+    Support(_F.GENERATED_NULL, _TI, (), f"{_TIDB_DOCS}/generated-columns"),
+    Support(_F.JSON_ARROW, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/json-search-functions.html"),
+    Support(_F.JSON_ARROW, _TI, (), f"{_TIDB_DOCS}/json-functions"),
+    # MySQL 9 (STRING_TO_VECTOR) and MariaDB 11.7 (VEC_FromText) have the type, but take no text for it.
+    Support(_F.VECTOR_TEXT, _TI, (8, 4), f"{_TIDB_DOCS}/vector-search-data-types"),
+    Support(_F.NGRAM_PARSER, _MY, (5, 7, 6), f"{_MYSQL_MANUAL}/5.7/en/fulltext-search-ngram.html"),
+    Support(_F.TABLE_ENCRYPTION, _MY, (5, 7, 11), f"{_MYSQL_MANUAL}/5.7/en/innodb-data-encryption.html"),
+    Support(_F.TABLE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
+    Support(_F.DATABASE_ENCRYPTION, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-database.html"),
+    Support(_F.DATABASE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-database (parsed, without effect)"),
+    Support(_F.RECOVER, _TI, (), f"{_TIDB_DOCS}/sql-statement-recover-table"),
+)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A target as the bridge knows it.
+
+    max_allowed_packet: bytes a statement may have.
+    lower_case_table_names: 0 when the letters' case tells names apart, else 1 or 2.
+    """
+
+    flavour: Flavour
+    version: Version
+    collations: KnownCollations
+    max_allowed_packet: int = 64 << 20
+    lower_case_table_names: int = 0
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the target knows a syntax."""
+        return any(
+            row.feature is feature and row.flavour is self.flavour and self.version >= row.since for row in SUPPORT
+        )
+
+    def __str__(self) -> str:
+        return f"{self.flavour} {'.'.join(map(str, self.version))}"
+
+
+def probe(session: Session) -> Capabilities:
+    """Asks the server what it is."""
+    said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
+    flavour, version = read_version(str(said))
+    return Capabilities(flavour, version, probe_collations(session), int(packet), int(lower_case))
+
+
+def read_version(said: str) -> tuple[Flavour, Version]:
+    """What VERSION() says: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
+    if named := re.search(r"-TiDB-v(\d+(?:\.\d+)*)", said):
+        return Flavour.TIDB, _numbers(named[1])
+    flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
+    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # MariaDB 10 in front of old clients
+
+
+def named_capabilities(name: str) -> Capabilities:
+    """A target as its manual describes it, from a name such as ``mysql-8.0``; UsageError for anything else."""
+    flavour, _, version = name.partition("-")
+    if flavour not in {f.value for f in Flavour} or not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise UsageError(
+            f"{name!r} is no flavour", mend="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
+        )
+    # A series means its latest release.
+    numbers = _numbers(version) + ((999,) if version.count(".") == 1 else ())
+    return Capabilities(Flavour(flavour), numbers, documented_collations(flavour, numbers))
+
+
+def _numbers(text: str) -> Version:
+    leading = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()

@@ -1,0 +1,153 @@
+"""Classes of schema changes: what a policy speaks of."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class StatementKind(StrEnum):
+    """What a statement is as a whole."""
+
+    CREATE_DATABASE = "create database"
+    ALTER_DATABASE = "alter database"
+    DROP_DATABASE = "drop database"
+    CREATE_TABLE = "create table"
+    ALTER_TABLE = "alter table"
+    EXCHANGE_PARTITION = "exchange partition"
+    DROP_TABLE = "drop table"
+    RENAME_TABLE = "rename table"
+    TRUNCATE_TABLE = "truncate table"
+    RECOVER_TABLE = "recover table"
+    CREATE_VIEW = "create view"
+    DROP_VIEW = "drop view"
+    CREATE_INDEX = "create index"
+    DROP_INDEX = "drop index"
+
+
+class ChangeClass(StrEnum):
+    """What a statement, or one action of an ALTER TABLE, does.  The names are those of TiCDC's list of schema changes
+    (docs.pingcap.com/tidb/stable/ticdc-ddl) as far as it has them."""
+
+    CREATE_DATABASE = "create database"
+    ALTER_DATABASE = "alter database"
+    DROP_DATABASE = "drop database"
+    CREATE_TABLE = "create table"
+    DROP_TABLE = "drop table"
+    TRUNCATE_TABLE = "truncate table"
+    RENAME_TABLE = "rename table"
+    RECOVER_TABLE = "recover table"
+    CREATE_VIEW = "create view"
+    DROP_VIEW = "drop view"
+    ADD_COLUMN = "add column"
+    DROP_COLUMN = "drop column"
+    MODIFY_COLUMN = "modify column"
+    COLUMN_DEFAULT = "alter column default value"
+    ADD_INDEX = "add index"
+    DROP_INDEX = "drop index"
+    RENAME_INDEX = "rename index"
+    INDEX_VISIBILITY = "alter table index visibility"
+    ADD_PRIMARY_KEY = "add primary key"
+    DROP_PRIMARY_KEY = "drop primary key"
+    ADD_FOREIGN_KEY = "add foreign key"
+    DROP_FOREIGN_KEY = "drop foreign key"
+    ADD_CHECK = "add check"
+    ALTER_CHECK = "alter check"
+    DROP_CONSTRAINT = "drop constraint"
+    ADD_PARTITION = "add partition"
+    DROP_PARTITION = "drop partition"
+    TRUNCATE_PARTITION = "truncate partition"
+    EXCHANGE_PARTITION = "exchange partition"
+    REORGANIZE_PARTITION = "reorganize partition"
+    PARTITIONING = "alter table partitioning"
+    TABLE_COMMENT = "alter table comment"
+    TABLE_CHARSET = "alter table character set"
+    AUTO_ID = "rebase auto id"
+    TABLE_OPTION = "alter table option"
+    TTL = "alter table ttl"
+    REMOVE_TTL = "alter table remove ttl"
+    NOTHING = "nothing"
+
+
+C = ChangeClass
+
+ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
+    ("ADD", "COLUMN"): C.ADD_COLUMN,
+    ("ADD", "INDEX"): C.ADD_INDEX,
+    ("ADD", "KEY"): C.ADD_INDEX,
+    ("ADD", "UNIQUE"): C.ADD_INDEX,
+    ("ADD", "FULLTEXT"): C.ADD_INDEX,
+    ("ADD", "SPATIAL"): C.ADD_INDEX,
+    ("ADD", "VECTOR", "INDEX"): C.ADD_INDEX,
+    ("ADD", "COLUMNAR", "INDEX"): C.ADD_INDEX,
+    ("ADD", "HYBRID", "INDEX"): C.ADD_INDEX,
+    ("ADD", "PRIMARY"): C.ADD_PRIMARY_KEY,
+    ("ADD", "FOREIGN"): C.ADD_FOREIGN_KEY,
+    ("ADD", "CHECK"): C.ADD_CHECK,
+    ("ADD", "PARTITION"): C.ADD_PARTITION,
+    ("DROP", "COLUMN"): C.DROP_COLUMN,
+    ("DROP", "INDEX"): C.DROP_INDEX,
+    ("DROP", "KEY"): C.DROP_INDEX,
+    ("DROP", "PRIMARY"): C.DROP_PRIMARY_KEY,
+    ("DROP", "FOREIGN"): C.DROP_FOREIGN_KEY,
+    ("DROP", "CHECK"): C.DROP_CONSTRAINT,
+    ("DROP", "CONSTRAINT"): C.DROP_CONSTRAINT,
+    ("DROP", "PARTITION"): C.DROP_PARTITION,
+    ("MODIFY",): C.MODIFY_COLUMN,
+    ("CHANGE",): C.MODIFY_COLUMN,
+    ("RENAME", "COLUMN"): C.MODIFY_COLUMN,
+    ("RENAME", "INDEX"): C.RENAME_INDEX,
+    ("RENAME", "KEY"): C.RENAME_INDEX,
+    ("RENAME",): C.RENAME_TABLE,
+    ("ALTER", "INDEX"): C.INDEX_VISIBILITY,
+    ("ALTER", "CHECK"): C.ALTER_CHECK,
+    ("ALTER", "CONSTRAINT"): C.ALTER_CHECK,
+    ("ALTER",): C.COLUMN_DEFAULT,
+    ("TRUNCATE", "PARTITION"): C.TRUNCATE_PARTITION,
+    ("EXCHANGE", "PARTITION"): C.EXCHANGE_PARTITION,
+    ("REORGANIZE", "PARTITION"): C.REORGANIZE_PARTITION,
+    ("COALESCE", "PARTITION"): C.PARTITIONING,
+    ("REBUILD", "PARTITION"): C.PARTITIONING,
+    ("REMOVE", "PARTITIONING"): C.PARTITIONING,
+    ("PARTITION", "BY"): C.PARTITIONING,
+    ("CONVERT", "TO"): C.TABLE_CHARSET,
+    ("REMOVE", "TTL"): C.REMOVE_TTL,
+    ("ADD",): C.ADD_COLUMN,
+    ("DROP",): C.DROP_COLUMN,
+    ("DEFAULT",): C.TABLE_CHARSET,
+    ("CHARACTER", "SET"): C.TABLE_CHARSET,
+    ("CHARSET",): C.TABLE_CHARSET,
+    ("COLLATE",): C.TABLE_CHARSET,
+    ("COMMENT",): C.TABLE_COMMENT,
+    ("AUTO_INCREMENT",): C.AUTO_ID,
+    ("FORCE", "AUTO_INCREMENT"): C.AUTO_ID,
+    ("AUTO_RANDOM_BASE",): C.AUTO_ID,
+    ("FORCE", "AUTO_RANDOM_BASE"): C.AUTO_ID,
+    ("TTL",): C.TTL,
+    ("TTL_ENABLE",): C.TTL,
+    ("TTL_JOB_INTERVAL",): C.TTL,
+    **{
+        (option,): C.TABLE_OPTION
+        for option in (
+            *("ALGORITHM", "LOCK", "ENGINE", "ROW_FORMAT", "KEY_BLOCK_SIZE", "AVG_ROW_LENGTH", "CHECKSUM"),
+            *("COMPRESSION", "DELAY_KEY_WRITE", "ENCRYPTION", "INSERT_METHOD", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS"),
+            *("STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "FORCE", "ORDER", "ENABLE", "DISABLE"),
+            *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "PLACEMENT", "CACHE", "NOCACHE"),
+            *("ATTRIBUTES", "AFFINITY", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
+            *("STATS_COL_LIST", "WITH", "WITHOUT"),
+        )
+    },
+    ("SET", "TIFLASH"): C.TABLE_OPTION,
+}
+"""By their first words what the actions of ALTER TABLE do; the longest that fits counts."""
+
+CONSTRAINTS: Final[dict[str, ChangeClass]] = {
+    "PRIMARY": C.ADD_PRIMARY_KEY,
+    "UNIQUE": C.ADD_INDEX,
+    "FOREIGN": C.ADD_FOREIGN_KEY,
+    "CHECK": C.ADD_CHECK,
+}
+"""What `ADD CONSTRAINT [name]` adds."""
+
+RUNS_ON: Final = frozenset({C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING})
+"""Actions with lists of names: what follows a comma is still theirs."""

@@ -1,0 +1,166 @@
+"""Says a schema change in the target's words: rules make edits, the edits make the text.
+
+Output is input with spans replaced, so what no rule understands passes unchanged.  The outcome is classified again: a
+rewrite may leave something out, but never touch other tables than the statement did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from bridge.target import ddl_charsets, ddl_rules, ddl_tidb
+from bridge.target.capabilities import Feature
+from bridge.target.ddl_classes import ChangeClass
+from bridge.target.ddl_lexer import opened
+from bridge.target.ddl_rules import Edit, LeftOut, Omission, Rule, Site
+from bridge.target.ddl_shape import Item, Shape, shape
+from bridge.target.ddl_text import Classified, Refused, classify
+
+RULES: Final[tuple[Rule, ...]] = (
+    ddl_rules.recover,
+    ddl_rules.global_temporary,
+    ddl_rules.dropped_unmade,
+    ddl_tidb.comments,
+    ddl_tidb.columns,
+    ddl_tidb.options,
+    ddl_rules.names_case,
+    ddl_rules.invisible_indexes,
+    ddl_rules.foreign_indexes,
+    ddl_rules.index_parsers,
+    ddl_rules.unmade_indexes,
+    ddl_rules.checks,
+    ddl_rules.dropped_checks,
+    ddl_rules.constraint_names,
+    ddl_rules.generated_null,
+    ddl_rules.persistent,
+    ddl_rules.json_arrows,
+    ddl_rules.vectors,
+    ddl_rules.definers,
+    ddl_rules.hints,
+    ddl_rules.engines,
+    ddl_rules.encryption,
+    ddl_rules.sequences,
+    ddl_charsets.charsets,
+    ddl_charsets.names,
+    ddl_charsets.defaults,
+    ddl_charsets.databases,
+    ddl_charsets.tables,
+    ddl_charsets.introducers,
+)
+
+
+class Step(NamedTuple):
+    """One change that a rule made."""
+
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A statement in the target's words.
+
+    text: None when nothing of it is left to run.
+    left_out: what the target does not get.
+    """
+
+    text: str | None
+    classified: Classified
+    steps: tuple[Step, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
+    """`statement` as `site`'s target would say it, with `schema` as the current database.
+
+    Refused for what is not one schema change; raises UnsupportedError for what the target has nothing like.
+    """
+    tidb = site.target.has(Feature.TIDB_SYNTAX)
+    classified = classify(statement, schema, tidb=tidb)
+    if isinstance(classified, Refused):
+        return classified
+    text = opened(statement)
+    steps = [Step(statement, text, "executable comments opened, as the upstream ran them")] if text != statement else []
+    reread = classify(text, schema, tidb=tidb)
+    if isinstance(reread, Refused):
+        return reread
+    if ChangeClass.NOTHING in reread.classes:
+        return Rewritten(None, classified, (*steps, Step(text, "", "it holds no action for this target")))
+    parts = shape(text, reread, tidb=tidb)
+    found = [edit for rule in RULES for edit in rule(parts, site)]
+    result, more = _applied(parts, found)
+    left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
+    if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
+        return Refused(f"its rewritten form would touch something else: {result}")
+    return Rewritten(result, classified, (*steps, *more), left_out)
+
+
+def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:
+    after = classify(text, schema, tidb=tidb)
+    if isinstance(after, Refused):
+        return False
+    names = [{(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after)]
+    return names[0] == names[1] and after.database == before.database and after.kind == before.kind
+
+
+def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None, list[Step]]:
+    omitted = {id(o.item): o for o in found if isinstance(o, Omission)}
+    steps = [Step(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
+    if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
+        return None, steps
+    actions = parts.lists[0] if parts.lists else ()
+    if actions and all(id(item) in omitted for item in actions):
+        return None, steps
+    edits = [Edit(*o.item.span, "", o.why) for o in omitted.values()]
+    for items in parts.lists:
+        edits.extend(_commas(items, omitted))
+    kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
+    steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
+    return _replaced(parts.text, [*edits, *kept]), steps
+
+
+def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
+    """What stands between an item that goes and its neighbour: the one before it, unless that one goes to the front."""
+    edits = []
+    kept_before = False
+    for item, following in pairwise(items):
+        kept_before = kept_before or id(item) not in omitted
+        gone = id(following) in omitted if kept_before else id(item) in omitted
+        if gone:
+            edits.append(Edit(item.span[1], following.span[0], "", "comma"))
+    return edits
+
+
+def _within(edit: Edit, span: tuple[int, int]) -> bool:
+    return span[0] <= edit.start and edit.end <= span[1]
+
+
+def _words(text: str, span: tuple[int, int]) -> str:
+    return text[span[0] : span[1]].strip()
+
+
+def _replaced(text: str, edits: Sequence[Edit]) -> str:
+    """The text with all spans replaced; of two that overlap the earlier rule's stays."""
+    taken: list[Edit] = []
+    for edit in edits:
+        if not any(edit.start < other.end and other.start < edit.end for other in taken):
+            taken.append(edit)
+    made, at = "", 0
+    was_removed = False
+    for edit in sorted(taken, key=lambda e: (e.start, e.end)):
+        made = _joined(made, text[at : edit.start], was_removed)
+        was_removed = not edit.text
+        made, at = made + edit.text, edit.end
+    made = _joined(made, text[at:], was_removed)
+    return made.rstrip() if taken else made
+
+
+def _joined(made: str, following: str, was_removed: bool) -> str:
+    """Where something was removed, the blank before it goes too."""
+    if was_removed and following[:1] in {" ", ",", ")"} and following:
+        made = made.rstrip(" ")
+    return made + following
