@@ -58,6 +58,13 @@ class FrameStore:
         """Itself: what is below is left out when it is asked for."""
         return self
 
+    def with_rows(self, rows: pa.Table) -> FrameStore:
+        """The same with more row changes, which come from the driver."""
+        frame = self.frame.sparkSession.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
+        low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
+        first = min(self.first_ts, low) if self.rows else low
+        return FrameStore(self.frame.unionByName(frame), self.rows + rows.num_rows, first, max(self.last_ts, high))
+
     def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
         dropped = Dropped(Counter(), Counter())

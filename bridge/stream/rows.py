@@ -47,6 +47,9 @@ class RowStore(Protocol):
     def from_ts(self, ts: int) -> RowStore:
         """The same without what lies below ts."""
 
+    def with_rows(self, rows: pa.Table) -> RowStore:
+        """The same with more row changes (EVENT_SCHEMA)."""
+
     def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts; late is what lies at or above start_ts and was not read before."""
 
@@ -101,6 +104,10 @@ class TableStore:
         """The same without what lies below ts."""
         fresh = pc.greater_equal(self.table["commit_ts"], ts)
         return self if pc.all(fresh).as_py() in {True, None} else TableStore(self.table.filter(fresh))
+
+    def with_rows(self, rows: pa.Table) -> TableStore:
+        """The same with more row changes."""
+        return TableStore(pa.concat_tables([self.table, rows]))
 
     def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""

@@ -1,0 +1,1 @@
+"""The upstream itself, as far as rows are read back from it."""
