@@ -63,11 +63,17 @@ def _protocol(settings: Settings, source: Any) -> str:
 
 def _job(settings: Settings) -> Any:
     from bridge.stream.job import Job
+    from bridge.upstream.rows import UpstreamRows
 
     TableFilter(settings.filter)
     parse_moment(settings.begin)
     target, source = target_of(settings), source_of(settings)
-    job = Job(settings, target, source, _protocol(settings, source))
+    upstream = (
+        UpstreamRows(upstream_of(settings), retry_seconds=settings.target.retry_seconds)
+        if settings.upstream.url
+        else None
+    )
+    job = Job(settings, target, source, _protocol(settings, source), upstream)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: job.stop())
     return job
@@ -86,6 +92,7 @@ def run(
     timezone: ZoneFlag = None,
     begin: FromFlag = None,
     on_bad_message: BadFlag = None,
+    upstream: SourceFlag = None,
     take_over: TakeOverFlag = False,
     assignments: SetFlag = None,
 ) -> None:
@@ -93,7 +100,7 @@ def run(
     settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         target=target, consistency=consistency, filter=filters, timezone=timezone, **{"from": begin},
-        on_bad_message=on_bad_message,
+        on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
@@ -118,6 +125,7 @@ def replay(
         str | None, typer.Option("--until", help="Stop with the target as the upstream was below this TSO or time.")
     ] = None,
     on_bad_message: BadFlag = None,
+    upstream: SourceFlag = None,
     take_over: TakeOverFlag = False,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
@@ -126,7 +134,7 @@ def replay(
     settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         input=input_path, target=target, consistency=consistency, filter=filters, timezone=timezone,
-        **{"from": begin}, on_bad_message=on_bad_message,
+        **{"from": begin}, on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     limit = parse_moment(until) if until else None
     job = _job(settings)

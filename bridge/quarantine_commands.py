@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -17,16 +17,21 @@ from bridge.flags import (
     NameFlag,
     ProtocolFlag,
     SetFlag,
+    SourceFlag,
     TargetFlag,
     ZoneFlag,
     settings_of,
     target_of,
+    upstream_of,
 )
 
 if TYPE_CHECKING:
     from bridge.ops.quarantine import Outcome, Quarantine
 
 app = typer.Typer(help="Works through what was put aside.", no_args_is_help=True)
+
+_SOURCE_SECONDS: Final = 10
+"""How long a source that does not answer is asked again while somebody waits."""
 
 IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Entries, by id.")]
 AllFlag = Annotated[bool, typer.Option("--all", help="All that are held.")]
@@ -64,6 +69,7 @@ def show_entry(
     target: TargetFlag = None,
     filters: FilterFlag = None,
     timezone: ZoneFlag = None,
+    upstream: SourceFlag = None,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
@@ -71,7 +77,14 @@ def show_entry(
     from bridge.ops.quarantine import document, event_document
 
     settings = settings_of(
-        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=timezone
+        config,
+        assignments,
+        name=name,
+        protocol=protocol,
+        target=target,
+        filter=filters,
+        timezone=timezone,
+        source=upstream,
     )
     quarantine = _quarantine(settings)
     entry = quarantine.entry(id_)
@@ -92,12 +105,20 @@ def retry(
     target: TargetFlag = None,
     filters: FilterFlag = None,
     timezone: ZoneFlag = None,
+    upstream: SourceFlag = None,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
     """Applies entries whose rows are still as they were before the change, or absent for an insert; says why not."""
     settings = settings_of(
-        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=timezone
+        config,
+        assignments,
+        name=name,
+        protocol=protocol,
+        target=target,
+        filter=filters,
+        timezone=timezone,
+        source=upstream,
     )
     _report(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 
@@ -125,7 +146,12 @@ def drop(
 def _quarantine(settings: Settings) -> Quarantine:
     from bridge.ops.quarantine import Quarantine
 
-    return Quarantine(target_of(settings), settings)
+    if not settings.upstream.url:
+        return Quarantine(target_of(settings), settings)
+    from bridge.upstream.rows import UpstreamRows
+
+    upstream = UpstreamRows(upstream_of(settings), retry_seconds=_SOURCE_SECONDS)
+    return Quarantine(target_of(settings), settings, upstream)
 
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:

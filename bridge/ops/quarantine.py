@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from bridge.errors import ApplyError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters import TableFilter
 from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.stream.bad_messages import BadMessage, message_entry
+from bridge.stream.cut_rows import CUT, CutRows, Upstream
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import DriverRows
 from bridge.stream.status import tso_time
@@ -44,11 +46,12 @@ class _Left(Exception):  # noqa: N818  # no error: the entry stays where it is
 class Quarantine:
     """One pipeline's quarantine, seen with today's settings; protocol "auto" means the one that the pipeline ran with.
 
+    upstream: where rows are read back that a message holds the key of only.
     Its methods raise TargetError when the target does not answer.
     """
 
-    def __init__(self, target: Target, settings: Settings) -> None:
-        self._target = target
+    def __init__(self, target: Target, settings: Settings, upstream: Upstream | None = None) -> None:
+        self._target, self._upstream = target, upstream
         self._table = ProgressTable(settings.name, settings.target.schema_name)
         self._protocol = settings.protocol
         self._options = settings.decode_options(TableFilter(settings.filter))
@@ -71,7 +74,18 @@ class Quarantine:
         """The events of an entry with today's settings; one BAD event when it still cannot be decoded."""
         if entry.change is not None:
             return [entry.change]
-        return decode_message(self._decoder(entry), entry.key, entry.value)
+        events = decode_message(self._decoder(entry), entry.key, entry.value)
+        return self._completed(entry, events) if self._upstream and events and events[0].columns in CUT else events
+
+    def _completed(self, entry: StoredEntry, events: list[Event]) -> list[Event]:
+        assert self._upstream is not None
+        [event] = events
+        bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
+        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True)).completed([BadMessage(bad, 0)])
+        if cut.bad:
+            return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
+        rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
+        return [Event(Kind(kind), *fields) for kind, *fields in rows]
 
     def retry(self, ids: Sequence[int] | None) -> list[Outcome] | None:
         """Tries entries again, None for all that are held, each in a transaction of its own, oldest first; None when
@@ -153,8 +167,9 @@ class Quarantine:
         if reason:
             raise _Left(reason)
 
-    def _decoder(self, entry: StoredEntry) -> Decoder:
-        return make_decoder(entry.protocol if self._protocol == "auto" else self._protocol, self._options)
+    def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False) -> Decoder:
+        protocol = entry.protocol if self._protocol == "auto" else self._protocol
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:
         return read_entry(session, self._table.schema, self._table.name, id_)

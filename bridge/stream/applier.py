@@ -132,13 +132,21 @@ class Applier:
 
         Raises OrderChanged when the micro-batch, which is not taken in then, holds changes without a TSO.
         """
-        store, control = arrival
-        if control.by_time:
+        if arrival[1].by_time:
             self.leave_boundaries("messages without a commit ts have come")
+        store, control = self._completed(arrival)
         self._has_read = True
         self._count_dropped(store)
         self._take_in(store.from_ts(self.applied_ts), control)
         self.advance()
+
+    def _completed(self, arrival: Arrival) -> Arrival:
+        """With the whole rows of messages that were cut to their key."""
+        store, control = arrival
+        if self._on_bad_message.cut_rows is None or not control.bad:
+            return arrival
+        done = self._on_bad_message.cut_rows.completed(control.bad, self.applied_ts)
+        return store.with_rows(done.rows) if done.rows.num_rows else store, replace(control, bad=done.bad)
 
     def _take_in(self, store: RowStore, control: ControlEvents) -> None:
         for partition in control.read:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.errors import BadMessageError
 from bridge.events import Code, Position
@@ -21,6 +21,9 @@ from bridge.target.catalog import Table, TableName
 from bridge.target.progress import Advance
 from bridge.target.quarantine import Entry
 from bridge.target.writer import Writer
+
+if TYPE_CHECKING:
+    from bridge.stream.cut_rows import CutRows
 
 
 class BadMessage(NamedTuple):
@@ -51,10 +54,12 @@ class OnBadMessage:
 
     quarantine: put messages aside that cannot be decoded, and rows that the target refuses.
     protocol: kept with what is put aside, since a message does not always tell.
+    cut_rows: completes rows that were cut to their key, None without an upstream to read them from.
     """
 
     quarantine: bool = False
     protocol: str = ""
+    cut_rows: CutRows | None = None
 
     def stops(self, bad: BadMessage) -> bool:
         """Everything does without a quarantine; a schema change always, as what follows depends on it."""

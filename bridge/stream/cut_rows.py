@@ -82,7 +82,7 @@ class CutRows:
             events = self._decoder.decode(key, value)
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
-        if any(event.text and event.by_time for event in events):
+        if any(event.by_time or event.kind > Kind.DELETE for event in events):
             return _still_bad(bad, "a row is cut to its key, and the message has no commit ts to read it back at")
         return events
 

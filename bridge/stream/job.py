@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from bridge.stream.applier import Applier, Counts, Limits
 from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
+from bridge.stream.cut_rows import CutRows, Upstream
 from bridge.stream.decode import decode_messages, event_decoder, unpacked
 from bridge.stream.executors import Executors, arrival_on_executors
 from bridge.stream.frontier import PartitionId
@@ -83,8 +84,11 @@ class Outcome:
 class Job:
     """Runs one pipeline until it is stopped (`follow`) or has caught up (`catch_up`)."""
 
-    def __init__(self, settings: Settings, target: Target, source: Source, protocol: str) -> None:
+    def __init__(
+        self, settings: Settings, target: Target, source: Source, protocol: str, upstream: Upstream | None = None
+    ) -> None:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
+        self._upstream = upstream
         self._filter = TableFilter(settings.filter)
         self._ddl = settings.ddl.rules()
         self._stop = threading.Event()
@@ -172,7 +176,7 @@ class Job:
             Limits(stream.rows_per_transaction, plan.until),
             self._patience(spark, extents, once=plan.once),
             Executors(spark, stream.driver_rows).rows_of,
-            OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol),
+            OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol, self._cut_rows()),
             stream.driver_rows,
         )
         applier = make_applier(writer, progress, lows, manner, by_partition=self._goes_by_partition(progress))
@@ -192,6 +196,14 @@ class Job:
         if once:
             return Patience(0, lambda: _highs(extents))
         return Patience(self._settings.stream.idle_seconds, lambda: _highs(self._source.extents(spark)))
+
+    def _cut_rows(self) -> CutRows | None:
+        if self._upstream is None:
+            return None
+        return CutRows(self._upstream, make_decoder(self._protocol, replace(self._decode_options(), cut_rows=True)))
+
+    def _decode_options(self) -> DecodeOptions:
+        return self._settings.decode_options(self._filter if self._filter.rules else None)
 
     def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
         worker = ApplierThread(applier, pending)
@@ -229,7 +241,7 @@ class Job:
         intake = _Intake(
             self._source.micro_batches(folder, starts),
             self._protocol,
-            self._settings.decode_options(self._filter if self._filter.rules else None),
+            self._decode_options(),
             applier.backlog,
             worker,
             gate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pymysql.err import MySQLError
@@ -29,15 +29,10 @@ def enter_moment(session: Session, commit_ts: int) -> None:
 
 
 class UpstreamRows:
-    """A session on the upstream, opened when needed.
+    """A session on the upstream, opened when needed.  retry_seconds: how long a lost connection is retried."""
 
-    enter: brings the session to a moment.  retry_seconds: how long a lost connection is retried.
-    """
-
-    def __init__(
-        self, upstream: Target, *, retry_seconds: float, enter: Callable[[Session, int], None] = enter_moment
-    ) -> None:
-        self._upstream, self._retry_seconds, self._enter = upstream, retry_seconds, enter
+    def __init__(self, upstream: Target, *, retry_seconds: float) -> None:
+        self._upstream, self._retry_seconds = upstream, retry_seconds
         self._session: Session | None = None
 
     def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
@@ -61,7 +56,7 @@ class UpstreamRows:
     def _attempt(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
         try:
             session = self._session = self._session or self._upstream.connect(autocommit=True)
-            self._enter(session, commit_ts)
+            enter_moment(session, commit_ts)
             definition = load_definitions(session, [name]).get(name)
             if definition is None:
                 raise RowsGoneError(f"the upstream shows no table {name} at commit ts {commit_ts}")
@@ -106,7 +101,7 @@ class UpstreamRows:
 def _read(session: Session, definition: Definition, keys: Sequence[Literals]) -> Iterator[Literals | None]:
     columns = [column for column in definition.columns.values() if not column.generated]
     rows = session.rows(_query(definition, columns, keys))
-    found = {int(number): _row(definition, columns, nulls, values) for number, nulls, *values in rows}
+    found = {int(number): row_of(definition, columns, nulls, values) for number, nulls, *values in rows}
     yield from (found.get(number) for number in range(len(keys)))
 
 
@@ -125,14 +120,16 @@ def _is_key(definition: Definition, key: Literals) -> str:
     return " AND ".join(f"{quote_name(definition.columns[name.lower()].name)}={value}" for name, value in key.items())
 
 
-def _row(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, values: Sequence[Any]) -> Literals:
-    """HEX gives NULL, with a warning only, for what is larger than half a packet."""
+def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, values: Sequence[Any]) -> Literals:
+    """A row as it was read: 1 for each column that is NULL, and the values in hex.
+
+    TiDB gives NULL, with a warning only, where the result of a function is larger than a packet.
+    """
     row: dict[str, str] = {}
     for column, is_null, value in zip(columns, nulls, values, strict=True):
         if value is None and is_null == "0":
             raise SourceError(
-                f"a value of {definition.name}, column {column.name}, is larger than half of the source's"
-                " max_allowed_packet",
+                f"a value of {definition.name}, column {column.name}, is larger than the source's max_allowed_packet",
                 where=str(definition.name),
                 mend="raise max_allowed_packet on the source",
             )

@@ -18,6 +18,7 @@ from bridge.stream.applier import Applier, Limits
 from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
+from bridge.stream.cut_rows import CutRows
 from bridge.stream.decode import Messages, decode_messages
 from bridge.stream.order import OrderChanged, goes_by_partition
 from bridge.stream.sequenced import Patience
@@ -67,6 +68,7 @@ def opened(
     until: int | None = None,
     retry_seconds: float = 30,
     quarantine: bool = False,
+    cut_rows: CutRows | None = None,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events."""
@@ -83,7 +85,7 @@ def opened(
             TableFilter(),
             Limits(rows_per_transaction, until),
             Patience(0, dict),
-            on_bad_message=OnBadMessage(quarantine, "canal-json"),
+            on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows),
         )
         lows = dict.fromkeys(partitions, 0)
         by_partition = goes_by_partition(progress.positions)

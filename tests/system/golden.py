@@ -26,6 +26,8 @@ PROTOCOLS = {
     "open": "open-protocol",
     "open-lz4": "open-protocol",
 }
+CUT_ROWS = {"canal-handle-key-only": "canal-json", "open-handle-key-only": "open-protocol"}
+"""Variants that hold the key only of large rows."""
 ZONES = {"all_types_tz8": "Asia/Shanghai"}
 OFFSETS = {"UTC": "+00:00", "Asia/Shanghai": "+08:00"}
 FILTERS = {"all_types": ("!*.vecs",), "all_types_tz8": ("!*.vecs",)}
@@ -45,7 +47,7 @@ def capture(golden: Path, variant: str, script: str) -> Path:
 def replay_arguments(golden: Path, variant: str, script: str, target: str, *more: str) -> list[str]:
     """What `bridge` is given to replay a capture."""
     return [
-        *("replay", "--protocol", PROTOCOLS[variant], "--input", str(capture(golden, variant, script))),
+        *("replay", "--protocol", (PROTOCOLS | CUT_ROWS)[variant], "--input", str(capture(golden, variant, script))),
         *("--target", target, "--timezone", ZONES.get(script, "UTC")),
         *(part for rule in FILTERS.get(script, ()) for part in ("--filter", rule)),
         *more,
