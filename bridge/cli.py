@@ -150,7 +150,7 @@ def verify(
     config: ConfigFlag = None,
     name: NameFlag = None,
     target: TargetFlag = None,
-    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.SOURCE,
+    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
     source: SourceFlag = None,
     protocol: ProtocolFlag = None,
     bootstrap_servers: ServersFlag = None,
@@ -191,7 +191,15 @@ def _against_source(settings: Settings, options: VerifyOptions, watcher: Watcher
     return SourceVerification(target_of(settings), upstream_of(settings), table, options, watcher)
 
 
-VERIFICATIONS: Final = {Against.SOURCE: _against_source}
+def _against_log(settings: Settings, options: VerifyOptions, watcher: Watcher) -> Any:
+    from bridge.verify.against_log import LogVerification
+
+    target, source = target_of(settings), source_of(settings)
+    table = ProgressTable(settings.name, settings.target.schema_name)
+    return LogVerification(settings, target, source, _protocol(settings, source), table, options, watcher)
+
+
+VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_source}
 
 
 @app.command()

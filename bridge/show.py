@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bridge.target.quarantine import StoredEntry
     from bridge.verify.report import Report
 
+_VERIFY_WIDTH = 132
+
 log = structlog.get_logger()
 
 _PLAIN_WIDTH = 200
@@ -170,7 +172,7 @@ def verification(report: Report, *, as_json: bool) -> None:
         return
     grid = Table(title=f"Target against the {report.against}", title_justify="left")
     for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
-        grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right")
+        grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
     tables = sorted(report.tables, key=lambda table: table.name)
     for table in tables:
         numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
@@ -180,7 +182,9 @@ def verification(report: Report, *, as_json: bool) -> None:
             f"{table.seconds:.1f}",
             "equal" if table.is_equal else "DIFFERENT",
         )
-    Console(highlight=False, soft_wrap=True).print(grid)
+    console = Console(highlight=False)
+    console.width = max(console.width, _VERIFY_WIDTH)  # a cut name of a table names none
+    console.print(grid)
     for table in tables:
         for words in table.schema:
             print(f"{table.name}: {words}")

@@ -222,7 +222,7 @@ class Job:
             except _SPARK_ENDED as error:
                 worker.raise_failure()
                 if not self._stop.is_set():
-                    raise _source_error(error) from error
+                    raise source_error(error) from error
 
     @contextmanager
     def _working(self, worker: ApplierThread) -> Iterator[None]:
@@ -387,8 +387,8 @@ def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: f
     )
 
 
-def _source_error(error: Exception) -> StoppedError:
-    """The innermost exception that Spark names: "org.apache....Exception: what happened"."""
+def source_error(error: Exception) -> StoppedError:
+    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened"."""
     named = re.findall(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error): .+)$", str(error), re.MULTILINE)
     return SourceError(
         f"a Spark job failed: {named[-1][:600] if named else str(error).strip()[:600]}",
@@ -402,7 +402,7 @@ def _expected_errors(target: Target) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise _source_error(error) from error
+        raise source_error(error) from error
     except (MySQLError, OSError) as error:
         what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
         raise TargetError(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -69,6 +70,9 @@ class MicroBatch(Protocol):
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Their events (EVENT_SCHEMA), read and decoded on the executors and left there."""
 
+    def packed(self, decode: EventDecoder) -> RDD[bytes]:
+        """Their events, read and decoded on the executors and left there packed."""
+
 
 Batches = Iterator[pa.RecordBatch]
 MicroBatches = Callable[[DataFrame, int], MicroBatch]
@@ -91,6 +95,9 @@ class Source(Protocol):
 
     def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
         """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+        """All messages of these offsets, as one micro-batch."""
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first few (key, value) that can be read, to look at."""
@@ -155,6 +162,11 @@ class KafkaSource:
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         properties = self._client_properties()
         return lambda batch, batch_id: KafkaBatch(batch.sparkSession, log.ranges(batch_id), properties)
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+        """All messages of these offsets."""
+        ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
+        return KafkaBatch(spark, ranges, self._client_properties())
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """Up to `count` messages from the beginning of the partitions."""
@@ -255,9 +267,13 @@ class KafkaBatch:
 
         An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
         """
+        return self.packed(decode).collect()
+
+    def packed(self, decode: EventDecoder) -> RDD[bytes]:
+        """The same, left on the executors."""
         plan, read = self._plan(), self._reader(decode)
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: map(packed, read(plan, numbers))).collect()
+        return tasks.mapPartitions(lambda numbers: map(packed, read(plan, numbers)))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Read and decoded by one task for each core, whatever the number of partitions."""
@@ -299,11 +315,17 @@ class CaptureBatch:
 
     def collected(self, decode: EventDecoder) -> Iterable[bytes]:
         """Decoded as Spark cuts the files."""
-        brought = self.lines.mapInArrow(
+        return (value.as_buffer() for value in self._packed(decode).toArrow().column(0))
+
+    def packed(self, decode: EventDecoder) -> RDD[bytes]:
+        """The same, left on the executors."""
+        return self._packed(decode).rdd.map(lambda row: bytes(row[0]))
+
+    def _packed(self, decode: EventDecoder) -> DataFrame:
+        return self.lines.mapInArrow(
             lambda batches: map(_one_value, map(packed, decode(map(messages_of, batches)))),
             from_arrow_schema(_PACKED_SCHEMA),
-        ).toArrow()
-        return (value.as_buffer() for value in brought.column(0))
+        )
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Decoded as Spark cuts the files."""
@@ -369,6 +391,11 @@ class CaptureSource:
     def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
         """Copies of a message fold by (topic, partition, offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
+        """All lines; copies fold."""
+        lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
+        return CaptureBatch(lines.select(*Messages._fields).dropDuplicates(["topic", "partition", "offset"]))
 
     def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
         """The first lines of the files."""

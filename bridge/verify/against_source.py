@@ -20,6 +20,7 @@ from bridge.verify.chunks import Pace
 from bridge.verify.create_text import column_statements, create_statements, index_statements
 from bridge.verify.definitions import Definition, Flavour, list_tables, load_definitions
 from bridge.verify.drill_down import Comparison, Side, Tally
+from bridge.verify.failures import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.keys import key_parts
 from bridge.verify.options import VerifyOptions, Watcher
@@ -61,7 +62,7 @@ class SourceVerification:
     def run(self) -> Report:
         """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
         began = time.monotonic()
-        with ExitStack() as stack:
+        with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
             sources, self._flavour = open_source(self._source, self._options.workers + 1)
             for session in sources:

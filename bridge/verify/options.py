@@ -17,6 +17,7 @@ from bridge.verify.throttle import parse_max_load
 class Against(StrEnum):
     """What a target is compared with."""
 
+    LOG = "log"
     SOURCE = "source"
 
 

@@ -21,7 +21,7 @@ from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
 from bridge.verify.definitions import Flavour, flavour_of
 
 _TRIES: Final = 5
-_PENDING_SECONDS: Final = 30.0
+_PENDING_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
 
 

@@ -1,0 +1,145 @@
+"""How the tables of the log compare with the target's: keys, columns, and both sides as SQL.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bridge.events import SEP
+from bridge.target.catalog import Table, TableName
+from bridge.target.session import quote_name
+from bridge.verify.checksums import row_hash
+from bridge.verify.definitions import Definition
+from bridge.verify.drill_down import PartlyKnown, Side
+from bridge.verify.keys import key_parts
+from bridge.verify.last_states import LoggedShape, Place, known_names
+from bridge.verify.lineage import Lineage, key_of
+from bridge.verify.reader import Reader
+from bridge.verify.rows import Shape
+from bridge.verify.scratch import GONE, PERHAPS, SHAPE, Scratch
+
+_EXPECTED: Final = "x"
+_ACTUAL: Final = "t"
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """A table of the target that the log speaks of.
+
+    missing: columns that messages have and the target lacks.
+    is_whole: the log holds every row; otherwise rows that it never mentioned are not covered.
+    perhaps: some rows may have gone with their partitions.
+    """
+
+    place: Place
+    definition: Definition
+    scratch: Scratch
+    missing: tuple[str, ...]
+    is_whole: bool
+    perhaps: bool
+
+    @property
+    def name(self) -> TableName:
+        """As the target has it."""
+        return self.definition.name
+
+    @property
+    def shape(self) -> Shape:
+        """What is compared: every column that some row of the log has."""
+        named = {name for shape in self.scratch.shapes for name in shape.split(SEP)}
+        columns = tuple(column for name, column in self.definition.columns.items() if name in named)
+        names = [column.name.lower() for column in columns]
+        return Shape(columns, columns, tuple(names.index(part) for part in self.place.key))
+
+    @property
+    def matched(self) -> str:
+        """FROM: the target's rows that the log speaks of."""
+        return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.scratch.name} {_EXPECTED} ON {self._same_key}"
+
+    @property
+    def _same_key(self) -> str:
+        names = [quote_name(self.definition.columns[part].name) for part in self.place.key]
+        return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
+
+    def sides(self, reader: Reader) -> tuple[Side, Side]:
+        """What should be, and what is."""
+        shape = self.shape
+        key = [shape.actual[i] for i in shape.key]
+        partly = self._partly(shape)
+        expected = Side(
+            reader,
+            f"{self.scratch.name} {_EXPECTED}",
+            shape.expected,
+            key_parts(key, key, _EXPECTED),
+            condition=self._expected_rows(),
+            alias=_EXPECTED,
+            partly=partly,
+        )
+        actual = Side(
+            reader,
+            f"{quote_name(*self.name)} {_ACTUAL}",
+            shape.actual,
+            key_parts(key, key, _ACTUAL),
+            alias=_ACTUAL,
+        )
+        if not self.place.key:
+            return expected, actual if self.is_whole else replace(actual, condition=_also_in(actual, expected))
+        if self.is_whole and partly is None:
+            return expected, actual
+        if self.is_whole:
+            outer = self.matched.replace(f" {_ACTUAL} JOIN ", f" {_ACTUAL} LEFT JOIN ", 1)
+            return expected, replace(actual, rows=outer, partly=partly)
+        return expected, replace(actual, rows=self.matched, partly=partly)
+
+    def _partly(self, shape: Shape) -> PartlyKnown | None:
+        if len({frozenset(shape.split(SEP)) for shape in self.scratch.shapes}) <= 1:
+            return None
+        names = [column.name.lower() for column in shape.actual]
+        known = tuple(frozenset(names.index(name) for name in s.split(SEP)) for s in self.scratch.shapes)
+        return PartlyKnown(f"{_EXPECTED}.{quote_name(SHAPE)}", known)
+
+    def _expected_rows(self) -> str:
+        stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
+        if not (self.perhaps and self.place.key):
+            return stays
+        there = f"EXISTS (SELECT 1 FROM {quote_name(*self.name)} {_ACTUAL} WHERE {self._same_key})"
+        return f"{stays} AND ({_EXPECTED}.{quote_name(PERHAPS)}=0 OR {there})"
+
+
+def _also_in(actual: Side, expected: Side) -> str:
+    return f"{row_hash(actual.tokens())} IN (SELECT {row_hash(expected.tokens())} {expected.source()})"
+
+
+def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
+    """The key to fold by: one of the target's that the messages hold, the one they name first, () without any."""
+    held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
+    named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
+    keys = [key for key in table.keys if key in definition.keys]
+    usable = [key for key in keys if not shapes or any(columns.issuperset(key) for columns in held)]
+    handles = [key for key in usable if frozenset(key) in named]
+    return next(iter([*handles, *usable]), ())
+
+
+def logged_table(
+    number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
+) -> LoggedTable:
+    """A table that both have.  number: of its place; schema: the database for temporary tables."""
+    place = Place(table, choose_log_key(table, definition, shapes))
+    known = {_known(place, shape) for shape in shapes} - {""}
+    spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
+    return LoggedTable(
+        place,
+        definition,
+        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known))),
+        tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
+        key_of(table.name) in lineage.whole,
+        any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name)),
+    )
+
+
+def _known(place: Place, shape: LoggedShape) -> str:
+    """The columns that are loaded; "" for rows whose key the messages do not hold."""
+    names = shape.columns.split(SEP)
+    kept = [names[i] for i in known_names(place, shape.retyped.split(SEP), names)]
+    return SEP.join(kept) if set(place.key) <= set(kept) else ""

@@ -1,0 +1,161 @@
+"""Recomputes the last state of every key from the messages, on Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import RDD, StorageLevel
+
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.stream.decode import EventDecoder, unpacked
+from bridge.stream.source import MicroBatch
+from bridge.target.catalog import TableName
+from bridge.verify.last_states import STEP_SCHEMA, LoggedShape, LogPlan, balance, buckets, fold_steps, shapes, steps
+from bridge.verify.lineage import LoggedChange, PartitionId
+from bridge.verify.scratch import Scratch
+
+_EVENTS_PER_BUCKET: Final = 250_000
+_STEPS_HELD: Final = 500_000
+"""An executor folds what it has when it holds so many steps."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What is not rows, and which tables rows are of.
+
+    changes: schema changes in order, copies folded.  boundaries: by partition, offsets and the highest boundary at or
+    before each.  bad: positions and reasons of messages that could not be decoded.  events: how many there are.
+    """
+
+    changes: list[LoggedChange]
+    boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
+    bad: list[tuple[Position, str]]
+    names: set[TableName]
+    events: int
+
+
+class Log:
+    """All events of the messages, decoded once and kept with the executors."""
+
+    def __init__(self, messages: MicroBatch, decode: EventDecoder) -> None:
+        self._packed: RDD[bytes] = messages.packed(decode).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def close(self) -> None:
+        """Releases the events."""
+        self._packed.unpersist()
+
+    def control(self) -> Control:
+        """Everything but the rows."""
+        brought = self._packed.map(lambda batch: _to_bytes(_control_events(unpacked([batch])))).collect()
+        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_from_bytes, brought)])
+        found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
+        rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
+        names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
+        events = int(pc.sum(rows["index"]).as_py() or 0)
+        return Control(_changes(found), _boundaries(found), _bad(found), names, events)
+
+    def shapes(self, plan: LogPlan) -> set[LoggedShape]:
+        """`last_states.shapes` of all row changes."""
+        return set().union(*self._packed.map(lambda batch: shapes(plan, unpacked([batch]))).collect())
+
+    def statements(self, plan: LogPlan, scratches: list[Scratch], events: int) -> Iterator[tuple[int, str]]:
+        """The statements that load the last states into scratch tables, each with the number of its place."""
+        count = max(1, -(-events // _EVENTS_PER_BUCKET))
+        spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
+        return iter(spread.mapPartitions(_loading(scratches)).toLocalIterator(prefetchPartitions=True))
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _from_bytes(value: bytes) -> pa.Table:
+    return pa.ipc.open_stream(value).read_all()
+
+
+def _control_events(events: pa.Table) -> pa.Table:
+    """Events that are not rows; of rows, one for each table, whose `index` says how many there were."""
+    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
+    return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
+
+
+def _one_of_each(rows: pa.Table) -> pa.Table:
+    counted = rows.append_column("at", pa.array(np.arange(rows.num_rows)))
+    counted = counted.group_by(["schema", "table"]).aggregate([("at", "min"), ("at", "count")])
+    one = rows.take(counted["at_min"])
+    return one.set_column(
+        one.schema.get_field_index("index"), EVENT_SCHEMA.field("index"), counted["at_count"].cast(pa.int32())
+    )
+
+
+def _changes(found: pa.Table) -> list[LoggedChange]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.SCHEMA_CHANGE)))
+    offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
+    changes: dict[tuple[int, str, str], LoggedChange] = {}
+    for row in mine.to_pylist():
+        identity = row["commit_ts"], row["schema"], row["text"]
+        lies = offsets.setdefault(identity, {})
+        lies.setdefault((row["topic"], row["partition"]), row["offset"])
+        changes.setdefault(identity, LoggedChange(row["commit_ts"], row["by_time"], row["schema"], row["text"], lies))
+    return list(changes.values())
+
+
+def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.BOUNDARY))).sort_by("offset")
+    by_partition: dict[PartitionId, tuple[list[int], list[int]]] = {}
+    names = ("topic", "partition", "offset", "commit_ts")
+    for topic, partition, offset, ts in zip(*(mine[name].to_pylist() for name in names), strict=True):
+        at, highest = by_partition.setdefault((topic, partition), ([], []))
+        if not highest or ts > highest[-1]:
+            at.append(offset)
+            highest.append(ts)
+    return {
+        where: (np.array(at, np.int64), np.array(highest, np.int64)) for where, (at, highest) in by_partition.items()
+    }
+
+
+def _bad(found: pa.Table) -> list[tuple[Position, str]]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.BAD)))
+    return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in mine.to_pylist()]
+
+
+def _stepping(plan: LogPlan, count: int) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
+    """Events to steps, folded as far as one task sees them, by bucket."""
+
+    def step(batches: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        held: list[pa.Table] = []
+        for batch in batches:
+            held.append(steps(plan, unpacked([batch])))
+            if sum(table.num_rows for table in held) >= _STEPS_HELD:
+                yield from _in_buckets(held, count)
+                held = []
+        if held:
+            yield from _in_buckets(held, count)
+
+    return step
+
+
+def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]:
+    for number, mine in buckets(fold_steps(pa.concat_tables(held)), count):
+        yield number, _to_bytes(mine)
+
+
+def _loading(scratches: list[Scratch]) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
+    """All steps of some buckets to the statements that load their last states."""
+
+    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+        folded = fold_steps(pa.concat_tables([STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]))
+        for place, scratch in enumerate(scratches):
+            mine = folded.filter(pc.equal(folded["place"], place))
+            for sql in scratch.inserts(mine if scratch.key else balance(mine)):
+                yield place, sql
+
+    return load

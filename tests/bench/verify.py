@@ -1,0 +1,153 @@
+"""Measures `bridge verify` beside a plain SELECT, and beside decoding alone: `uv run python -m tests.bench.verify`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import Producer
+from sqlalchemy import make_url
+
+from bridge.config import load_settings
+from bridge.filters import TableFilter
+from bridge.local import Kafka, MariaDB
+from bridge.local.cache import cache_folder
+from bridge.protocols import DecodeOptions
+from bridge.stream.decode import event_decoder
+from bridge.stream.job import Job
+from bridge.stream.session import start_session
+from bridge.stream.source import KafkaSource
+from bridge.target.progress import ProgressTable
+from bridge.target.session import Target
+from bridge.verify.against_log import LogVerification
+from bridge.verify.against_source import SourceVerification
+from bridge.verify.options import Quiet, VerifyOptions
+from bridge.verify.report import Report
+from tests.bench.workload import Sysbench, canal_json
+from tests.verify.servers import execute
+
+PARTITIONS = 4
+SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=2")
+COLUMNS = "id, k, c, pad"
+TABLE = "CREATE TABLE bench.sbtest (id INT PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)"
+ROWS_AT_ONCE = 250_000
+
+
+def main(
+    rows: Annotated[int, typer.Option(help="Rows compared with a source.")] = 5_000_000,
+    events: Annotated[int, typer.Option(help="Row changes of the log.")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(help="Rounds of SELECT and verify, interleaved.")] = 3,
+) -> None:
+    """Starts its own servers; about 6 minutes with the defaults on 2 cores."""
+    found = {"source": _against_source(rows, rounds) if rows else None, "log": _against_log(events) if events else None}
+    print(json.dumps(found, indent=2))
+
+
+def _against_source(rows: int, rounds: int) -> dict[str, Any]:
+    with MariaDB(buffer_pool="1536M", options=SERVER) as source, MariaDB(buffer_pool="1536M", options=SERVER) as target:
+        _at_once(lambda: _fill(source.url, rows), lambda: _fill(target.url, rows))
+        selects, both, verifies = [], [], []
+        for _ in range(rounds):
+            selects.append(_seconds(lambda: _select(source.url)))
+            both.append(_seconds(lambda: _at_once(lambda: _select(source.url), lambda: _select(target.url))))
+            verifies.append(_seconds(lambda: _verify_source(source.url, target.url, rows)))
+    return {
+        "rows": rows,
+        "select_s": selects,
+        "select_on_both_s": both,
+        "verify_s": verifies,
+        "verify_to_select": round(min(verifies) / min(selects), 2),
+        "verify_to_select_on_both": round(min(verifies) / min(both), 2),
+    }
+
+
+def _fill(url: str, rows: int) -> None:
+    execute(url, f"CREATE DATABASE bench; {TABLE}")
+    for first in range(1, rows + 1, ROWS_AT_ONCE):
+        last = min(rows, first + ROWS_AT_ONCE - 1)
+        values = "seq, seq * 7 % 1000003, CONCAT(REPEAT(CONCAT(MD5(seq), '-'), 3), 'c'), CONCAT(MD5(seq + 1), '-pad')"
+        execute(url, f"USE bench; INSERT INTO sbtest SELECT {values} FROM seq_{first}_to_{last}")
+
+
+def _select(url: str) -> None:
+    """The server's own client reads every row and throws it away."""
+    [folder] = [path for path in cache_folder().glob("mariadb-11*/server") if path.is_dir()]
+    where = make_url(url)
+    subprocess.run(
+        [folder / "bin" / "mariadb", "--no-defaults", "--quick", "-h", str(where.host), "-P", str(where.port),
+         "-u", "root", "-e", f"SELECT {COLUMNS} FROM bench.sbtest"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+
+
+def _verify_source(source: str, target: str, rows: int) -> None:
+    options = VerifyOptions(TableFilter(("bench.*",)))
+    places = Target(target), Target(source, role="source")
+    _checked(SourceVerification(*places, ProgressTable("bench"), options, Quiet()).run(), rows)
+
+
+def _checked(report: Report, rows: int) -> None:
+    assert report.is_equal, report.document()
+    assert sum(table.rows for table in report.tables) == rows
+
+
+def _against_log(events: int) -> dict[str, Any]:
+    with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
+        kafka.create_topic("bench", PARTITIONS)
+        upstream = Sysbench()
+        _produce(kafka.bootstrap_servers, upstream, events)
+        target, source = Target(mariadb.url), KafkaSource(kafka.bootstrap_servers, ["bench"], {})
+        settings = load_settings(None, {}, {"name": "bench", "target": mariadb.url}, [])
+        Job(settings, target, source, "canal-json").catch_up(None, lambda _: None, take_over=False)
+        spark = start_session({}, with_kafka=True)
+        decode = event_decoder("canal-json", DecodeOptions(None))
+        extents = source.extents(spark)
+        alone = _seconds(lambda: source.everything(spark, extents).packed(decode).map(len).sum())
+        options = VerifyOptions(TableFilter())
+        table = ProgressTable("bench")
+        check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
+        whole = _seconds(lambda: _checked(check.run(), len(upstream.rows)))
+        spark.stop()
+    return {
+        "events": events,
+        "rows": len(upstream.rows),
+        "decode_s": alone,
+        "decode_events_per_s": round(events / alone),
+        "verify_s": whole,
+        "verify_events_per_s": round(events / whole),
+        "verify_to_decode": round(whole / alone, 2),
+    }
+
+
+def _produce(servers: str, upstream: Sysbench, events: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 50, "log_level": 0})
+    for partition, key, value in canal_json(upstream, events, PARTITIONS):
+        while True:
+            try:
+                producer.produce("bench", value, key, partition)
+            except BufferError:
+                producer.poll(0.5)
+                continue
+            break
+    assert producer.flush(60) == 0
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return round(time.monotonic() - began, 2)
+
+
+def _at_once(*works: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result()
+
+
+if __name__ == "__main__":
+    typer.run(main)

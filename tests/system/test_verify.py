@@ -1,0 +1,176 @@
+"""`bridge verify` against the log: genuine captures, whole targets and damaged ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.captures import Line, write_lines
+from tests.system.command import Ended, bridge
+from tests.system.golden import replay_arguments
+from tests.verify.servers import execute
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+EQUAL = [
+    ("canal-ext", "keys"),
+    ("canal-ext", "all_types_tz8"),
+    ("open", "all_types"),
+    ("open", "bank"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def replayed(golden: Path, variant: str, script: str, target: str) -> list[str]:
+    """Replays a capture; gives the arguments to verify it."""
+    arguments = replay_arguments(golden, variant, script, target)
+    ended = bridge(*arguments)
+    assert ended.code == 0, ended.err
+    return ["verify", *arguments[1:]]
+
+
+def found(ended: Ended) -> set[tuple[Any, ...]]:
+    """(table, finding, key, differing columns) of every row in the report, and (table, words) of schemas."""
+    rows: set[tuple[Any, ...]] = set()
+    for table in json.loads(ended.out)["tables"]:
+        rows |= {(table["table"], words) for words in table["schema"]}
+        for row in table["first_rows"]:
+            columns = [c["column"] for c in row["columns"]] if row["finding"] == "different" else []
+            rows.add((table["table"], row["finding"], *row["key"].values(), *columns))
+    return rows
+
+
+@pytest.mark.parametrize(("variant", "script"), EQUAL)
+def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) -> None:
+    """What the bridge itself has written is equal, table by table, and all of it is covered."""
+    verify = replayed(golden, variant, script, target)
+    ended = bridge(*verify, "--json")
+    assert found(ended) == set()
+    assert ended.code == 0, ended.err
+    report = json.loads(ended.out)
+    counted = {t["table"]: t["rows"] for t in report["tables"]}
+    there = {name: execute(target, f"SELECT COUNT(*) FROM {name}")[0][0] for name in counted}
+    assert counted == there
+    assert sum(counted.values()) > 10
+    assert {t["not_covered"] for t in report["tables"]} == {0}
+
+
+DAMAGE = """
+SET foreign_key_checks = 0; USE ks;
+UPDATE churn SET v = v + 1 WHERE id = 1;
+DELETE FROM churn WHERE id = 3;
+INSERT INTO pk_c VALUES (999, 5);
+INSERT INTO nokey SELECT * FROM nokey LIMIT 1;
+UPDATE ci SET k = 'D' WHERE k = 'd';
+UPDATE uk_null SET u = 0 WHERE u IS NULL LIMIT 1;
+UPDATE pk_str SET id = CONCAT(id, 'x') WHERE id = "b'q";
+UPDATE tspk SET k = k + INTERVAL 8 HOUR;
+DROP TABLE two_uk;
+"""
+
+
+def test_damage_is_found_and_mended(target: str, golden: Path, tmp_path: Path) -> None:
+    """Rows are named, with the position of their last message; after the fix SQL all is equal but what only a person
+    can bring back."""
+    verify = replayed(golden, "canal-ext", "keys", target)
+    execute(target, DAMAGE)
+    fix = tmp_path / "fix.sql"
+    ended = bridge(*verify, "--json", "--fix-sql", str(fix))
+    assert ended.code == 1, ended.err
+    rows = found(ended)
+    assert {row for row in rows if "uk_null" not in row[0]} == {
+        ("ks.churn", "different", "1", "v"),
+        ("ks.churn", "missing", "3"),
+        ("ks.pk_c", "extra", "999"),
+        ("ks.nokey", "extra"),
+        ("ks.ci", "different", "'d'", "k"),
+        ("ks.pk_str", "missing", '"b\'q"'),
+        ("ks.pk_str", "extra", '"b\'qx"'),
+        ("ks.tspk", "missing", "2024-01-01 00:00:00.123456"),
+        ("ks.tspk", "extra", "2024-01-01 08:00:00.123456"),
+        ("ks.two_uk", "the table is missing"),
+    }
+    assert {row for row in rows if "uk_null" in row[0]} == {("ks.uk_null", "missing"), ("ks.uk_null", "extra")}
+    [churn] = [t for t in json.loads(ended.out)["tables"] if t["table"] == "ks.churn"]
+    assert all(row["commit_ts"] and row["position"].startswith("capture/") for row in churn["first_rows"])
+    execute(target, fix.read_text(encoding="utf-8"))
+    again = bridge(*verify, "--json")
+    assert found(again) == {("ks.two_uk", "the table is missing")}
+
+
+def canal(offset: int, ts: int, kind: str, table: str, row: dict[str, str] | None, sql: str = "") -> Line:
+    """A Canal-JSON message of a table with the key `id`."""
+    message = {
+        "id": 0, "database": "app", "table": table, "pkNames": ["id"], "isDdl": bool(sql), "type": kind,
+        "es": ts >> 18, "ts": ts >> 18, "sql": sql, "old": None, "data": [row] if row else None,
+        "sqlType": dict.fromkeys(row or {}, 4), "mysqlType": dict.fromkeys(row or {}, "int"),
+        "_tidb": {"watermarkTs": ts} if kind == "TIDB_WATERMARK" else {"commitTs": ts},
+    }  # fmt: skip
+    value = base64.b64encode(json.dumps(message).encode()).decode()
+    return {"partition": 0, "offset": offset, "timestamp": 1, "key": None, "value": value}
+
+
+START = 470611868515303426
+
+
+def history(*steps: tuple[str, str, dict[str, str] | None, str]) -> list[Line]:
+    """Messages of (type, table, row, statement), one commit ts after the other, with a boundary at the end."""
+    lines = [canal(i, START + i, *step) for i, step in enumerate(steps)]
+    return [*lines, canal(len(lines), START + len(lines), "TIDB_WATERMARK", "", None)]
+
+
+def test_rows_that_the_log_never_mentioned_are_not_covered(target: str, tmp_path: Path) -> None:
+    """They are counted, not errors; deleted keys must be absent; values behind schema changes are compared."""
+    execute(target, "CREATE DATABASE app; USE app; CREATE TABLE t (id INT PRIMARY KEY, a INT, c INT);"
+                    "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3), (9, 9, 9);"
+                    "CREATE TABLE gone (id INT PRIMARY KEY); CREATE TABLE old (id INT PRIMARY KEY)")  # fmt: skip
+    capture = write_lines(tmp_path / "log.jsonl", history(
+        ("UPDATE", "t", {"id": "1", "a": "10", "c": "1"}, ""),
+        ("DELETE", "t", {"id": "2", "a": "2", "c": "2"}, ""),
+        ("ALTER", "t", None, "ALTER TABLE `t` RENAME COLUMN `a` TO `b`"),
+        ("ALTER", "t", None, "ALTER TABLE `t` ADD COLUMN `d` INT DEFAULT 7"),
+        ("ALTER", "t", None, "ALTER TABLE `t` DROP COLUMN `c`"),
+        ("INSERT", "t", {"id": "4", "b": "40", "d": "41"}, ""),
+        ("INSERT", "gone", {"id": "1"}, ""),
+        ("ERASE", "gone", None, "DROP TABLE `app`.`gone`"),
+        ("INSERT", "old", {"id": "1"}, ""),
+        ("TRUNCATE", "old", None, "TRUNCATE TABLE `old`"),
+        ("INSERT", "old", {"id": "2"}, ""),
+        ("RENAME", "new", None, "RENAME TABLE `app`.`old` TO `app`.`new`"),
+    ))  # fmt: skip
+    arguments = ["--protocol", "canal-json", "--input", str(capture), "--target", target]
+    assert bridge("replay", *arguments).code == 0
+    ended = bridge("verify", *arguments, "--json")
+    assert (ended.code, found(ended)) == (0, set()), ended.err
+    covered = {t["table"]: (t["rows"], t["not_covered"]) for t in json.loads(ended.out)["tables"]}
+    assert covered == {"app.t": (2, 2), "app.new": (1, 0)}
+    execute(target, "USE app; INSERT INTO t VALUES (2, 2, 2); UPDATE t SET b = 5 WHERE id = 1;"
+                    "UPDATE t SET d = 8 WHERE id = 3; UPDATE t SET d = 42 WHERE id = 4; CREATE TABLE gone (id INT);"
+                    "INSERT INTO new VALUES (1)")  # fmt: skip
+    ended = bridge("verify", *arguments, "--json")
+    assert found(ended) == {
+        ("app.t", "extra", "2"), ("app.t", "different", "1", "b"), ("app.t", "different", "4", "d"),
+        ("app.new", "extra", "1"), ("app.gone", "the table was dropped upstream"),
+    }  # fmt: skip
+    assert ended.code == 1
+
+
+def test_a_pipeline_that_is_unknown_is_wrong_usage(target: str, golden: Path) -> None:
+    """Exit 2, and the way out."""
+    ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", target)[1:])
+    assert (ended.code, "--against source" in ended.last_line) == (2, True)
+
+
+def test_a_server_that_does_not_answer_is_a_failure(golden: Path) -> None:
+    """Exit 3, in one line."""
+    ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", "mysql://root@127.0.0.1:1/")[1:])
+    assert ended.code == 3
+    assert "Traceback" not in ended.err

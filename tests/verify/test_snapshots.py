@@ -1,0 +1,162 @@
+"""One moment for all sessions, on a target that moves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from bridge.target.progress import Advance, ProgressTable
+from bridge.target.session import Target
+from bridge.verify.options import VerifyOptions
+from bridge.verify.snapshots import open_moment
+from bridge.verify.throttle import Throttle, parse_max_load
+from tests.verify.servers import Pair, execute, said
+
+TRANSACTIONS_PER_SECOND = 200
+LAG_SECONDS = 0.05
+
+
+@contextmanager
+def moving(pair: Pair) -> Iterator[list[int]]:
+    """Transfers on the source, 200 a second, and a bridge that brings each to the target a little later."""
+    table, target, source = ProgressTable("bridge"), Target(pair.target), Target(pair.source)
+    pair.both("CREATE DATABASE app; USE app; CREATE TABLE app.a (id INT PRIMARY KEY, v INT);"
+              "INSERT INTO app.a SELECT seq, 0 FROM seq_1_to_2000; CREATE TABLE app.k (v INT)")  # fmt: skip
+    writer, upstream = target.connect(), source.connect()
+    table.create(writer)
+    table.begin(writer, 1)
+    writer.execute("INSERT INTO _bridge.owner VALUES ('bridge', 0, 'h', 1, '', NOW(3), NOW(3) + INTERVAL 1 HOUR, '{}')")
+    writer.commit()
+    end, done, waits = threading.Event(), [0], [0.0]
+    started = (int(time.time() * 1000)) << 18
+
+    def script(number: int) -> list[str]:
+        one, other = number % 2000 + 1, number * 7 % 2000 + 1
+        return [f"UPDATE app.a SET v = v - 1 WHERE id = {one}", f"UPDATE app.a SET v = v + 1 WHERE id = {other}",
+                "UPDATE app.a SET v = v + 1 WHERE id = 1",
+                f"INSERT INTO app.k VALUES ({number})" if number % 50 == 0 else "DO 0"]  # fmt: skip
+
+    def work() -> None:
+        begun, ts = time.monotonic(), 1
+        while not end.is_set():
+            for statement in script(done[0]):
+                upstream.execute(statement)
+            upstream.commit()
+            time.sleep(LAG_SECONDS if done[0] % 100 == 0 else 0.001)
+            at = time.monotonic()
+            writer.begin()
+            assert table.advance(writer, 0, Advance(ts, started + done[0] + 1, {}))
+            waits.append(time.monotonic() - at)
+            for statement in script(done[0]):
+                writer.execute(statement)
+            writer.commit()
+            ts = started + done[0] + 1
+            done[0] += 1
+            time.sleep(max(0.0, done[0] / TRANSACTIONS_PER_SECOND - (time.monotonic() - begun)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        time.sleep(0.3)
+        yield done
+        assert thread.is_alive(), "the bridge was refused the progress row"
+        assert max(waits) < 1.0
+    finally:
+        end.set()
+        thread.join()
+        writer.close()
+        upstream.close()
+
+
+def test_verify_while_transactions_flow(pair: Pair) -> None:
+    """Equal, with and without a key; the bridge is held for a moment only, and goes on."""
+    with moving(pair) as done:
+        before = done[0]
+        report = pair.verify("app.*", grace_seconds=20.0)
+        assert said(report) == set()
+        assert report.moment > 1
+        assert report.held_seconds < 0.5
+        time.sleep(0.2)
+        assert done[0] > before
+
+
+def test_damage_is_found_while_transactions_flow(pair: Pair) -> None:
+    """A row that the bridge does not touch stays wrong, however long it is looked at."""
+    with moving(pair):
+        pair.damage("INSERT INTO app.a VALUES (5000, 5)")
+        assert said(pair.verify("app.*", grace_seconds=1.0)) == {"a 5000 extra"}
+
+
+def test_all_sessions_see_one_moment(pair: Pair) -> None:
+    """Transfers of a value between rows never show half."""
+    with moving(pair):
+        for _ in range(5):
+            moment = open_moment(Target(pair.target), ProgressTable("bridge"), 4)
+            try:
+                seen = {
+                    session.rows("SELECT SUM(v), SUM(v * id), COUNT(*) FROM app.a")[0] for session in moment.sessions
+                }
+            finally:
+                for session in moment.sessions:
+                    session.close()
+            assert len(seen) == 1
+
+
+def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
+    """Between two looks the snapshot holds no metadata lock."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
+    moment = open_moment(Target(pair.target), ProgressTable("bridge"), 1)
+    try:
+        from bridge.verify.reader import Reader
+
+        reader = Reader(moment.sessions[0], is_snapshot=True, place="target")
+        assert reader.rows("SELECT COUNT(*) FROM app.a") == [(0,)]
+        execute(pair.target, "SET lock_wait_timeout = 2; ALTER TABLE app.a ADD COLUMN v INT")
+    finally:
+        moment.sessions[0].close()
+
+
+def test_waits_while_the_server_is_busy(pair: Pair) -> None:
+    """And says why; goes on when the status variable has come down."""
+    session = Target(pair.target).connect()
+    told: list[str] = []
+
+    def tell(words: str) -> None:
+        told.append(words)
+        session.execute("SET GLOBAL max_connections = 151")
+
+    try:
+        Throttle({"Threads_running": 10_000}, {"target": session}, tell).wait()
+        assert told == []
+        busy = Throttle({"Threads_connected": 0}, {"target": session}, told.append)
+        thread = threading.Thread(target=busy.wait, daemon=True)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        assert told[0].startswith("waits: Threads_connected of the target is ")
+    finally:
+        busy._limits = {}  # type: ignore[assignment]  # lets the thread end
+        thread.join()
+        session.close()
+
+
+@pytest.mark.parametrize("rule", ["Threads_running", "Threads_running=x", "=3", "Threads_running>3"])
+def test_a_rule_that_cannot_be_read_is_refused(rule: str) -> None:
+    """With the form it should have."""
+    from bridge.errors import UsageError
+
+    with pytest.raises(UsageError, match="Threads_running=25"):
+        parse_max_load([rule])
+
+
+def test_options_have_defaults() -> None:
+    """`--max-load` may name several variables."""
+    assert parse_max_load(["Threads_running=25,Threads_connected=100"]) == {
+        "Threads_running": 25,
+        "Threads_connected": 100,
+    }
+    assert VerifyOptions.__dataclass_fields__["chunk_seconds"].default == 0.5
