@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeError, DecodeOptions, Decoder, make_decoder, recognise
+from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decoder import bad_message
 from bridge.protocols.json_values import json_object
 from bridge.protocols.raw_values import split_forms
@@ -146,7 +146,7 @@ def _topic_protocol(source: Source, settings: Settings) -> str | None:
 class _Reader:
     def __init__(self, settings: Settings, protocol: str | None) -> None:
         accepts = TableFilter(settings.filter) if settings.filter else None
-        self._options = DecodeOptions(settings.timezone, accepts, cut_rows=True, ckafka_binary=settings.ckafka.binary)
+        self._options = replace(settings.decode_options(accepts), cut_rows=True)
         self._protocol, self._filters = protocol, accepts is not None
         self._decoders: dict[str, Decoder] = {}
         self._binlog: dict[Position, tuple[int, int]] = {}

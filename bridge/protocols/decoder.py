@@ -12,6 +12,8 @@ from bridge.events import Code, Event, Kind
 from bridge.protocols.debezium_modes import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
+MAX_NAME: Final = 64
+"""Characters of a schema's, table's or column's name in MySQL, MariaDB and TiDB.  Events repeat names row by row."""
 MAX_CACHED: Final = 4096
 """Caches are emptied at this size, so that a flood of table names cannot fill the memory."""
 
@@ -151,6 +153,8 @@ def check_name(name: object, what: str) -> str:
         raise DecodeError(f"the {what} name is {shown(name)}, not a string")
     if "\0" in name:
         raise DecodeError(f"the {what} name {shown(name)} holds a NUL")
+    if len(name) > MAX_NAME:
+        raise DecodeError(f"the {what} name {shown(name)} is longer than {MAX_NAME} characters")
     return name
 
 

@@ -22,9 +22,11 @@ _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
 
 def event_ts(moment: object, field: str) -> int:
     """The TSO of the first millisecond that an event time (`es`, a number) stands for."""
-    if type(moment) is not int or not 0 <= moment <= _MAX_MS:
-        raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
-    return ms_tso(moment * 1000 if is_seconds(moment) else moment)
+    if type(moment) is int:
+        ms = moment if moment >= _FIRST_MS else moment * 1000
+        if 0 <= ms <= _MAX_MS:
+            return ms_tso(ms)
+    raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
 
 
 def is_seconds(moment: object) -> bool:

@@ -15,7 +15,8 @@ from bridge.protocols.literals import NULL, Converter
 from bridge.protocols.unrolled import unrolled
 
 _USES_BEFORE_UNROLLING: Final = 32
-"""Writing out a layout's conversion pays after so many rows, and no message can make it happen for each of its own."""
+_COLUMNS_UNROLLED: Final = 512
+"""Writing out a layout's conversion pays after so many rows, and no message can make it cost much."""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,10 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
     """A layout of (name, label, converter) columns; names are checked here and nowhere later."""
     names, labels, converters = zip(*columns, strict=True)
     for name in names:
-        check_name(name, "column")
+        if not check_name(name, "column"):
+            raise DecodeError("a column without a name")
+    if handle and len(handle) > len(names):
+        raise DecodeError("there are more key columns than columns")
     key = SEP.join([check_name(name, "key column") for name in handle or ()])
     return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
 
@@ -64,7 +68,7 @@ def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
 
 def _slow_image(layout: Layout, row: Mapping[str, Any]) -> str:
     layout.uses += 1
-    if layout.uses == _USES_BEFORE_UNROLLING:
+    if layout.uses == _USES_BEFORE_UNROLLING and len(layout.names) <= _COLUMNS_UNROLLED:
         layout.unrolled = unrolled(layout.converters)
     return SEP.join(literals_of(layout, row))
 

@@ -19,7 +19,7 @@ _CALLED: Final = "{c}({v})"
 _DIGITS: Final = (
     "{v} if {v}.isdecimal() and {v}.isascii() and ({v}[0] != '0' or {v} == '0') and len({v}) < 19 else " + _CALLED
 )
-_PLAIN_TEXT: Final = r""" "'" + {v} + "'" if not ("'" in {v} or "\\" in {v} or "\0" in {v}) else """ + _CALLED
+_PLAIN_TEXT: Final = r""" "".join(("'", {v}, "'")) if not ("'" in {v} or "\\" in {v} or "\0" in {v}) else """ + _CALLED
 _SMALL_NUMBER: Final = f"str({{v}}) if type({{v}}) is int and {MIN_INTEGER} <= {{v}} <= {MAX_INTEGER} else {_CALLED}"
 _RAW: Final = (
     f"str({{v}}) if type({{v}}) is int and {MIN_INTEGER} <= {{v}} <= {MAX_INTEGER} else"
@@ -33,8 +33,8 @@ _IN_LINE: Final[dict[Converter, str]] = {
     literals.integer_number: _SMALL_NUMBER,
     raw_literal: _RAW,
 }
-"""What a converter does with most values, as an expression that fails or calls it with all others.  Joining texts by +
-fails with what is no text, as the converters do."""
+"""What a converter does with most values, as an expression that fails or calls it with all others.  Joining texts fails
+with what is no text, as the converters do."""
 
 
 def unrolled(converters: Sequence[Converter]) -> Callable[[Mapping[str, Any]], str]:

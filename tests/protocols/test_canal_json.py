@@ -138,7 +138,7 @@ def test_without_the_extension(value: bytes, event: Event) -> None:
 
 @pytest.mark.parametrize(
     ("es", "ms"),
-    [(0, 0), (1655812326, 1655812326000), (1656300979748, 1656300979748), (99_999_999_999, 99999999999000)],
+    [(0, 0), (1655812326, 1655812326000), (1656300979748, 1656300979748), (35_184_372_088, 35184372088000)],
 )
 def test_event_time(es: int, ms: int) -> None:
     """`es` is milliseconds, or whole seconds, which count as their first millisecond."""
@@ -296,7 +296,7 @@ BAD: list[tuple[bytes | None, str]] = [
     (canal("TIDB_WATERMARK", {}, _tidb=None), "JSON type"),
     *[
         (canal("INSERT", ID, es=es, isDdl=is_ddl, sql="x", _tidb=None), "not a time")
-        for es in (-1, 1 << 45, 1.5, "5", None, True, [])
+        for es in (-1, 1 << 45, 35_184_372_089, 99_999_999_999, 1.5, "5", None, True, [])
         for is_ddl in (False, True)
     ],
     (canal("INSERT", ID, data=None, sql="INSERT INTO t VALUES (1)"), "binlog_format is not ROW"),
@@ -332,6 +332,10 @@ BAD: list[tuple[bytes | None, str]] = [
     (canal("INSERT", ID, pkNames=[5]), "key column name"),
     (canal("INSERT", ID, pkNames=["a\0b"]), "NUL"),
     (canal("INSERT", {"a\0b": ("int", "1")}), "NUL"),
+    (canal("INSERT", {"": ("int", "1")}), "a column without a name"),
+    (canal("INSERT", {"x" * 65: ("int", "1")}), "longer than 64 characters"),
+    (canal("INSERT", ID, table="x" * 65), "longer than 64 characters"),
+    (canal("INSERT", ID, pkNames=["id", "id"]), "more key columns than columns"),
     (canal("INSERT", ID, table="a\0b"), "NUL"),
     (canal("INSERT", ID, database="a\0b"), "NUL"),
     (canal("INSERT", ID, database=5), "schema name"),

@@ -16,9 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.events import Kind
-from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols import DECODERS, DecodeOptions, decode_message, make_decoder
 from tests.protocols.wire import (
     ROW_KEY,
+    as_ckafka,
     canal,
     check_sound,
     compact,
@@ -32,13 +33,17 @@ from tests.protocols.wire import (
     reason,
 )  # fmt: skip
 
-PROTOCOLS = ["canal-json", "debezium", "open-protocol"]
+PROTOCOLS = sorted(DECODERS)
 FOLDERS = {
-    "canal-json": ["canal-ext", "canal-compat"],
+    "canal-json": ["canal-ext", "canal-compat", "canal"],
+    "ckafka": ["canal"],
     "debezium": ["debezium", "debezium-ext", "debezium-noschema", "debezium-noschema-ext"],
     "open-protocol": ["open", "open-lz4", "open-updated-only"],
 }
 SEED = 20261121
+MUTATIONS = 5_000
+SOAK_MUTATIONS = 250_000
+"""Of each of the four protocols."""
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -76,6 +81,8 @@ def samples(golden: Path, protocol: str) -> list[tuple[bytes | None, bytes | Non
     seen: dict[object, tuple[bytes | None, bytes | None]] = {}
     for folder in FOLDERS[protocol]:
         for _, key, value in messages(golden / folder / "all_types.jsonl"):
+            if protocol == "ckafka":
+                value = as_ckafka(value or b"")
             events = decode(protocol, key, value)
             seen.setdefault((folder, len(events), *events[0][3:6], events[0].kind), (key, value))
     return sorted(seen.values(), key=lambda message: len(message[1] or b""))
@@ -98,13 +105,12 @@ def mutated(message: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_mutated_bytes(golden: Path, protocol: str) -> None:
-    """Genuine messages with altered bytes give events or one BAD, also from a decoder that knows their tables."""
+def mutate(golden: Path, protocol: str, count: int) -> set[Kind]:
+    """Decodes altered genuine messages with a decoder that knows their tables; the kinds of event that came of them."""
     chance = random.Random(SEED)
     decoder = make_decoder(protocol, DecodeOptions("Asia/Shanghai"))
     kinds = set()
-    for _ in range(3000):
+    for _ in range(count):
         key, value = chance.choice(samples(golden, protocol))
         decode_message(decoder, key, value)
         if key and chance.random() < 0.3:
@@ -112,7 +118,20 @@ def test_mutated_bytes(golden: Path, protocol: str) -> None:
         events = decode_message(decoder, key, mutated(value or b"", chance))
         check_sound(events)
         kinds |= {event.kind for event in events}
-    assert {Kind.BAD, Kind.INSERT, Kind.UPDATE} <= kinds
+    return kinds
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_mutated_bytes(golden: Path, protocol: str) -> None:
+    """Genuine messages with altered bytes give events or one BAD with its reason."""
+    assert {Kind.BAD, Kind.INSERT, Kind.UPDATE} <= mutate(golden, protocol, MUTATIONS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_million_mutations(golden: Path, protocol: str) -> None:
+    """The same, for longer."""
+    assert set(Kind) - {Kind.BOUNDARY} <= mutate(golden, protocol, SOAK_MUTATIONS)
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -188,8 +207,9 @@ def test_bombs(key: bytes, content: bytes) -> None:
     """Nesting, digits, counts and lz4 frames without measure are refused within a second or two."""
     start = time.monotonic()
     for protocol, value in (
-        *(("canal-json", content), ("debezium", content), ("debezium", b'{"payload":' + content)),
-        *(("open-protocol", content), ("open-protocol", frame(content))),
+        *((protocol, content) for protocol in PROTOCOLS),
+        ("debezium", b'{"payload":' + content),
+        ("open-protocol", frame(content)),
     ):
         assert reason(decode(protocol, key, value)[0])
     assert time.monotonic() - start < 5
