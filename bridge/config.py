@@ -101,6 +101,8 @@ class Stream(_Section):
     trigger_ms: int = Field(default=200, ge=0)
     messages_per_batch: int = Field(default=100_000, ge=1)
     rows_per_transaction: int = Field(default=50_000, ge=1)
+    writers: int = Field(default=2, ge=1, le=64)
+    """Connections that write in `parallel` consistency."""
     driver_rows: int = Field(default=500_000, ge=0)
     """Row changes that the driver holds in memory; beyond it they stay on the executors."""
     idle_seconds: float = Field(default=10, ge=0)
@@ -137,7 +139,7 @@ class Settings(_Section):
     protocol: str = "auto"
     timezone: str | None = None
     filter: tuple[str, ...] = ()
-    consistency: Literal["atomic"] = "atomic"
+    consistency: Literal["atomic", "parallel"] = "atomic"
     on_bad_message: Literal["stop", "quarantine"] = "stop"
     begin: str = Field(default="earliest", alias="from")
     source: Source = Source()

@@ -32,7 +32,7 @@ ZoneFlag = Annotated[
 ]
 FromFlag = Annotated[str | None, typer.Option("--from", help="Where a new pipeline begins: earliest, a TSO or a time.")]
 SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
-ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic.  [default: atomic]")]
+ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")]
 BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
 TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
 SourceFlag = Annotated[

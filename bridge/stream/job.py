@@ -38,6 +38,7 @@ from bridge.stream.source import Extent, MicroBatch, MicroBatches, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
+from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import Progress, ProgressTable, SchemaChange
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.writer import Writer
@@ -113,8 +114,7 @@ class Job:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            retry_seconds = self._settings.target.retry_seconds
-            writer = Writer(self._target, table, ownership, retry_seconds=retry_seconds, ddl=self._ddl)
+            writer = self._writer(table, ownership)
             try:
                 with Pulse(self._target, ownership, writer, plan.on_status, plan.status_seconds) as pulse:
                     started = self._start()
@@ -141,6 +141,15 @@ class Job:
                 return _outcome(applier, writer, ended - began, ended - streaming)
             finally:
                 writer.close()
+
+    def _writer(self, table: ProgressTable, ownership: Ownership) -> Writer:
+        settings = self._settings
+        seconds = settings.target.retry_seconds
+        if settings.consistency == "atomic":
+            return Writer(self._target, table, ownership, retry_seconds=seconds, ddl=self._ddl)
+        return ParallelWriter(
+            self._target, table, ownership, writers=settings.stream.writers, retry_seconds=seconds, ddl=self._ddl
+        )
 
     def _start(self) -> tuple[SparkSession, dict[PartitionId, Extent]] | None:
         """Spark and what the source holds; None when `stop` came first and ended the JVM."""

@@ -27,6 +27,7 @@ _TABLES: Final = (
         name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
         epoch BIGINT UNSIGNED NOT NULL,
         applied_ts BIGINT UNSIGNED NOT NULL COMMENT 'everything below it is in the target, nothing at or above it',
+        applying_ts BIGINT UNSIGNED NOT NULL COMMENT 'above applied_ts while several connections write up to it',
         start_ts BIGINT UNSIGNED NOT NULL COMMENT 'where the pipeline began',
         positions LONGTEXT NOT NULL COMMENT 'per topic and partition: where a restart reads from',
         pending LONGTEXT NOT NULL COMMENT 'schema changes below applied_ts still to run, in order',
@@ -37,7 +38,7 @@ _TABLES: Final = (
         epoch BIGINT UNSIGNED NOT NULL,
         host VARCHAR(255) NOT NULL,
         pid BIGINT NOT NULL,
-        connections VARCHAR(255) NOT NULL,
+        connections TEXT NOT NULL,
         started_at TIMESTAMP(3) NOT NULL,
         heartbeat_at TIMESTAMP(3) NOT NULL,
         state LONGTEXT NOT NULL COMMENT 'what the owner last said of itself'
@@ -111,6 +112,8 @@ class Progress:
     start_ts: int
     positions: Positions
     pending: tuple[SchemaChange, ...]
+    in_parts: bool = False
+    """Several connections are writing beyond applied_ts, or were when the bridge ended."""
 
 
 @dataclass(frozen=True)
@@ -152,21 +155,21 @@ class ProgressTable:
         if self.read(session) is not None:
             return  # INSERT IGNORE would wait for an owner's open transaction, which holds the row
         session.execute(
-            f"INSERT IGNORE INTO {self._progress} (name, epoch, applied_ts, start_ts, positions, pending)"
-            " VALUES (%s, 0, %s, %s, '{}', '[]')",
-            (self.name, start_ts, start_ts),
+            f"INSERT IGNORE INTO {self._progress} (name, epoch, applied_ts, applying_ts, start_ts, positions, pending)"
+            " VALUES (%s, 0, %s, %s, %s, '{}', '[]')",
+            (self.name, start_ts, start_ts, start_ts),
         )
 
     def read(self, session: Session, *, lock: bool = False) -> Progress | None:
         """The progress row, None when the pipeline is unknown.  With `lock` a commit in flight is waited for."""
         rows = session.rows(
-            f"SELECT epoch, applied_ts, start_ts, positions, pending FROM {self._progress} WHERE name = %s"
-            + (" FOR UPDATE" if lock else ""),
+            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts"
+            f" FROM {self._progress} WHERE name = %s" + (" FOR UPDATE" if lock else ""),
             (self.name,),
         )
         if not rows:
             return None
-        epoch, applied_ts, start_ts, positions, pending = rows[0]
+        epoch, applied_ts, start_ts, positions, pending, in_parts = rows[0]
         return Progress(
             self.name,
             int(epoch),
@@ -174,6 +177,7 @@ class ProgressTable:
             int(start_ts),
             _load_positions(positions),
             tuple(SchemaChange(**change) for change in orjson.loads(pending)),
+            bool(in_parts),
         )
 
     def raise_epoch(self, session: Session) -> int:
@@ -185,9 +189,10 @@ class ProgressTable:
         """The compare-and-set at the start of every target transaction, and what it puts aside; False when the row is
         not as expected."""
         matched = session.execute(
-            f"UPDATE {self._progress} SET applied_ts = %s, positions = %s, pending = %s"
+            f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (
+                step.new_ts,
                 step.new_ts,
                 _dump_positions(step.positions),
                 _dump_pending(step.pending),
@@ -199,6 +204,19 @@ class ProgressTable:
         if matched == 1:
             quarantine.put_aside(session, self.schema, self.name, step.put_aside)
         return matched == 1
+
+    def mark(self, session: Session, epoch: int, step: Advance) -> bool:
+        """Says that what lies below step.new_ts is being written by parts; False when the row is not as expected."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
+            (step.new_ts, self.name, epoch, step.old_ts),
+        )
+        return matched == 1
+
+    def epoch_now(self, session: Session) -> int | None:
+        """The epoch, which stays as it is until the session's transaction ends; None when the pipeline is unknown."""
+        found = session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,))
+        return None if found is None else int(found)
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
         """Replaces the list of schema changes still to run; False when another owner has taken over."""

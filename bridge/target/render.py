@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from functools import reduce
 from typing import NamedTuple
 
@@ -38,6 +38,17 @@ class Stage(IntEnum):
     RESTORE = 3
 
 
+class Sharing(Enum):
+    """How a statement may be run beside others of its transaction, by several connections."""
+
+    ANY = auto()
+    """By any connection, before or after the others: it touches keys that no other touches."""
+    TABLE = auto()
+    """By one connection with the others of its table, in their order."""
+    ONCE = auto()
+    """Only in the transaction that moves progress: run again, it would do something else."""
+
+
 class Statement(NamedTuple):
     """One statement; `expect` is the number of rows it must match, None when any number is right."""
 
@@ -45,6 +56,7 @@ class Statement(NamedTuple):
     table: TableName
     sql: str
     expect: int | None = None
+    sharing: Sharing = Sharing.ONCE
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,8 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
-    return _render_keyed(net, rendering)
+    sharing = Sharing.TABLE if other_uniques(net.table, net.key) or rendering.safe_mode else Sharing.ANY
+    return (statement._replace(sharing=sharing) for statement in _render_keyed(net, rendering))
 
 
 class _Shape(NamedTuple):

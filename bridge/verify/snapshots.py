@@ -44,7 +44,8 @@ def open_moment(
     """Opens `count` sessions in one snapshot of the target; `beside` runs in the same moment, for the source's.
 
     A schema change that is under way is waited for; one that stays (held, or refused) counts as not run.
-    Raises StoppedError when the progress row cannot be had.
+    A step that is written by parts (parallel consistency) is waited for.
+    Raises StoppedError when the progress row cannot be had, or such a step does not end.
     """
     with ExitStack() as stack:
         sessions = [_closing(stack, target.connect()) for _ in range(count)]
@@ -84,13 +85,23 @@ def _held(
             continue
         began = time.monotonic()
         try:
-            if progress is None or not progress.pending or began > patience:
+            if progress is not None and progress.in_parts and began > patience:
+                raise _in_parts(table)
+            if progress is None or not (progress.pending or progress.in_parts) or began > patience:
                 inside(progress)
                 return progress, time.monotonic() - began
         finally:
             holder.rollback()
         time.sleep(_POLL_SECONDS)
     raise AssertionError("unreachable")
+
+
+def _in_parts(table: ProgressTable) -> StoppedError:
+    return StoppedError(
+        "several connections write beyond the applied ts (parallel consistency), or did when the bridge ended",
+        where=f"pipeline {table.name}",
+        mend="start the bridge if it does not run, and run verify again when it has gone on",
+    )
 
 
 def _open(sessions: Sequence[Session], progress: Progress | None, beside: Callable[[Progress | None], None]) -> None:

@@ -23,6 +23,7 @@ from bridge.stream.decode import Messages, decode_messages
 from bridge.stream.order import OrderChanged, goes_by_partition
 from bridge.stream.sequenced import Patience
 from bridge.target.ownership import Ownership
+from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Session, Target, quote_name
 from bridge.target.writer import Writer, no_trace
@@ -69,12 +70,21 @@ def opened(
     retry_seconds: float = 30,
     quarantine: bool = False,
     cut_rows: CutRows | None = None,
+    writers: int = 0,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
-    """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events."""
+    """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
+
+    writers: with any, the consistency is `parallel`, however little there is to write.
+    """
     target, table = Target(url), ProgressTable(name)
     ownership = Ownership(target, table)
-    writer = Writer(target, table, ownership, retry_seconds=retry_seconds, trace=trace)
+    options: dict[str, Any] = {"retry_seconds": retry_seconds, "trace": trace}
+    writer = (
+        ParallelWriter(target, table, ownership, writers=writers, min_bytes=0, **options)
+        if writers
+        else Writer(target, table, ownership, **options)
+    )
     try:
         table.create(ownership.control)
         table.begin(ownership.control, start_ts)

@@ -1,0 +1,46 @@
+"""`--consistency parallel` through Kafka and Spark, killed in mid-stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from bridge.local import Kafka
+from tests.bench.workload import SCHEMA, START_TS, Sysbench, canal_json
+from tests.stream.pipelines import admin
+from tests.system.command import Process
+from tests.system.pipelines import applied_ts
+
+PARTITIONS = 4
+EVENTS = 40_000
+
+
+def test_killed_in_mid_stream_it_ends_equal(
+    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Steps go over several connections; a kill between any of them changes nothing in the end."""
+    name, upstream = topic(PARTITIONS), Sysbench()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50})
+    for partition, key, value in canal_json(upstream, EVENTS, PARTITIONS):
+        producer.produce(name, key=key, value=value, partition=partition)
+        producer.poll(0)
+    producer.flush()
+    arguments = [
+        "replay", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name,
+        "--target", target, "--consistency", "parallel", "--set", "stream.writers=3",
+        "--set", "stream.messages_per_batch=5000", "--set", "stream.rows_per_transaction=3000",
+    ]  # fmt: skip
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with Process(first, *arguments) as process:
+        process.wait_for(lambda: applied_ts(target) > START_TS + (1000 << 18), "some rows")
+        process.kill()
+    with Process(second, *arguments) as process:
+        assert process.wait() == 0, process.end_of_log
+    with admin(target) as session:
+        found = {row[0]: row for row in session.rows(f"SELECT id, k, c, pad FROM {SCHEMA}.sbtest")}
+        assert found == upstream.rows
+        assert session.value("SELECT applying_ts = applied_ts FROM _bridge.progress") == 1
