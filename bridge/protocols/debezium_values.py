@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import binascii
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from math import ulp
 from typing import Final
 
@@ -18,11 +19,17 @@ EPOCH_DATE: Final = "'1970-01-01'"
 EPOCH_DATETIME: Final = "'1970-01-01 00:00:00'"
 ZERO_TIMESTAMP: Final = "'0000-00-00 00:00:00'"
 
-_EPOCH: Final = datetime(1970, 1, 1)
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY_SECONDS: Final = 86_400
+_DAYS_KEPT: Final = 4096
 _MAX_TIME: Final = 3020400 * 1_000_000
 _MAX_BIT_BYTES: Final = 8
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _ZONED: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_UTC: Final = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"
+)
+_WHOLE_SECONDS: Final = len("2024-02-29T12:34:56Z")
 _ISO: Final = re.compile(r"(?:(\d{4}-\d\d-\d\d)T?)?(-?\d{2,3}:\d\d:\d\d(?:\.\d{1,9})?)?Z?", re.ASCII)
 _POWERS: Final = tuple(10.0**scale for scale in range(literals.MAX_DECIMAL_DIGITS + 1))
 
@@ -89,17 +96,18 @@ def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> s
 
 def date_days(value: int) -> str:
     """DATE as days since 1970."""
-    return f"'{_moment(timedelta(days=_integer(value)))[:10]}'"
+    return "'" + _day(_integer(value)) + "'"
 
 
 def datetime_millis(value: int) -> str:
     """DATETIME as milliseconds since 1970, as if in UTC."""
-    return f"'{_moment(timedelta(milliseconds=_integer(value)))}'"
+    seconds, millis = divmod(_integer(value), 1000)
+    return _datetime(seconds, 1000 * millis)
 
 
 def datetime_micros(value: int) -> str:
     """DATETIME as microseconds since 1970, as if in UTC."""
-    return f"'{_moment(timedelta(microseconds=_integer(value)))}'"
+    return _datetime(*divmod(_integer(value), 1_000_000))
 
 
 def datetime_nanos(value: int) -> str:
@@ -107,8 +115,25 @@ def datetime_nanos(value: int) -> str:
     return datetime_micros(_thousandth(value))
 
 
-def _moment(since: timedelta) -> str:
-    return str(_EPOCH + since)
+def _datetime(seconds: int, micros: int) -> str:
+    days, second = divmod(seconds, _DAY_SECONDS)
+    text = "'" + _day(days) + " " + _clock(second)
+    return text + f".{micros:06}'" if micros else text + "'"
+
+
+@lru_cache(maxsize=_DAYS_KEPT)
+def _day(days: int) -> str:
+    try:
+        return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    except (OverflowError, ValueError) as failure:
+        raise DecodeError(f"{days} days from 1970 are out of range for a date") from failure
+
+
+@lru_cache(maxsize=_DAY_SECONDS)
+def _clock(second: int) -> str:
+    minutes, second = divmod(second, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02}:{minute:02}:{second:02}"
 
 
 def time_millis(value: int) -> str:
@@ -149,6 +174,9 @@ def _integer(value: int) -> int:
 def zoned_timestamp(value: str) -> str:
     """TIMESTAMP as ISO 8601 with its zone.  1970-01-01T00:00:00Z is the zero timestamp: MySQL's and TiDB's begin one
     second later."""
+    if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the commonest
+        literal = "'" + value[:10] + " " + value[11:19] + "'"
+        return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
     found = _ZONED.fullmatch(value)
     if not found:
         raise DecodeError(f"{shown(value)} is not a timestamp with its zone")

@@ -7,6 +7,7 @@ behind it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ log = structlog.get_logger()
 
 _MEND: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
 _KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
+_IMAGES: Final = ("before", "after")
+_REMEMBERED: Final = 1024
+"""Values of one column: converting costs ten times what remembering does."""
 _said: set[tuple[str, str]] = set()
 """(table, column) whose losses have been said: once per column, not once per value."""
 
@@ -42,21 +46,24 @@ def typed(table: Table, changes: pa.Table) -> pa.Table:
     typers = [_typer(table, shape) for shape in shapes]
     names = pa.array([split_forms(shape)[0] for shape in shapes], pa.string())
     if any(typers):
-        codes = encoded.indices.to_pylist()
-        for image in ("before", "after"):
-            literals = _images(table, changes, image, [typers[code] for code in codes])
-            changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), literals)
+        images = _images(table, changes, [typers[code] for code in encoded.indices.to_pylist()])
+        for name, literals in zip(_IMAGES, images, strict=True):
+            field = EVENT_SCHEMA.field(name)
+            changes = changes.set_column(changes.schema.get_field_index(name), field, pa.array(literals, field.type))
     at = changes.schema.get_field_index("columns")
     return changes.set_column(at, EVENT_SCHEMA.field("columns"), names.take(encoded.indices))
 
 
-def _images(table: Table, changes: pa.Table, image: str, typers: list[_Typer | None]) -> pa.Array:
-    ready: list[str | None] = []
+def _images(table: Table, changes: pa.Table, typers: list[_Typer | None]) -> tuple[list[str | None], list[str | None]]:
+    """Both images of each change, one after the other, as most of their values are equal and remembered."""
+    befores: list[str | None] = []
+    afters: list[str | None] = []
     try:
-        for raw, typer in zip(changes[image].to_pylist(), typers, strict=True):
-            ready.append(raw if typer is None or raw is None else typer(raw))
+        for before, after, typer in zip(*(changes[name].to_pylist() for name in _IMAGES), typers, strict=True):
+            befores.append(before if typer is None or before is None else typer(before))
+            afters.append(after if typer is None or after is None else typer(after))
     except DecodeError as failure:
-        row = changes.slice(len(ready), 1).to_pylist()[0]
+        row = changes.slice(len(afters), 1).to_pylist()[0]
         raise RefusedRowsError(
             f"a value of {table.name} cannot be what its column holds: {failure}",
             table=table.name,
@@ -65,7 +72,7 @@ def _images(table: Table, changes: pa.Table, image: str, typers: list[_Typer | N
             mend="see that the column's type on the target is the upstream's, and that the settings of the format"
             " (--timezone, [debezium], [ckafka]) are the sender's",
         ) from failure
-    return pa.array(ready, EVENT_SCHEMA.field(image).type)
+    return befores, afters
 
 
 def _typer(table: Table, columns: str) -> _Typer | None:
@@ -89,7 +96,8 @@ def _converter(table: Table, name: str, form: str) -> RawConverter | None:
     def lost(reason: str) -> None:
         _say_once(str(table.name), name, reason + _KEY if is_key else reason)
 
-    return raw_converter(form, column_type(column.type, nullable=column.nullable), lost)
+    convert = raw_converter(form, column_type(column.type, nullable=column.nullable), lost)
+    return lru_cache(maxsize=_REMEMBERED)(convert) if convert else None
 
 
 def _image_typer(converters: list[tuple[int, str, RawConverter]]) -> _Typer:
