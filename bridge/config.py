@@ -122,9 +122,9 @@ class Debezium(_Section):
     """How a native Debezium connector is configured, by the names of its own properties; only needed where its
     messages have no schemas.  TiCDC's Debezium needs none of it."""
 
-    decimal_handling_mode: DecimalMode = "precise"
+    decimal_handling_mode: DecimalMode | None = None
     time_precision_mode: TimeMode = "adaptive_time_microseconds"
-    binary_handling_mode: BinaryMode = "bytes"
+    binary_handling_mode: BinaryMode | None = None
 
     @property
     def modes(self) -> DebeziumModes:

@@ -12,20 +12,21 @@ BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
 @dataclass(frozen=True)
 class DebeziumModes:
-    """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode, with its own
-    defaults.  A Connect schema in the message says more than these; a JSON number or string may."""
+    """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.  A Connect schema
+    in the message says more than these; a JSON number or string may.  None: not told, so that the connector's own
+    default holds (precise, bytes) unless a value might be written in another mode just as well."""
 
-    decimal: DecimalMode = "precise"
+    decimal: DecimalMode | None = None
     time: TimeMode = "adaptive_time_microseconds"
-    binary: BinaryMode = "bytes"
+    binary: BinaryMode | None = None
 
     @classmethod
     def read(cls, text: str) -> DebeziumModes:
         """The reverse of `str`."""
-        return cls(*text.split(","))  # type: ignore[arg-type]
+        return cls(*(mode or None for mode in text.split(",")))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        return ",".join(astuple(self))
+        return ",".join(mode or "" for mode in astuple(self))
 
 
 TICDC_MODES = DebeziumModes("double", "adaptive_time_microseconds", "base64")

@@ -7,7 +7,9 @@ wrapped, a float64 a DECIMAL, a string bytes or a DECIMAL, and a date of 1970-01
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -16,12 +18,17 @@ from bridge.protocols import debezium_values as values
 from bridge.protocols import literals
 from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
 from bridge.protocols.debezium_modes import DebeziumModes, TimeMode
-from bridge.protocols.decoder import DecodeError
+from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.literals import NULL
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits of a fraction is written in microseconds."""
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+_HEX: Final = re.compile("[0-9a-f]+")
+_EITHER: Final = (
+    "{} is a {} value in two of the connector's modes: say which with --set debezium.{}, as the connector is configured"
+)
 
 _Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
 
@@ -44,9 +51,16 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
         text = unquoted(literal)
         if modes.decimal == "string" or "." in text or "-" in text:  # neither stands in Base64
             return literals.decimal(text)
+        if modes.decimal is None and text.isdecimal():
+            raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
 
     return convert
+
+
+def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    """A string of a Connect schema is never Base64: decimal.handling.mode=precise has a type of its own."""
+    return _decimal(replace(modes, decimal="string"), column, lost)
 
 
 def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
@@ -63,7 +77,16 @@ def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverte
 
 def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
     read = values.binary_hex if modes.binary == "hex" else values.binary
-    return lambda literal: read(_string(literal))
+    if modes.binary is not None:
+        return lambda literal: read(_string(literal))
+
+    def convert(literal: str) -> str:
+        text = _string(literal)
+        if _HEX.fullmatch(text) and len(text) % 4 == 0:
+            raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
+        return read(text)
+
+    return convert
 
 
 def _string(literal: str) -> str:
@@ -125,8 +148,9 @@ def _epoch(literal: str, lost: Lost) -> str:
 
 _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
 _REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
-_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal, "bigint": _bigint, **dict.fromkeys(_BINARY_WORDS, _binary)}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(_BINARY_WORDS, _binary)}
 _JSON: Final[dict[str, _Rule]] = {
+    **_INTEGERS,
     **_STRINGS,
     **_REALS,
     "bit": _bit,

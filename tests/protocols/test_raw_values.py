@@ -39,6 +39,9 @@ CASES = [
     (CONNECT, "decimal(5,0)", "'AA=='", "0"), (CONNECT, "decimal(10,2)", "'-1.50'", "-1.50"),
     (CONNECT, "decimal(10,2)", "1.5e0", "1.50"), (ADAPTIVE, "decimal(10,0)", "'1234'", "1234"),
     ("string:precise,adaptive,bytes", "decimal(10,2)", "'123.40'", "123.40"),
+    ("string:precise,adaptive,bytes", "decimal(20,0)", "'1234'", "1234"),
+    ("json:,connect,", "decimal(10,2)", "'MDk='", "123.45"), ("json:,connect,", "decimal(10,2)", "'1.50'", "1.50"),
+    ("json:,connect,", "blob", "'AP8='", "x'00ff'"), ("json:,connect,", "decimal(10,2)", "1.5e0", "1.50"),
     # floats
     (TICDC, "float", "3.4028235e+38", "3.4028234663852886e+38"), (TICDC, "float(7,3)", "1", "1.0e0"),
     (TICDC, "double", "1e-10", "1e-10"), (TICDC, "double unsigned", "16777216", "16777216.0e0"),
@@ -131,6 +134,15 @@ def test_refused(form: str, column: str, raw: str, words: str) -> None:
     """What the column cannot have held is refused, not guessed."""
     with pytest.raises((DecodeError, OverflowError), match=words):
         converted(form, column_type(column, nullable="not null" not in column), raw)
+
+
+@pytest.mark.parametrize(
+    ("column", "raw", "setting"), [("decimal(9,0)", "'1234'", "decimal"), ("blob", "'00ff'", "binary")]
+)
+def test_a_value_in_two_modes_is_refused_until_one_is_told(column: str, raw: str, setting: str) -> None:
+    """Digits may be a number, or Base64 of another; so may hexadecimal digits.  It is not guessed."""
+    with pytest.raises(DecodeError, match=f"debezium.{setting}_handling_mode"):
+        converted("json:,connect,", column_type(column, nullable=True), raw)
 
 
 @given(st.integers(1, 65).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, min(p, 30)))), st.data())
