@@ -39,10 +39,11 @@ TYPES: Final = {
     "int": TypeCode(4, 3, True),
     "bigint": TypeCode(-5, 8, True),
     "varchar": TypeCode(12, 15, False),
+    "char": TypeCode(1, 254, False),
     "decimal": TypeCode(3, 246, True),
     "datetime": TypeCode(93, 12, True),
 }
-"""The types that the bank needs."""
+"""The types that the bank and the benchmark need."""
 
 OPEN_BATCH: Final = 16
 """Events of one Open Protocol message at most (max-batch-size)."""

@@ -1,177 +1,149 @@
-"""Measures catch-up and latency beside the server's own ceiling, in one run, and prints ratios."""
+"""Measures the bridge beside the server's own ceiling, in one run, and prints ratios: `--help` says the rest."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import statistics
-import subprocess
+import os
+import platform
 import sys
-import threading
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
 
-import pymysql
 import typer
-from confluent_kafka import Producer
-from sqlalchemy import make_url
 
 from bridge.local import Kafka, MariaDB
-from tests.bench.ceiling import ready_made, seconds_to_apply
-from tests.bench.processes import Usage
-from tests.bench.workload import SCHEMA, START_TS, Message, Sysbench, canal_json, paced_transactions
+from tests.bench import catching_up, growth, report, steady
+from tests.bench.bridges import Servers
+from tests.bench.encoders import ENCODERS
+from tests.bench.workload import WORKLOADS
 
-PARTITIONS = 4
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=1")
 
+Protocol = StrEnum("Protocol", [(name, name) for name in ENCODERS])
+WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
+Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
+AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])
+PLOTS = Path(__file__).with_name("plots")
 
+
+class Part(StrEnum):
+    """What can be measured by itself."""
+
+    CATCH_UP = "catch-up"
+    STEADY = "steady"
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+JsonFlag = Annotated[Path | None, typer.Option("--json", help="Write everything found to this file.")]
+RoundsFlag = Annotated[int, typer.Option("--rounds", min=1, help="Rounds; medians are shown.")]
+
+
+@app.callback(invoke_without_command=True)
 def main(
-    events: Annotated[int, typer.Option(help="Row changes of the catch-up.")] = 1_000_000,
-    rounds: Annotated[int, typer.Option(help="Rounds of ceiling and catch-up, interleaved.")] = 3,
-    rate: Annotated[int, typer.Option(help="Transactions a second of the latency run.")] = 100,
-    seconds: Annotated[int, typer.Option(help="Length of the latency run.")] = 30,
+    context: typer.Context,
+    only: Annotated[list[Part] | None, typer.Option("--only", help="A part; repeatable.  [default: all]")] = None,
+    protocol: Annotated[
+        list[Protocol] | None,
+        typer.Option("--protocol", help="Repeatable.  [default: canal-json and open-protocol]"),
+    ] = None,
+    consistency: Annotated[
+        list[Consistency] | None, typer.Option("--consistency", help="Repeatable.  [default: both]")
+    ] = None,
+    workload: Annotated[
+        list[WorkloadName] | None,
+        typer.Option("--workload", help="sysbench: 4 columns; hot: 1,000 keys; wide: 60 columns.  [default: sysbench]"),
+    ] = None,
+    events: Annotated[int, typer.Option("--events", min=1000, help="Row changes of a catch-up.")] = 1_000_000,
+    rounds: RoundsFlag = 3,
+    seconds: Annotated[float, typer.Option("--seconds", min=5, help="Length of each latency measurement.")] = 30,
+    json_file: JsonFlag = None,
 ) -> None:
-    """Starts its own Kafka and MariaDB; about 5 minutes with the defaults on 2 cores."""
+    """Starts a Kafka and a MariaDB of its own, and measures in one run, interleaved:
+
+    catch-up: the server's ceiling (ready-made multi-row statements on one and on two connections) and `bridge replay`
+    of a filled topic, per workload, protocol and consistency; processor time by process, peak memory; the end state is
+    compared each time.
+
+    steady: `bridge run` on a bank whose money moves: seconds to the first row, latency from the produce call to
+    visible at 200 transactions a second and at one, processor time without messages and at one boundary a second,
+    while a reader checks in every snapshot that no money is made or lost.  For the first protocol and consistency
+    given, canal-json and atomic by default.
+
+    The defaults take about 12 minutes on 2 cores.  Other work on the machine moves rates; ratios less.
+    """
+    if context.invoked_subcommand:
+        return
+    parts = only or list(Part)
+    protocols = protocol or [Protocol["canal-json"], Protocol["open-protocol"]]
+    consistencies = consistency or list(Consistency)
+    found = about()
+    with servers() as running:
+        if Part.CATCH_UP in parts:
+            cases = [
+                catching_up.Case(*map(str, chosen))
+                for chosen in itertools.product(workload or [WorkloadName["sysbench"]], protocols, consistencies)
+            ]
+            found["catch_up"] = catching_up.measure(running, cases, events, rounds, say)
+        if Part.STEADY in parts:
+            lives = [(str(protocols[0]), str(consistencies[0]))]
+            if only and protocol:
+                lives = [(str(p), str(c)) for p in protocols for c in consistencies]
+            found["steady"] = [steady.measure(running, p, c, seconds, say) for p, c in lives]
+    end(found, json_file)
+
+
+@app.command(name="growth")
+def measure_growth(
+    axis: Annotated[list[AxisName] | None, typer.Option("--axis", help="Repeatable.  [default: all]")] = None,
+    largest: Annotated[int, typer.Option("--largest", help="The most events of the axis of events.")] = 3_000_000,
+    consistency: Annotated[Consistency, typer.Option("--consistency")] = Consistency["atomic"],
+    rounds: RoundsFlag = 1,
+    plots: Annotated[Path, typer.Option("--plots", help="Where the plots and growth.json go.")] = PLOTS,
+) -> None:
+    """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 1,000 tables, 4 to 200 columns; as JSON and SVG."""
+    found = about()
+    known = growth.axes(largest)
+    with servers() as running:
+        chosen = [known[str(name)] for name in axis or known]
+        found.update(growth.measure(running, chosen, str(consistency), rounds, say))
+    growth.draw(found, plots)
+    say(f"written to {plots}")
+
+
+@contextmanager
+def servers() -> Iterator[Servers]:
+    """A Kafka and a MariaDB, as the measurements need them."""
     with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
-        kafka.create_topic("bench", PARTITIONS)
-        upstream = Sysbench()
-        _produce(kafka.bootstrap_servers, "bench", canal_json(upstream, events, PARTITIONS))
-        ceilings, catch_ups = [], []
-        transactions = ready_made(canal_json(Sysbench(), events, PARTITIONS))
-        for number in range(rounds):
-            ceilings.append(events / seconds_to_apply(mariadb.url, transactions))
-            _drop(mariadb.url)
-            catch_ups.append(_catch_up(kafka, mariadb, f"bench{number}"))
-            _compare(mariadb.url, upstream)
-        del transactions
-        found = {
-            "events": events,
-            "ceiling_rows_per_s": _spread(ceilings),
-            "catch_up_rows_per_s": _spread([c["rate"] for c in catch_ups]),
-            "ratio": _spread([c["rate"] / ceiling for c, ceiling in zip(catch_ups, ceilings, strict=True)]),
-            "cpu_seconds": catch_ups[-1]["cpu_seconds"],
-            "peak_mib": catch_ups[-1]["peak_mib"],
-            "latency_s": _latency(kafka, mariadb, rate, seconds),
-        }
-    print(json.dumps(found, indent=2))
+        yield Servers(kafka, mariadb)
 
 
-def _produce(servers: str, topic: str, messages: object) -> None:
-    producer = Producer(
-        {"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000,
-         "queue.buffering.max.messages": 500_000}
-    )  # fmt: skip
-    for message in messages:  # type: ignore[attr-defined]
-        _send(producer, topic, message)
-    producer.flush()
-
-
-def _send(producer: Producer, topic: str, message: Message) -> None:
-    partition, key, value = message
-    while True:
-        try:
-            producer.produce(topic, key=key, value=value, partition=partition)
-        except BufferError:
-            producer.poll(0.1)
-        else:
-            return
-
-
-def _catch_up(kafka: Kafka, mariadb: MariaDB, name: str) -> dict[str, object]:
-    """Rows/s from the first row read to the last one committed: the run less what an empty run takes."""
-    command = [
-        sys.executable, "-m", "bridge", "replay", "--json", "--name", name, "--protocol", "canal-json", "--topic",
-        "bench", "--bootstrap-servers", kafka.bootstrap_servers, "--target", mariadb.url,
-    ]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        usage = Usage(process.pid)
-        usage.start()
-        said, _ = process.communicate()
-        usage.stop()
-    outcome = json.loads(said)
+def about() -> dict[str, Any]:
+    """Where and when."""
     return {
-        "rate": outcome["rows"] / outcome["stream_seconds"],
-        "cpu_seconds": usage.cpu_seconds,
-        "peak_mib": usage.peak_mib,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": os.cpu_count(),
+        "machine": platform.platform(),
+        "load_before": round(os.getloadavg()[0], 2),
     }
 
 
-def _connect(url: str) -> pymysql.Connection:
-    where = make_url(url)
-    return pymysql.connect(host=where.host, port=where.port or 3306, user=where.username, charset="utf8mb4")
+def say(what: str) -> None:
+    """Progress, on stderr."""
+    print(time.strftime("%H:%M:%S"), what, file=sys.stderr, flush=True)
 
 
-def _drop(url: str) -> None:
-    with _connect(url) as connection, connection.cursor() as cursor:
-        cursor.execute(f"DROP DATABASE IF EXISTS {SCHEMA}")
-
-
-def _compare(url: str, upstream: Sysbench) -> None:
-    with _connect(url) as connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT id, k, c, pad FROM {SCHEMA}.sbtest")
-        assert {row[0]: row for row in cursor.fetchall()} == upstream.rows, "the end state differs"
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
-
-
-def _latency(kafka: Kafka, mariadb: MariaDB, rate: int, seconds: int) -> dict[str, float]:
-    """From the produce call of a transaction to its row being visible in the target."""
-    kafka.create_topic("latency", PARTITIONS)
-    _drop(mariadb.url)
-    command = [
-        sys.executable, "-m", "bridge", "run", "--name", "latency", "--protocol", "canal-json", "--topic", "latency",
-        "--bootstrap-servers", kafka.bootstrap_servers, "--target", mariadb.url,
-    ]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        sent: dict[int, float] = {}
-        watcher = threading.Thread(target=_pace, args=(kafka.bootstrap_servers, rate, seconds + 20, sent), daemon=True)
-        watcher.start()
-        seen = _watch(mariadb.url, sent, seconds)
-        process.terminate()
-        process.wait(60)
-    return {
-        "p50": round(statistics.median(seen), 3),
-        "p95": round(statistics.quantiles(seen, n=20)[-1], 3),
-        "max": round(max(seen), 3),
-        "transactions": len(seen),
-    }
-
-
-def _pace(servers: str, rate: int, seconds: int, sent: dict[int, float]) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
-    for number, messages in enumerate(paced_transactions(rate * seconds, rate, PARTITIONS, START_TS)):
-        sent[number] = time.monotonic()
-        for message in messages:
-            _send(producer, "latency", message)
-        producer.poll(0)
-        time.sleep(1 / rate)
-    producer.flush()
-
-
-def _watch(url: str, sent: dict[int, float], seconds: int) -> list[float]:
-    """Latencies of the transactions that become visible after the bridge has warmed up."""
-    latencies: list[float] = []
-    last = -1
-    warm_at: float | None = None
-    with _connect(url) as connection, connection.cursor() as cursor:
-        connection.autocommit(True)
-        while warm_at is None or time.monotonic() < warm_at + seconds:
-            time.sleep(0.01)
-            try:
-                cursor.execute(f"SELECT MAX(id) FROM {SCHEMA}.sbtest")
-            except pymysql.err.ProgrammingError:
-                continue
-            newest = (cursor.fetchone() or (None,))[0]
-            if newest is None:
-                continue
-            now = time.monotonic()
-            warm_at = warm_at or now + 5
-            if now > warm_at:
-                latencies += [now - sent[number] for number in range(last + 1, newest + 1)]
-            last = newest
-    return latencies
+def end(found: dict[str, Any], json_file: Path | None) -> None:
+    """Shows and writes what was found."""
+    report.show(found)
+    if json_file:
+        json_file.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app(prog_name="python -m tests.bench")

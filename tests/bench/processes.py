@@ -1,68 +1,114 @@
-"""Memory and processor time of a process and everything below it, read from /proc."""
+"""Memory and processor time of processes and everything below them, read from /proc."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+LOOK_SECONDS = 0.25
+BRIDGE = "bridge"
 
 
-class Usage(threading.Thread):
-    """Looks at a process tree five times a second until `stop`.
+class _Process(NamedTuple):
+    parent: int
+    command: str
+    ticks: int
+    pages: int
 
-    peak_mib: highest sum of resident memory by kind of process ("python", "java"), and "total".
-    cpu_seconds: user and system time by kind, as far as seen.
+
+class Usage:
+    """Looks at process trees four times a second for as long as the block lasts.
+
+    roots: name -> process id.  What is below the root `BRIDGE` counts by kind: driver, jvm, workers; what is below
+    others counts under their names.
+    peak_mib: highest sums of resident memory (shared pages count for each process that has them): "python", "jvm" and
+        "total" of the bridge, and the others'.
     """
 
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid = pid
+    def __init__(self, roots: Mapping[str, int]) -> None:
+        self._roots = dict(roots)
         self._end = threading.Event()
-        self._cpu: dict[int, tuple[str, float]] = {}
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._before: dict[int, int] = {}
+        self._ticks: dict[int, tuple[str, int]] = {}
         self.peak_mib: dict[str, float] = {}
+
+    def __enter__(self) -> Usage:
+        self._look()
+        self._before = {pid: ticks for pid, (_, ticks) in self._ticks.items()}
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
 
     @property
     def cpu_seconds(self) -> dict[str, float]:
+        """User and system time by kind since the block began, as far as seen."""
         totals: dict[str, float] = {}
-        for kind, seconds in self._cpu.values():
-            totals[kind] = round(totals.get(kind, 0.0) + seconds, 2)
-        return totals
+        for pid, (kind, ticks) in self._ticks.items():
+            totals[kind] = totals.get(kind, 0.0) + (ticks - self._before.get(pid, 0)) / _TICKS
+        return {kind: round(seconds, 2) for kind, seconds in totals.items()}
 
-    def run(self) -> None:
-        while not self._end.wait(0.2):
+    def _work(self) -> None:
+        while not self._end.wait(LOOK_SECONDS):
             self._look()
-
-    def stop(self) -> None:
-        self._end.set()
-        self.join()
+        self._look()
 
     def _look(self) -> None:
-        sizes: dict[str, float] = {"total": 0.0}
-        for pid in _tree(self._pid):
+        processes = _processes()
+        sizes: dict[str, float] = {}
+        for pid, kind in _kinds(processes, self._roots).items():
+            found = processes[pid]
+            self._ticks[pid] = kind, found.ticks
+            for group in _groups(kind):
+                sizes[group] = sizes.get(group, 0.0) + found.pages * _PAGE / 2**20
+        for group, size in sizes.items():
+            self.peak_mib[group] = max(self.peak_mib.get(group, 0.0), round(size, 1))
+
+
+def _groups(kind: str) -> tuple[str, ...]:
+    if kind in ("driver", "workers"):
+        return "python", "total"
+    return ("jvm", "total") if kind == "jvm" else (kind,)
+
+
+def _kinds(processes: Mapping[int, _Process], roots: Mapping[str, int]) -> dict[int, str]:
+    """Of every process that has a root above it, or is one."""
+    names = {pid: name for name, pid in roots.items()}
+    kinds = {}
+    for pid, found in processes.items():
+        above = pid
+        while above not in names and above in processes:
+            above = processes[above].parent
+        if above in names:
+            is_bridge = names[above] == BRIDGE
+            kinds[pid] = _part(found, is_root=pid == above) if is_bridge else names[above]
+    return kinds
+
+
+def _part(process: _Process, *, is_root: bool) -> str:
+    if process.command.startswith("java"):
+        return "jvm"
+    return "driver" if is_root else "workers"
+
+
+def _processes() -> dict[int, _Process]:
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
             try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)
-                resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 2**20
+                command, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
             except (OSError, IndexError):
                 continue
-            kind = "java" if "java" in fields[0] else "python"
-            user, system = map(int, fields[1].split()[11:13])
-            self._cpu[pid] = kind, (user + system) / _TICKS
-            sizes[kind] = sizes.get(kind, 0.0) + resident
-            sizes["total"] += resident
-        for kind, size in sizes.items():
-            self.peak_mib[kind] = max(self.peak_mib.get(kind, 0.0), round(size, 1))
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        below = [int(child) for listed in children for child in listed.read_text().split()]
-    except OSError:
-        return
-    for child in below:
-        yield from _tree(child)
+            values = fields.split()
+            found[int(folder.name)] = _Process(
+                int(values[1]), command, int(values[11]) + int(values[12]), int(values[21])
+            )
+    return found

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import Producer
 from sqlalchemy import make_url
 
 from bridge.config import load_settings
@@ -28,10 +27,13 @@ from bridge.verify.against_log import LogVerification
 from bridge.verify.against_source import SourceVerification
 from bridge.verify.options import Quiet, VerifyOptions
 from bridge.verify.report import Report
-from tests.bench.workload import Sysbench, canal_json
+from tests.bench.database import make_tables
+from tests.bench.encoders import ENCODERS
+from tests.bench.topics import fill
+from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
 from tests.verify.servers import execute
 
-PARTITIONS = 4
+WORKLOAD = WORKLOADS["sysbench"]
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=2")
 COLUMNS = "id, k, c, pad"
 TABLE = "CREATE TABLE bench.sbtest (id INT PRIMARY KEY, k INT NOT NULL, c CHAR(120) NOT NULL, pad CHAR(60) NOT NULL)"
@@ -99,8 +101,9 @@ def _checked(report: Report, rows: int) -> None:
 def _against_log(events: int) -> dict[str, Any]:
     with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
         kafka.create_topic("bench", PARTITIONS)
-        upstream = Sysbench()
-        _produce(kafka.bootstrap_servers, upstream, events)
+        upstream = Upstream(WORKLOAD)
+        make_tables(mariadb.url, WORKLOAD)
+        fill(kafka.bootstrap_servers, "bench", messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
         target, source = Target(mariadb.url), KafkaSource(kafka.bootstrap_servers, ["bench"], {})
         settings = load_settings(None, {}, {"name": "bench", "target": mariadb.url}, [])
         Job(settings, target, source, "canal-json").catch_up(None, lambda _: None, take_over=False)
@@ -111,30 +114,17 @@ def _against_log(events: int) -> dict[str, Any]:
         options = VerifyOptions(TableFilter())
         table = ProgressTable("bench")
         check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
-        whole = _seconds(lambda: _checked(check.run(), len(upstream.rows)))
+        whole = _seconds(lambda: _checked(check.run(), len(upstream.numbers)))
         spark.stop()
     return {
         "events": events,
-        "rows": len(upstream.rows),
+        "rows": len(upstream.numbers),
         "decode_s": alone,
         "decode_events_per_s": round(events / alone),
         "verify_s": whole,
         "verify_events_per_s": round(events / whole),
         "verify_to_decode": round(whole / alone, 2),
     }
-
-
-def _produce(servers: str, upstream: Sysbench, events: int) -> None:
-    producer = Producer({"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 50, "log_level": 0})
-    for partition, key, value in canal_json(upstream, events, PARTITIONS):
-        while True:
-            try:
-                producer.produce("bench", value, key, partition)
-            except BufferError:
-                producer.poll(0.5)
-                continue
-            break
-    assert producer.flush(60) == 0
 
 
 def _seconds(work: Callable[[], object]) -> float:

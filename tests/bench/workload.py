@@ -1,131 +1,185 @@
-"""A topic of sysbench-like rows: 4 columns, about 200 bytes, 60/30/10 insert/update/delete, 3-10 rows a transaction."""
+"""The upstreams of the benchmark: rows, transactions and table definitions, the same for the same seed."""
 
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import orjson
+from bridge.demo.encode import Encoder, Message
+from bridge.demo.model import Change, Column, Row, Shape, Transaction, Value
+from bridge.demo.model import Moment as _Moment
 
-TABLE = "CREATE TABLE `sbtest` (`id` INT PRIMARY KEY,`k` INT NOT NULL,`c` CHAR(120) NOT NULL,`pad` CHAR(60) NOT NULL)"
 SCHEMA = "sbtest"
 START_TS = 470611868434825218
 BOUNDARY_EVERY = 1000
-_SQL_TYPE = {"id": 4, "k": 4, "c": 1, "pad": 1}
-_MYSQL_TYPE = {"id": "int", "k": "int", "c": "char", "pad": "char"}
+"""Transactions."""
+TICK = 1 << 18
+"""A millisecond."""
+PARTITIONS = 4
 
-Row = tuple[int, int, str, str]
-Change = tuple[Row | None, Row | None]
-Message = tuple[int, bytes | None, bytes]
-"""partition, key, value"""
+_ID = Column("id", "int", key="primary")
+_SYSBENCH = (_ID, Column("k", "int"), Column("c", "char", "120"), Column("pad", "char", "60"))
+_NO_MOMENT = _Moment(0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A topic of 60/30/10 inserts, updates and deletes, 3-10 rows a transaction.
+
+    columns: of each table; 0 stands for sysbench's four, about 200 bytes a row.
+    hot_keys: how many rows there are to change; 0: ever new ones.
+    tables: over which the rows are spread.
+    bound_by: the workload whose ready-made statements are the ceiling, itself by default.
+    share: of the row changes asked for; large rows need fewer.
+    """
+
+    name: str
+    columns: int = 0
+    hot_keys: int = 0
+    tables: int = 1
+    bound_by: str = ""
+    share: float = 1.0
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The tables."""
+        columns = _wide(self.columns) if self.columns else _SYSBENCH
+        names = [f"t{number}" for number in range(self.tables)] if self.tables > 1 else ["sbtest"]
+        return [Shape(SCHEMA, name, columns) for name in names]
+
+    @property
+    def statements(self) -> list[str]:
+        """What makes the database and its tables, afresh."""
+        creates = [
+            f"CREATE TABLE {SCHEMA}.{shape.name} ({','.join(column.ddl() for column in shape.columns)})"
+            for shape in self.shapes
+        ]
+        return [f"DROP DATABASE IF EXISTS {SCHEMA}", f"CREATE DATABASE {SCHEMA}", *creates]
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("sysbench"),
+        Workload("hot", hot_keys=1000, bound_by="sysbench"),
+        Workload("wide", columns=60, share=0.1),
+    )
+}
+
+
+def _wide(count: int) -> tuple[Column, ...]:
+    """A key, then numbers and texts in turn."""
+    kinds = (("int", ""), ("bigint", ""), ("varchar", "24"), ("char", "8"))
+    return (_ID, *(Column(f"c{i}", *kinds[i % 4]) for i in range(1, count)))
+
+
+def _row(columns: int, key: int, number: int) -> Row:
+    """The row that a key and a random number of 64 bits make."""
+    if not columns:
+        return key, number & 0x7FFFFFF, f"{number:020d}-" * 5 + "c" * 15, f"{number:020d}-" * 2 + "p" * 18
+    cells: tuple[Value, ...] = (f"{number & 0xFFFFFFF:08x}", number & 0x7FFFFFF, number >> 2, f"v{number}")
+    return (key, *(cells[i % 4] for i in range(1, columns)))
 
 
 @dataclass
-class Sysbench:
-    """The upstream: `rows` is its state after all transactions drawn so far."""
+class Upstream:
+    """Draws transactions; `numbers` is its state after those drawn so far: key -> what its row is made from."""
 
+    workload: Workload
     seed: int = 1
-    rows: dict[int, Row] = field(default_factory=dict)
+    numbers: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._shapes = self.workload.shapes
         self._ids: list[int] = []
+        self._free = list(range(self.workload.hot_keys, 0, -1))
+        self._freed: list[int] = []
         self._next = 1
 
-    def transaction(self) -> list[Change]:
-        """The row changes of the next transaction; each row at most once."""
-        touched: set[int] = set()
-        return [change for _ in range(self._random.randint(3, 10)) if (change := self._change(touched))]
+    def transactions(self, events: int) -> Iterator[Transaction]:
+        """Transactions of about so many row changes together, each row at most once in each."""
+        ts, sent = START_TS, 0
+        while sent < events:
+            ts += TICK
+            touched: set[int] = set()
+            drawn = (self._change(touched) for _ in range(self._random.randint(3, 10)))
+            changes = tuple(change for change in drawn if change)
+            sent += len(changes)
+            self._free, self._freed = [*self._freed, *self._free], []
+            if changes:
+                yield Transaction(ts, 0, changes, _NO_MOMENT)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows there are now."""
+        return (_row(self.workload.columns, key, number) for key, number in self.numbers.items())
+
+    def fingerprint(self) -> tuple[int, int, int]:
+        """What `FINGERPRINT` gives of all tables together."""
+        count = total = folded = 0
+        for row in self.rows():
+            crc = zlib.crc32(",".join(map(str, row)).encode())
+            count, total, folded = count + 1, total + crc, folded ^ crc
+        return count, total, folded
 
     def _change(self, touched: set[int]) -> Change | None:
         dice = self._random.random()
         if dice < 0.6 or not self._ids:
-            return self._insert(touched)
+            new = self._new_key()
+            if new is not None:
+                return self._insert(new, touched)
         at = self._random.randrange(len(self._ids))
         key = self._ids[at]
         if key in touched:
-            return self._insert(touched)
+            return None
         touched.add(key)
-        before = self.rows[key]
-        if dice < 0.9:
-            self.rows[key] = after = self._row(key)
-            return before, after
-        self._ids[at] = self._ids[-1]
-        self._ids.pop()
-        del self.rows[key]
-        return before, None
+        return self._update(key) if dice < 0.9 else self._delete(key, at)
 
-    def _insert(self, touched: set[int]) -> Change:
-        key, self._next = self._next, self._next + 1
+    def _new_key(self) -> int | None:
+        """None when all hot keys are taken."""
+        if self.workload.hot_keys:
+            return self._free.pop() if self._free else None
+        self._next += 1
+        return self._next - 1
+
+    def _insert(self, key: int, touched: set[int]) -> Change:
         touched.add(key)
         self._ids.append(key)
-        self.rows[key] = row = self._row(key)
-        return None, row
+        self.numbers[key] = number = self._random.getrandbits(64)
+        return Change(self._shape(key), None, _row(self.workload.columns, key, number))
 
-    def _row(self, key: int) -> Row:
-        number = self._random.getrandbits(64)
-        return key, number & 0x7FFFFFF, f"{number:020d}-" * 5 + "c" * 15, f"{number:020d}-" * 2 + "p" * 18
+    def _update(self, key: int) -> Change:
+        before, number = self.numbers[key], self._random.getrandbits(64)
+        self.numbers[key] = number
+        columns = self.workload.columns
+        return Change(self._shape(key), _row(columns, key, before), _row(columns, key, number))
+
+    def _delete(self, key: int, at: int) -> Change:
+        self._ids[at] = self._ids[-1]
+        self._ids.pop()
+        if self.workload.hot_keys:
+            self._freed.append(key)
+        return Change(self._shape(key), _row(self.workload.columns, key, self.numbers.pop(key)), None)
+
+    def _shape(self, key: int) -> Shape:
+        return self._shapes[key % len(self._shapes)]
 
 
-def _image(row: Row) -> dict[str, str]:
-    return {"id": str(row[0]), "k": str(row[1]), "c": row[2], "pad": row[3]}
+def fingerprint_query(shape: Shape) -> str:
+    """Rows, sum and exclusive or of the CRC-32 of each row's values, joined by commas."""
+    columns = ",".join(f"`{column.name}`" for column in shape.columns)
+    crc = f"CRC32(CONCAT_WS(',',{columns}))"
+    return f"SELECT COUNT(*), COALESCE(SUM({crc}), 0), BIT_XOR({crc}) FROM {shape.schema}.{shape.name}"
 
 
-def canal_json(upstream: Sysbench, events: int, partitions: int) -> Iterator[Message]:
-    """Messages as TiCDC writes them (Canal-JSON with the TiDB extension, full old rows)."""
+def messages(upstream: Upstream, encoder: Encoder, events: int) -> Iterator[Message]:
+    """The messages of a topic, with a boundary each `BOUNDARY_EVERY` transactions and at the end."""
     ts = START_TS
-    for statement, table in ((f"CREATE DATABASE `{SCHEMA}`", ""), (TABLE, "sbtest")):
-        ts += 1 << 18
-        yield 0, None, _canal_message(ts, table, "CREATE", sql=statement, isDdl=True)
-    sent = transactions = 0
-    while sent < events:
-        ts += 1 << 18
-        for before, after in upstream.transaction():
-            row = after or before
-            assert row is not None
-            kind = "INSERT" if before is None else "DELETE" if after is None else "UPDATE"
-            old = [_image(before)] if before and after else None
-            value = _canal_message(
-                ts, "sbtest", kind, pkNames=["id"], sqlType=_SQL_TYPE, mysqlType=_MYSQL_TYPE, old=old,
-                data=[_image(row)],
-            )  # fmt: skip
-            yield row[0] % partitions, b"", value
-            sent += 1
-        transactions += 1
-        if transactions % BOUNDARY_EVERY == 0 or sent >= events:
-            ts += 1 << 18
-            boundary = _canal_message(ts, "", "TIDB_WATERMARK", database="", tidb={"watermarkTs": ts})
-            for partition in range(partitions):
-                yield partition, None, boundary
-
-
-def _canal_message(ts: int, table: str, kind: str, *, tidb: dict[str, int] | None = None, **fields: object) -> bytes:
-    message = {
-        "id": 0, "database": SCHEMA, "table": table, "pkNames": None, "isDdl": False, "type": kind, "es": ts >> 18,
-        "ts": ts >> 18, "sql": "", "sqlType": None, "mysqlType": None, "old": None, "data": None, **fields,
-        "_tidb": tidb or {"commitTs": ts},
-    }  # fmt: skip
-    return orjson.dumps(message)
-
-
-def paced_transactions(count: int, rate: int, partitions: int, start_ts: int) -> Iterator[list[Message]]:
-    """One-row transactions with ascending ids from 0, with a boundary five times a second; the first brings the
-    table."""
-    ts = start_ts
-    first = [(0, None, _canal_message(ts + i, t, "CREATE", sql=s, isDdl=True)) for i, (s, t) in enumerate(
-        ((f"CREATE DATABASE `{SCHEMA}`", ""), (TABLE, "sbtest")))]  # fmt: skip
-    every = max(1, rate // 5)
-    for number in range(count):
-        ts += 1 << 18
-        row: Row = (number, 1, "c", "p")
-        value = _canal_message(
-            ts, "sbtest", "INSERT", pkNames=["id"], sqlType=_SQL_TYPE, mysqlType=_MYSQL_TYPE, data=[_image(row)]
-        )
-        messages: list[Message] = [*first, (number % partitions, b"", value)]
-        first = []
-        if number % every == 0:
-            ts += 1 << 18
-            boundary = _canal_message(ts, "", "TIDB_WATERMARK", database="", tidb={"watermarkTs": ts})
-            messages += [(partition, None, boundary) for partition in range(partitions)]
-        yield messages
+    for number, transaction in enumerate(upstream.transactions(events), 1):
+        yield from encoder.transaction(transaction)
+        ts = transaction.commit_ts
+        if number % BOUNDARY_EVERY == 0:
+            yield from encoder.boundary(ts + 1)
+    yield from encoder.boundary(ts + 1)

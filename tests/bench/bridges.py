@@ -1,0 +1,91 @@
+"""The bridge under measurement: its command line, and one catch-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bridge.local import Kafka, MariaDB
+from tests.bench.processes import BRIDGE, Usage
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What the benchmark runs against."""
+
+    kafka: Kafka
+    mariadb: MariaDB
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Name -> process id."""
+        return {"mariadb": self.mariadb.pid, "kafka": self.kafka.pid}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One catch-up.
+
+    rate: row changes a second, from the start of the stream to the last commit (the start of Spark left out).
+    cpu_seconds: by process: driver, jvm, workers, mariadb, kafka.
+    peak_mib: resident memory: python, jvm, total (of the bridge).
+    """
+
+    rows: int
+    rate: float
+    seconds: float
+    cpu_seconds: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+
+    @property
+    def cpu_per_million(self) -> dict[str, float]:
+        """Seconds for a million row changes."""
+        return {kind: round(seconds * 1e6 / self.rows, 2) for kind, seconds in self.cpu_seconds.items()}
+
+
+def command(
+    servers: Servers, name: str, protocol: str, topic: str, consistency: str, more: Sequence[str] = ()
+) -> list[str]:
+    """What follows `bridge run` and `bridge replay`."""
+    binary = ["--set", "ckafka.binary=base64"] if protocol == "ckafka" else []
+    return [
+        "--name", name, "--protocol", protocol, "--topic", topic, "--bootstrap-servers",
+        servers.kafka.bootstrap_servers, "--target", servers.mariadb.url, "--consistency", consistency,
+        "--timezone", "UTC", *binary, *more,
+    ]  # fmt: skip
+
+
+def started(arguments: Sequence[str], stdout: int, log: Path) -> subprocess.Popen[str]:
+    """`python -m bridge ...`, with bytecode kept: without it every start compiles PySpark and pandas anew."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with log.open("wb") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bridge", *arguments], stdout=stdout, stderr=stderr, text=True, env=environment
+        )
+
+
+def catch_up(servers: Servers, arguments: Sequence[str], roots: Mapping[str, int] | None = None) -> Measured:
+    """Runs `bridge replay`; AssertionError with the end of its log when it fails.
+
+    roots: further process trees that work for the bridge.
+    """
+    with tempfile.TemporaryDirectory(prefix="bridge-bench-") as folder:
+        log = Path(folder) / "log"
+        with started(["replay", "--json", *arguments], subprocess.PIPE, log) as process:
+            with Usage({BRIDGE: process.pid, **servers.pids, **(roots or {})}) as usage:
+                said, _ = process.communicate()
+            assert process.returncode == 0, log.read_text(errors="replace")[-3000:]
+    outcome = json.loads(said)
+    return Measured(
+        outcome["rows"],
+        outcome["rows"] / outcome["stream_seconds"],
+        outcome["stream_seconds"],
+        usage.cpu_seconds,
+        usage.peak_mib,
+    )

@@ -1,0 +1,100 @@
+"""How the catch-up rate changes with partitions, events, tables and columns: flat or better, nothing quadratic."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.bridges import Measured, Servers
+from tests.bench.catching_up import Case, filled, replayed
+from tests.bench.svg import line_plot
+from tests.bench.workload import PARTITIONS, WORKLOADS, Workload
+
+PROTOCOL = "canal-json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size.  value: where on the axis."""
+
+    value: int
+    workload: Workload
+    events: int
+    partitions: int = PARTITIONS
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What grows.
+
+    unit: what is counted in a second: row changes, or column values where rows grow.
+    """
+
+    name: str
+    unit: str
+    points: tuple[Point, ...]
+
+
+def axes(largest: int) -> dict[str, Axis]:
+    """All of them; largest: the most events."""
+    core = WORKLOADS["sysbench"]
+    sizes = [size for size in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000) if size <= largest]
+    every = (
+        Axis("partitions", "row changes", tuple(Point(n, core, 300_000, n) for n in (1, 2, 4, 8, 16))),
+        Axis("events", "row changes", tuple(Point(size, core, size) for size in sizes)),
+        Axis(
+            "tables",
+            "row changes",
+            tuple(Point(n, Workload(f"tables{n}", tables=n), 200_000) for n in (1, 10, 100, 1000)),
+        ),
+        Axis(
+            "columns",
+            "column values",
+            tuple(Point(n, Workload(f"columns{n}", columns=n), 4_000_000 // (n + 16)) for n in (4, 20, 60, 200)),
+        ),
+    )
+    return {axis.name: axis for axis in every}
+
+
+def measure(
+    servers: Servers, wanted: Sequence[Axis], consistency: str, rounds: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The document: per axis its points."""
+    found: dict[str, Any] = {"protocol": PROTOCOL, "consistency": consistency, "axes": {}}
+    for axis in wanted:
+        points = []
+        for point in axis.points:
+            points.append(_point(servers, axis, point, consistency, rounds))
+            say(f"{axis.name} {point.value:,}: {points[-1]['per_s']:,} {axis.unit}/s")
+        found["axes"][axis.name] = {"unit": axis.unit, "points": points}
+    return found
+
+
+def _point(servers: Servers, axis: Axis, point: Point, consistency: str, rounds: int) -> dict[str, Any]:
+    topic = filled(servers, point.workload, PROTOCOL, point.events, point.partitions)
+    case = Case(point.workload.name, PROTOCOL, consistency)
+    runs = [replayed(servers, topic, case, f"{topic.name}-{consistency}-{number}") for number in range(rounds)]
+    return {
+        "at": point.value,
+        "events": point.events,
+        "per_s": round(statistics.median(_per_second(axis, point, run) for run in runs)),
+        "cpu_seconds_per_million": runs[-1].cpu_per_million,
+        "peak_mib": dict(runs[-1].peak_mib),
+    }
+
+
+def _per_second(axis: Axis, point: Point, run: Measured) -> float:
+    return run.rate * (point.value if axis.unit == "column values" else 1)
+
+
+def draw(found: dict[str, Any], folder: Path) -> None:
+    """One SVG for each axis, and the numbers beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, axis in found["axes"].items():
+        points = [(point["at"], point["per_s"]) for point in axis["points"]]
+        (folder / f"{name}.svg").write_text(line_plot(points, name, f"{axis['unit']} per second"), encoding="utf-8")
+    (folder / "growth.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,100 @@
+"""What was found, as a table for the terminal and as Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH = 160
+Rows = list[tuple[str, ...]]
+
+
+def show(found: dict[str, Any]) -> None:
+    """Every table of a document."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for title, head, rows in tables(found):
+        table = Table(title=title, title_justify="left")
+        for number, name in enumerate(head):
+            table.add_column(name, justify="left" if number == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    print(markdown(found))
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The same for the README."""
+    parts = []
+    for title, head, rows in tables(found):
+        lines = [_line(head), _line("---" for _ in head), *map(_line, rows)]
+        parts.append(f"{title}\n\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(found: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    """Title, head and rows of each table."""
+    if "catch_up" in found:
+        yield from _catch_up(found["catch_up"])
+    if "steady" in found:
+        yield from _steady(found["steady"])
+
+
+def _catch_up(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    ceilings = [
+        (f"ceiling, {c['workload']}, {c['connections']} connection{'s' * (c['connections'] > 1)}",
+         *_rates(c["rows_per_s"]), "", "", "")
+        for c in part["ceilings"]
+    ]  # fmt: skip
+    cases = [
+        (f"{c['workload']}, {c['protocol']}, {c['consistency']}", *_rates(c["rows_per_s"]), *_ratios(c["ratio"]))
+        for c in part["cases"]
+    ]
+    head: tuple[str, ...] = ("rows/s", "min", "median", "max", "ratio min", "median", "max")
+    yield f"Catch-up, {part['events']:,} row changes", head, [*ceilings, *cases]
+    kinds = ("driver", "workers", "jvm", "mariadb", "kafka")
+    costs = [
+        (
+            f"{c['workload']}, {c['protocol']}, {c['consistency']}",
+            *(f"{c['cpu_seconds_per_million'].get(kind, 0.0):.1f}" for kind in kinds),
+            *(f"{c['peak_mib'][kind]:,.0f}" for kind in ("python", "jvm", "total")),
+        )
+        for c in part["cases"]
+    ]
+    head = ("CPU seconds per million, peak MiB", *kinds, "Python MiB", "JVM MiB", "together")
+    yield "Cost", head, costs
+
+
+def _rates(spread: dict[str, float]) -> Sequence[str]:
+    return [f"{spread[name]:,.0f}" for name in ("min", "median", "max")]
+
+
+def _ratios(spread: dict[str, float]) -> Sequence[str]:
+    return [f"{spread[name]:.2f}" for name in ("min", "median", "max")]
+
+
+def _steady(lives: list[dict[str, Any]]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    rows = [
+        (
+            f"{life['protocol']}, {life['consistency']}",
+            f"{latency['transactions_per_s']:g}",
+            *(f"{latency[name]:.2f}" for name in ("p50", "p95", "max")),
+            f"{life['first_row_s']:.1f}",
+            *(f"{life['idle_percent_of_a_core'][name]:.1f}" for name in ("no_messages", "a_boundary_a_second")),
+            f"{life['snapshots_wrong']} of {life['snapshots_read']:,}",
+        )
+        for life in lives
+        for latency in life["latency_s"]
+    ]
+    head = (
+        "from produce call to visible", "transactions/s", "p50 s", "p95 s", "max s", "first row s",
+        "idle: % of a core", "a boundary a second: %", "wrong snapshots",
+    )  # fmt: skip
+    yield "Steady state, a boundary each 200 ms", head, rows

@@ -1,0 +1,51 @@
+"""The benchmark's own parts: what it sends is what it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bridge.events import Kind
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from tests.bench.encoders import ENCODERS
+from tests.bench.workload import BOUNDARY_EVERY, PARTITIONS, WORKLOADS, Upstream, messages
+
+EVENTS = 13_000
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_transaction_changes_a_row_once(name: str) -> None:
+    """TiCDC sends one change of a row for each transaction."""
+    for transaction in Upstream(WORKLOADS[name]).transactions(EVENTS):
+        keys = [(change.after or change.before or ())[0] for change in transaction.changes]
+        assert len(keys) == len(set(keys)) <= 10
+
+
+def test_sysbench_is_as_described() -> None:
+    """60/30/10 inserts, updates and deletes, 3-10 rows a transaction, each row once in each."""
+    transactions = list(Upstream(WORKLOADS["sysbench"]).transactions(EVENTS))
+    sizes = Counter(len(transaction.changes) for transaction in transactions)
+    kinds = Counter((c.before is None, c.after is None) for t in transactions for c in t.changes)
+    total = sum(kinds.values())
+    assert set(sizes) <= set(range(1, 11))
+    assert kinds[True, False] / total == pytest.approx(0.6, abs=0.02)
+    assert kinds[False, True] / total == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_every_row_change_comes_once_with_its_boundaries(protocol: str) -> None:
+    """Every protocol's messages decode to the upstream's row changes, in 4 partitions, with a boundary in each after
+    every 1,000 transactions where the format has them."""
+    upstream, again = Upstream(WORKLOADS["hot"]), Upstream(WORKLOADS["hot"])
+    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
+    kinds: Counter[Kind] = Counter()
+    for message in messages(upstream, ENCODERS[protocol](PARTITIONS), EVENTS):
+        kinds.update(event.kind for event in decode_message(decoder, message.key, message.value))
+    transactions = list(again.transactions(EVENTS))
+    boundaries = 0 if protocol == "ckafka" else PARTITIONS * (len(transactions) // BOUNDARY_EVERY + 1)
+    assert kinds.pop(Kind.BOUNDARY, 0) == boundaries
+    assert kinds.total() == sum(len(transaction.changes) for transaction in transactions)
+    assert set(kinds) == {Kind.INSERT, Kind.UPDATE, Kind.DELETE}
+    assert upstream.fingerprint() == again.fingerprint()
+    assert len(upstream.numbers) <= WORKLOADS["hot"].hot_keys
