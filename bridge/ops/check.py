@@ -12,12 +12,15 @@ from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters import TableFilter
-from bridge.protocols import decode_message, make_decoder, recognise
+from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.stream.source import Source
 from bridge.stream.status import tso_time
 from bridge.target.session import Session, Target, quote_name, server_words
+from bridge.target.side_effects import find_side_effects
 
 SAMPLE_MESSAGES: Final = 200
+_FEW_MESSAGES: Final = 20
+"""Enough to see who sent them."""
 _WANTED_PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 _SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
 
@@ -37,6 +40,7 @@ def check_all(settings: Settings, target: Callable[[], Target], source: Callable
         lambda: _check_settings(settings),
         lambda: _check_target(target(), settings),
         lambda: _check_source(source(), settings),
+        lambda: _check_side_effects(target(), source(), settings),
     )
     return [finding for part in parts for finding in _guarded(part)]
 
@@ -86,6 +90,10 @@ def _check_privileges(session: Session, schema: str) -> Iterator[Finding]:
     missing = [name for name in _WANTED_PRIVILEGES if name not in grants and "ALL PRIVILEGES" not in grants]
     if missing:
         yield Finding(False, f"the user lacks {', '.join(missing)}", "grant them on the databases that are replicated")
+    if "TRIGGER" not in grants and "ALL PRIVILEGES" not in grants:
+        yield Finding(
+            True, "the user lacks TRIGGER: triggers on the target cannot be seen", "GRANT TRIGGER ON *.* TO the user"
+        )
     if "PROCESS" not in grants and "ALL PRIVILEGES" not in grants:
         yield Finding(
             True,
@@ -104,15 +112,6 @@ def _check_server(session: Session) -> Iterator[Finding]:
     engine = session.value("SELECT @@default_storage_engine")
     transactional = str(engine).lower() == "innodb"
     yield Finding(transactional, f"default_storage_engine is {engine}", "" if transactional else "set it to InnoDB")
-    triggers = session.rows(
-        "SELECT CONCAT(trigger_schema, '.', trigger_name) FROM information_schema.triggers"
-        " WHERE trigger_schema NOT IN ('sys', 'mysql')"
-    )
-    if triggers:
-        yield Finding(
-            False, f"the target has triggers: {', '.join(row[0] for row in triggers[:5])}", "drop them: the upstream's"
-            " own have run there already"
-        )  # fmt: skip
     if session.value("SELECT @@read_only"):
         yield Finding(False, "the target is read-only", "point --target at the primary")
 
@@ -128,6 +127,22 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     decoder = make_decoder(protocol, settings.decode_options(TableFilter(settings.filter)))
     events = [event for key, value in sample for event in decode_message(decoder, key, value)]
     yield from _check_events(events)
+
+
+def _check_side_effects(target: Target, source: Source, settings: Settings) -> Iterator[Finding]:
+    cascades = is_mysql_born(source.sample(_FEW_MESSAGES))
+    tables = TableFilter(settings.filter)
+    session = target.connect(autocommit=True)
+    try:
+        found = [effect for effect in find_side_effects(session, cascades=cascades) if tables(*effect.table)]
+    finally:
+        session.close()
+    what = "the target would change rows by itself"
+    yield from (Finding(False, f"{what}: {effect.what}", effect.mend) for effect in found)
+    if not found:
+        yield Finding(
+            True, "no trigger" + (" or cascading foreign key" if cascades else "") + " on the target's tables"
+        )
 
 
 def _check_events(events: list[Event]) -> Iterator[Finding]:

@@ -15,9 +15,18 @@ from bridge.protocols.ckafka import CkafkaDecoder
 from bridge.protocols.debezium import DebeziumDecoder
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, decode_message
 from bridge.protocols.open_protocol import OpenProtocolDecoder
-from bridge.protocols.recognise import recognise
+from bridge.protocols.recognise import is_mysql_born, recognise
 
-__all__ = ["DECODERS", "DecodeError", "DecodeOptions", "Decoder", "decode_message", "make_decoder", "recognise"]
+__all__ = [
+    "DECODERS",
+    "DecodeError",
+    "DecodeOptions",
+    "Decoder",
+    "decode_message",
+    "is_mysql_born",
+    "make_decoder",
+    "recognise",
+]
 
 DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
     "canal-json": CanalJsonDecoder,

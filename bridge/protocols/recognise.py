@@ -33,11 +33,13 @@ class Recognised(NamedTuple):
     protocol: a key of `protocols.DECODERS`.
     variant: the sender and what it was told, in words for people, as far as the message shows them.
     certain: False for a message that another protocol has just the same: ckafka's schema changes are Canal's.
+    mysql_born: it was made from MySQL's own log, which lacks what foreign keys cascade.
     """
 
     protocol: str
     variant: str
     certain: bool = True
+    mysql_born: bool = False
 
 
 def recognise(sample: Sample) -> tuple[str, str]:
@@ -60,6 +62,12 @@ def recognise(sample: Sample) -> tuple[str, str]:
     return protocol, _reason(protocol, found, len(sample))
 
 
+def is_mysql_born(sample: Sample) -> bool:
+    """Whether a topic comes from MySQL's own log; a sample that shows nothing counts as if it did."""
+    found = [one for key, value in sample if (one := recognise_message(key, value))]
+    return not found or any(one.mysql_born for one in found)
+
+
 def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
     mine = [one for one in found if one.protocol == protocol]
     variants = Counter(one.variant for one in mine).most_common()
@@ -78,7 +86,7 @@ def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | No
     if message.keys() >= _CANAL_FIELDS:
         return _canal(message, packed)
     if message.keys() >= _CKAFKA_FIELDS:
-        return Recognised("ckafka", "official format 1" + packed)
+        return Recognised("ckafka", "official format 1" + packed, mysql_born=True)
     return _debezium(message, packed)
 
 
@@ -92,9 +100,9 @@ def _canal(message: dict[str, Any], packed: str) -> Recognised:
     if message.get("_tidb") is not None:
         return Recognised("canal-json", "TiCDC with the TiDB extension" + _options(message) + packed)
     if message.get("id") or "gtid" in message:
-        return Recognised("canal-json", "official Canal" + packed)
+        return Recognised("canal-json", "official Canal" + packed, mysql_born=True)
     if message["isDdl"] is True and is_seconds(message.get("es")):
-        return Recognised("ckafka", "schema change in Canal's form", certain=False)
+        return Recognised("ckafka", "schema change in Canal's form", certain=False, mysql_born=True)
     certain = message["isDdl"] is not True
     return Recognised("canal-json", "TiCDC without the extension" + _options(message) + packed, certain)
 
@@ -115,5 +123,7 @@ def _debezium(message: dict[str, Any], packed: str) -> Recognised | None:
     source = payload.get("source") if isinstance(payload, dict) else None
     if not isinstance(source, dict) or not ("op" in payload or "ddl" in payload):
         return None
-    sender = "TiCDC" if source.get("connector") == "TiCDC" else "Debezium's MySQL connector"
-    return Recognised("debezium", sender + (", with schema" if "schema" in message else ", without schema") + packed)
+    is_mine = source.get("connector") == "TiCDC"
+    sender = "TiCDC" if is_mine else "Debezium's MySQL connector"
+    form = ", with schema" if "schema" in message else ", without schema"
+    return Recognised("debezium", sender + form + packed, mysql_born=not is_mine)

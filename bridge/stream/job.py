@@ -22,7 +22,7 @@ from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, StoppedError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols import DecodeOptions, decode_message, is_mysql_born, make_decoder
 from bridge.stream.applier import Applier, Counts, Limits
 from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of, events_as_read
@@ -41,6 +41,7 @@ from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import Progress, ProgressTable, SchemaChange
 from bridge.target.session import Target, is_lost_connection, server_words
+from bridge.target.side_effects import find_side_effects, refuse_side_effects
 from bridge.target.writer import Writer
 
 STOP_SECONDS: Final = 25.0
@@ -188,7 +189,11 @@ class Job:
             OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol, self._cut_rows()),
             stream.driver_rows,
         )
-        applier = make_applier(writer, progress, lows, manner, by_partition=self._goes_by_partition(progress))
+        by_partition = self._goes_by_partition(progress)
+        # Whatever comes from MySQL's log has no commit ts.
+        writer.cascades_are_lost = by_partition and is_mysql_born(self._source.sample(_SAMPLE_MESSAGES))
+        self._refuse_side_effects(cascades=writer.cascades_are_lost)
+        applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
         if self._source.is_kafka:
             _check_retained(applier.backlog.positions, extents)
         return applier
@@ -200,6 +205,13 @@ class Job:
         decoder = make_decoder(self._protocol, DecodeOptions(self._settings.timezone))
         sample = self._source.sample(_SAMPLE_MESSAGES)
         return lacks_tso(event for key, value in sample for event in decode_message(decoder, key, value))
+
+    def _refuse_side_effects(self, *, cascades: bool) -> None:
+        session = self._target.connect(autocommit=True)
+        try:
+            refuse_side_effects(find_side_effects(session, cascades=cascades), self._filter)
+        finally:
+            session.close()
 
     def _patience(self, spark: SparkSession, extents: dict[PartitionId, Extent], *, once: bool) -> Patience:
         if once:

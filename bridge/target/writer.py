@@ -29,6 +29,7 @@ from bridge.target.session import (
     is_lost_connection,
     server_words,
 )
+from bridge.target.side_effects import find_side_effects, refuse_side_effects
 
 log = structlog.get_logger()
 
@@ -115,6 +116,8 @@ class Writer:
         self._outcome_unknown = False
         self.on_held: Callable[[HeldError], None] = _raise_held
         self.counts = WriterCounts()
+        self.cascades_are_lost = False
+        """The log lacks rows that foreign keys cascade upstream."""
 
     @property
     def connections(self) -> list[int]:
@@ -131,13 +134,15 @@ class Writer:
         return self._session
 
     def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
-        """The named tables as they are now; TargetError when retrying does not help."""
+        """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
+        would change rows by itself."""
         names = list(names)
         loaded: dict[TableName, Table] = {}
         for attempt in self._retrying():
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
+                    refuse_side_effects(find_side_effects(self.session(), names, cascades=self.cascades_are_lost))
                     self.session().rollback()
                 except (MySQLError, OSError):
                     self.close()
