@@ -25,6 +25,7 @@ from bridge.target.catalog import TableName, load_tables
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.journal import Journal, State
 from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange
+from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, is_lost_connection, quote_name, server_words
 from bridge.verify.chunks import Pace
 from bridge.verify.definitions import list_tables, load_definitions
@@ -112,7 +113,7 @@ class LogVerification:
     def _log(self, spark: SparkSession) -> Log:
         self._watcher.stage("decoding the messages")
         tables = self._options.tables
-        options = self._settings.decode_options(tables if tables.rules else None)
+        options = replace(self._settings.decode_options(tables if tables.rules else None), cut_rows=True)
         decode = event_decoder(self._protocol, options)
         return Log(self._source.everything(spark, self._source.extents(spark)), decode)
 
@@ -129,7 +130,11 @@ class LogVerification:
             resume=self._options.resume,
         )
         report.tables += self._all_tables(loaded, sessions)
+        if not (tables or report.tables):
+            report.notes.append("nothing of the log is in the target yet")
         report.notes += _bad_notes(control)
+        if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
+            report.notes.append(f"{held:,} messages or rows were put aside, so that the target lacks what they change")
         self._state.forget()
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:

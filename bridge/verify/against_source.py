@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.events import tso_ms
@@ -48,6 +48,14 @@ class _Table:
     plan: Plan
 
 
+class _Readers(NamedTuple):
+    """scout: looks ahead for the ends of chunks on the source; None does without."""
+
+    source: Reader
+    target: Reader
+    scout: Reader | None = None
+
+
 class SourceVerification:
     """One verification of a target against its upstream."""
 
@@ -57,14 +65,14 @@ class SourceVerification:
         self._target, self._source, self._table = target, source, table
         self._options, self._watcher = options, watcher
         self._fix = FixFile(options.fix_file, table.schema) if options.fix_file else None
-        self._pool = ThreadPoolExecutor(2 * options.workers, thread_name_prefix="verify")
+        self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
 
     def run(self) -> Report:
         """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
         began = time.monotonic()
         with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
-            sources, self._flavour = open_source(self._source, self._options.workers + 1)
+            sources, self._flavour = open_source(self._source, 2 * self._options.workers + 1)
             for session in sources:
                 stack.callback(session.close)
             moment = open_moment(
@@ -84,7 +92,7 @@ class SourceVerification:
             )
             self._seconds = self._patience(moment.progress)
             report = Report("source", moment.progress.applied_ts if moment.progress else 0, moment.held_seconds)
-            report.tables = self._all_tables(list(zip(sources, moment.sessions, strict=False)))
+            report.tables = self._all_tables(sources, moment.sessions)
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
@@ -117,7 +125,8 @@ class SourceVerification:
             return 0.0
         return max(0.0, time.time() - tso_ms(progress.applied_ts) / 1000) + self._options.grace_seconds
 
-    def _all_tables(self, pairs: Sequence[tuple[Session, Session]]) -> list[TableResult]:
+    def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
+        """sources: one for each of the targets, then their scouts."""
         self._watcher.stage("comparing schemas")
         tables, results = self._planned()
         self._watcher.plan(sum(table.source.rows for table in tables))
@@ -126,10 +135,11 @@ class SourceVerification:
             waiting.put(table)
         lock = threading.Lock()
 
-        def work(source: Session, target: Session) -> None:
-            readers = (
-                Reader(source, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}"),
+        def work(source: Session, scout: Session, target: Session) -> None:
+            readers = _Readers(
+                self._source_reader(source),
                 Reader(target, is_snapshot=True, place=f"target {self._target}"),
+                self._source_reader(scout),
             )
             throttle = Throttle(self._options.max_load, {"target": target, "source": source}, self._watcher.stage)
             while (table := _next(waiting)) is not None:
@@ -137,10 +147,15 @@ class SourceVerification:
                 with lock:
                     results.append(result)
 
-        with ThreadPoolExecutor(len(pairs), thread_name_prefix="tables") as workers:
-            for done in [workers.submit(work, *pair) for pair in pairs]:
+        scouts = sources[len(targets) :]
+        with ThreadPoolExecutor(len(targets), thread_name_prefix="tables") as workers:
+            triples = zip(sources, scouts, targets, strict=False)
+            for done in [workers.submit(work, *triple) for triple in triples]:
                 done.result()
         return results
+
+    def _source_reader(self, session: Session) -> Reader:
+        return Reader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_Table], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
@@ -165,7 +180,7 @@ class SourceVerification:
     def _is_wanted(self, name: TableName) -> bool:
         return name.schema != self._table.schema and self._options.tables(*name)
 
-    def _one_table(self, table: _Table, readers: tuple[Reader, Reader], throttle: Throttle) -> TableResult:
+    def _one_table(self, table: _Table, readers: _Readers, throttle: Throttle) -> TableResult:
         began = time.monotonic()
         name = table.source.name
         result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
@@ -179,16 +194,16 @@ class SourceVerification:
         shape = table.plan.shape
         result.shown = [shown_row(shape, difference) for difference in differences[: self._options.shown_rows]]
         if self._fix:
-            self._mend(self._fix, table, differences, readers[0])
+            self._mend(self._fix, table, differences, readers.source)
         result.seconds = time.monotonic() - began
         return result
 
-    def _compared(self, table: _Table, readers: tuple[Reader, Reader], throttle: Throttle) -> Tally:
+    def _compared(self, table: _Table, readers: _Readers, throttle: Throttle) -> Tally:
         name = table.source.name
         if not table.plan.shape.actual:
             return Tally()
         if table.target is None and self._fix is None:
-            return Tally(rows=int(readers[0].rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
+            return Tally(rows=int(readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
         told = 0
 
         def on_chunk(tally: Tally) -> None:
@@ -203,19 +218,19 @@ class SourceVerification:
     def _comparison(
         self,
         table: _Table,
-        readers: tuple[Reader, Reader],
+        readers: _Readers,
         pause: Callable[[], None],
         on_chunk: Callable[[Tally], None],
     ) -> Comparison:
         shape = table.plan.shape
         expected = Side(
-            readers[0],
+            readers.source,
             quote_name(*table.source.name),
             shape.expected,
             key_parts([shape.expected[i] for i in shape.key], [shape.actual[i] for i in shape.key]),
         )
         actual = Side(
-            readers[1],
+            readers.target,
             quote_name(*table.source.name) if table.target else _nothing(shape),
             shape.actual,
             key_parts([shape.actual[i] for i in shape.key], [shape.expected[i] for i in shape.key]),
@@ -223,7 +238,9 @@ class SourceVerification:
             absent=table.plan.absent,
         )
         pace = Pace(self._options.chunk_seconds)
-        return Comparison(shape, expected, actual, pool=self._pool, pace=pace, pause=pause, on_chunk=on_chunk)
+        return Comparison(
+            shape, expected, actual, pool=self._pool, pace=pace, pause=pause, on_chunk=on_chunk, scout=readers.scout
+        )
 
     def _settled(self, table: _Table, differences: list[Difference]) -> list[Difference]:
         """On a moving target, what still differs after a change has had the time to arrive."""
@@ -237,15 +254,14 @@ class SourceVerification:
             return persistent(differences, lambda: comparison.run(Tally()).differences, self._seconds)
 
     @contextmanager
-    def _now(self) -> Iterator[tuple[Reader, Reader]]:
+    def _now(self) -> Iterator[_Readers]:
         """Readers that see each row as it is at that instant."""
         with ExitStack() as stack:
-            readers = []
-            for place in (self._source, self._target):
-                session = place.connect(autocommit=True)
+            sessions = [place.connect(autocommit=True) for place in (self._source, self._target)]
+            for session in sessions:
                 stack.callback(session.close)
-                readers.append(Reader(session, is_snapshot=False, place=str(place)))
-            yield readers[0], readers[1]
+            source, target = (Reader(session, is_snapshot=False, place="either") for session in sessions)
+            yield _Readers(source, target)
 
     def _mend(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
         if not differences and not table.schema.differences:

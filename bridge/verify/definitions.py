@@ -103,11 +103,6 @@ class Definition:
         """What identifies rows: the primary key, then unique keys of whole NOT NULL columns, in order of name."""
         return tuple(index.parts for index in self.indexes.values() if self._identifies(index))
 
-    @property
-    def primary(self) -> Index | None:
-        """The primary key."""
-        return self.indexes.get("PRIMARY")
-
     def _identifies(self, index: Index) -> bool:
         return index.unique and all(
             length is None and part in self.columns and not self.columns[part].nullable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from bridge.verify.checksums import (
@@ -134,6 +134,8 @@ class Comparison:
 
     pool: runs the queries of both sides at once; pause: called before each chunk, may wait;
     on_chunk: told how it stands after each chunk.
+    scout: finds where chunks end, ahead of the comparison, on a session of its own; at whatever moment, since it does
+        not matter where the key space is cut.
     """
 
     def __init__(
@@ -146,9 +148,11 @@ class Comparison:
         pace: Pace,
         pause: Callable[[], None],
         on_chunk: Callable[[Tally], None],
+        scout: Reader | None = None,
     ) -> None:
         self._shape, self._expected, self._actual = shape, expected, actual
         self._pool, self._pace, self._pause, self._on_chunk = pool, pace, pause, on_chunk
+        self._scout = replace(expected, reader=scout) if scout else None
 
     def run(self, tally: Tally) -> Tally:
         """Goes through the table, beginning behind tally.upto."""
@@ -186,12 +190,21 @@ class Comparison:
 
     def _chunks(self, low: Values | None) -> Iterator[Range]:
         """Chunks of the key space, of as many rows as take about the pace's seconds; the last one is open."""
+        upcoming = self._looked_ahead(low)
         while True:
-            high = self._boundary(self._expected, (low, None), self._pace.rows - 1)
+            high = upcoming()
+            if high is not None:
+                upcoming = self._looked_ahead(high)
             yield low, high
             if high is None:
                 return
             low = high
+
+    def _looked_ahead(self, low: Values | None) -> Callable[[], Values | None]:
+        """Where the chunk above `low` ends, found by the scout while the one before is compared."""
+        if self._scout is None:
+            return lambda: self._boundary(self._expected, (low, None), self._pace.rows - 1)
+        return self._pool.submit(self._boundary, self._scout, (low, None), self._pace.rows - 1).result
 
     def _boundary(self, side: Side, within: Range, offset: int) -> Values | None:
         found = side.reader.rows(boundary_query(side.key, side.source(between(side.key, *within)), offset))

@@ -50,7 +50,7 @@ class LoggedTable:
         named = {name for shape in self.scratch.shapes for name in shape.split(SEP)}
         columns = tuple(column for name, column in self.definition.columns.items() if name in named)
         names = [column.name.lower() for column in columns]
-        return Shape(columns, columns, tuple(names.index(part) for part in self.place.key))
+        return Shape(columns, columns, tuple(names.index(part) for part in self.place.key if names))
 
     @property
     def matched(self) -> str:
@@ -126,14 +126,14 @@ def logged_table(
 ) -> LoggedTable:
     """A table that both have.  number: of its place; schema: the database for temporary tables."""
     place = Place(table, choose_log_key(table, definition, shapes))
-    known = {_known(place, shape) for shape in shapes} - {""}
+    known = {_known(place, shape) for shape in shapes}
     spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
     return LoggedTable(
         place,
         definition,
-        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known))),
+        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""}))),
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
-        key_of(table.name) in lineage.whole,
+        key_of(table.name) in lineage.whole and "" not in known,
         any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name)),
     )
 

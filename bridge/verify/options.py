@@ -64,16 +64,3 @@ class VerifyOptions:
             fix_file,
             resume,
         )
-
-
-class Quiet:
-    """A watcher that nobody listens to."""
-
-    def stage(self, words: str) -> None:
-        """Nothing."""
-
-    def plan(self, rows: int) -> None:
-        """Nothing."""
-
-    def done(self, table: TableName, rows: int) -> None:
-        """Nothing."""

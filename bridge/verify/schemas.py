@@ -76,7 +76,7 @@ def plain_type(column: ColumnInfo) -> str:
     """A type without what servers print differently: display widths, JSON."""
     if column.is_json:
         return "json"
-    return _WIDTH.sub(r"\1", column.type.lower() if column.data_type not in {"enum", "set"} else column.type)
+    return column.type if column.data_type in {"enum", "set"} else _WIDTH.sub(r"\1", column.type.lower())
 
 
 def _collation(column: ColumnInfo) -> str:

@@ -25,13 +25,13 @@ from bridge.target.progress import ProgressTable
 from bridge.target.session import Target
 from bridge.verify.against_log import LogVerification
 from bridge.verify.against_source import SourceVerification
-from bridge.verify.options import Quiet, VerifyOptions
+from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
 from tests.bench.database import make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
-from tests.verify.servers import execute
+from tests.verify.servers import Quiet, execute
 
 WORKLOAD = WORKLOADS["sysbench"]
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=2")

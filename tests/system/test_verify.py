@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.local import Kafka
 from tests.system.captures import Line, write_lines
 from tests.system.command import Ended, bridge
+from tests.system.feeds import Feed
 from tests.system.golden import replay_arguments
+from tests.system.pipelines import applied_ts, kafka_arguments, running
 from tests.verify.servers import execute
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -174,3 +178,24 @@ def test_a_server_that_does_not_answer_is_a_failure(golden: Path) -> None:
     ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", "mysql://root@127.0.0.1:1/")[1:])
     assert ended.code == 3
     assert "Traceback" not in ended.err
+
+
+def test_verify_while_transactions_flow(target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path) -> None:
+    """200 transactions a second, with every message sent twice: equal at the moment that verify took, for which the
+    bridge was held a fraction of a second; the bridge goes on."""
+    name = topic(4)
+    with (
+        Feed(kafka.bootstrap_servers, name, per_beat=20) as feed,
+        running(tmp_path / "run", kafka.bootstrap_servers, name, target) as process,
+    ):
+        feed.open_bank()
+        feed.start()
+        process.wait_for(lambda: applied_ts(target) > 0 and feed.sent > 300, "transactions")
+        ended = bridge(*kafka_arguments("verify", kafka.bootstrap_servers, name, target), "--json")
+        moment = applied_ts(target)
+        assert (ended.code, found(ended)) == (0, set()), ended.err
+        report = json.loads(ended.out)
+        assert sum(table["rows"] for table in report["tables"]) > 100
+        assert report["held_seconds"] < 0.5
+        process.wait_for(lambda: applied_ts(target) > moment, "transactions after verify")
+        feed.check()

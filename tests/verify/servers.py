@@ -11,10 +11,11 @@ from pymysql.constants import CLIENT
 from sqlalchemy import make_url
 
 from bridge.filters import TableFilter
+from bridge.target.catalog import TableName
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Target
 from bridge.verify.against_source import SourceVerification
-from bridge.verify.options import Quiet, VerifyOptions
+from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
 
 
@@ -34,6 +35,19 @@ def execute(url: str, script: str) -> list[tuple[Any, ...]]:
             return rows
     finally:
         connection.close()
+
+
+class Quiet:
+    """A watcher that nobody listens to."""
+
+    def stage(self, words: str) -> None:
+        """Nothing."""
+
+    def plan(self, rows: int) -> None:
+        """Nothing."""
+
+    def done(self, table: TableName, rows: int) -> None:
+        """Nothing."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from bridge.errors import StoppedError, UsageError
 from bridge.target.progress import Advance, ProgressTable
 from bridge.target.session import Target
 from bridge.verify.options import VerifyOptions
+from bridge.verify.reader import Reader
 from bridge.verify.snapshots import open_moment
 from bridge.verify.throttle import Throttle, parse_max_load
 from tests.verify.servers import Pair, execute, said
@@ -107,15 +109,15 @@ def test_all_sessions_see_one_moment(pair: Pair) -> None:
 
 
 def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
-    """Between two looks the snapshot holds no metadata lock."""
+    """Between two looks the snapshot holds no metadata lock; what it cannot show any more it refuses to show."""
     pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
     moment = open_moment(Target(pair.target), ProgressTable("bridge"), 1)
     try:
-        from bridge.verify.reader import Reader
-
         reader = Reader(moment.sessions[0], is_snapshot=True, place="target")
         assert reader.rows("SELECT COUNT(*) FROM app.a") == [(0,)]
-        execute(pair.target, "SET lock_wait_timeout = 2; ALTER TABLE app.a ADD COLUMN v INT")
+        execute(pair.target, "SET lock_wait_timeout = 2; ALTER TABLE app.a ADD COLUMN v INT, ALGORITHM = COPY")
+        with pytest.raises(StoppedError, match=r"altered while it was verified.* --resume"):
+            reader.rows("SELECT COUNT(*) FROM app.a")
     finally:
         moment.sessions[0].close()
 
@@ -147,8 +149,6 @@ def test_waits_while_the_server_is_busy(pair: Pair) -> None:
 @pytest.mark.parametrize("rule", ["Threads_running", "Threads_running=x", "=3", "Threads_running>3"])
 def test_a_rule_that_cannot_be_read_is_refused(rule: str) -> None:
     """With the form it should have."""
-    from bridge.errors import UsageError
-
     with pytest.raises(UsageError, match="Threads_running=25"):
         parse_max_load([rule])
 

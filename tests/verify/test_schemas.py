@@ -1,0 +1,128 @@
+"""What counts as a difference between two definitions of a table, and what is only noted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.target.catalog import TableName
+from bridge.verify.create_text import column_lines, index_lines
+from bridge.verify.definitions import ColumnInfo, Definition, Index
+from bridge.verify.schemas import compare_schemas, plain_type
+from bridge.verify.tables import plan_of
+
+
+def column(kind: str, collation: str = "", **more: object) -> ColumnInfo:
+    """A column `c`."""
+    charset = collation.split("_")[0]
+    given = ColumnInfo("c", kind.split("(")[0].split(" ")[0], kind, charset, collation, True, False, False)
+    return replace(given, **more)  # type: ignore[arg-type]
+
+
+def table(found: ColumnInfo, **indexes: Index) -> Definition:
+    """A table with `id` and `c`."""
+    key = ColumnInfo("id", "int", "int(11)", "", "", False, False, False)
+    primary = {"PRIMARY": Index(True, ("id",), (None,))}
+    return Definition(TableName("app", "t"), {"id": key, "c": found}, {**primary, **indexes})
+
+
+SAME = [
+    ("int(11)", "int"),
+    ("bigint(20) unsigned", "bigint unsigned"),
+    ("year(4)", "year"),
+    ("tinyint(1)", "tinyint(4)"),
+]
+OTHER = [
+    ("int(11)", "bigint"),
+    ("int unsigned", "int"),
+    ("decimal(10,2)", "decimal(10,3)"),
+    ("datetime", "datetime(3)"),
+    ("varchar(10)", "varchar(11)"),
+    ("enum('int(1)')", "enum('int')"),
+    ("bit(1)", "bit(2)"),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SAME)
+def test_types_that_servers_only_print_differently(left: str, right: str) -> None:
+    """Display widths hold nothing."""
+    assert plain_type(column(left)) == plain_type(column(right))
+    assert compare_schemas(table(column(left)), table(column(right)), ()).differences == ()
+
+
+@pytest.mark.parametrize(("left", "right"), OTHER)
+def test_types_that_hold_other_values(left: str, right: str) -> None:
+    """They are differences, and the fix can change the column."""
+    found = compare_schemas(table(column(left)), table(column(right)), ())
+    assert found.differences == (f"column c is {right} instead of {left}",)
+    assert found.changed_columns == ("c",)
+
+
+def test_mariadbs_json_is_json() -> None:
+    """A LONGTEXT with a check there, a type elsewhere."""
+    there = column("longtext", "utf8mb4_bin", is_json=True)
+    assert compare_schemas(table(column("json", is_json=True)), table(there), ()).differences == ()
+
+
+def test_a_collation_that_the_target_cannot_have_is_noted() -> None:
+    """One that it could have is a difference; utf8 and utf8mb3 are one."""
+    source, target = table(column("text", "utf8mb4_0900_ai_ci")), table(column("text", "utf8mb4_general_ci"))
+    words = "column c has the collation utf8mb4_general_ci instead of utf8mb4_0900_ai_ci"
+    assert compare_schemas(source, target, {"utf8mb4_general_ci"}).notes == (words,)
+    assert compare_schemas(source, target, {"utf8mb4_0900_ai_ci"}).differences == (words,)
+    old, new = table(column("text", "utf8_bin")), table(column("text", "utf8mb3_bin"))
+    assert compare_schemas(old, new, {"utf8mb3_bin"}).differences == ()
+
+
+def test_the_targets_own_columns_and_indexes_are_noted() -> None:
+    """A unique index of its own refuses rows, and is a difference; the name of an index does not matter."""
+    plain, unique = Index(False, ("c",), (None,)), Index(True, ("c",), (None,))
+    source, mine = table(column("int"), a=plain), table(column("int"), b=plain)
+    assert compare_schemas(source, mine, ()).differences == ()
+    assert compare_schemas(table(column("int")), mine, ()).notes == ("index b (c) is the target's own",)
+    refusing = table(column("int"), b=unique)
+    assert compare_schemas(table(column("int")), refusing, ()).differences == (
+        "unique index b (c) is the target's own",
+    )
+
+
+def test_columns_that_cannot_compare_are_left_out() -> None:
+    """Text against a number says nothing row by row; generated columns follow from the others."""
+    plan = plan_of(table(column("int")), table(column("varchar(10)", "utf8mb4_bin")))
+    assert ([c.name for c in plan.shape.actual], plan.shape.key) == (["id"], (0,))
+    assert plan.notes == ("values of column c are not compared: int here, varchar(10) there",)
+    assert len(plan_of(table(column("int", generated=True)), table(column("int"))).shape.actual) == 1
+
+
+def test_a_key_must_be_on_both_sides() -> None:
+    """Otherwise rows are counted, not matched."""
+    source = table(column("int"))
+    keyless = Definition(source.name, source.columns)
+    assert plan_of(source, keyless).shape.key == ()
+    assert plan_of(source, None).shape.key == (0,)
+
+
+CREATE = """CREATE TABLE `t` (
+  `id` int(11) NOT NULL AUTO_INCREMENT,
+  `a``b` enum('x,y','KEY `z` (`q`)') DEFAULT 'x,y' COMMENT 'c, d',
+  `g` int(11) GENERATED ALWAYS AS (`id` + 1) VIRTUAL,
+  PRIMARY KEY (`id`),
+  UNIQUE KEY `u` (`a``b`),
+  KEY `k` (`id`,`g`) USING BTREE,
+  CONSTRAINT `f` FOREIGN KEY (`id`) REFERENCES `p` (`id`)
+) ENGINE=InnoDB"""
+
+
+def test_lines_of_a_create_table() -> None:
+    """As the statements that add them need them."""
+    assert column_lines(CREATE) == {
+        "id": "`id` int(11) NOT NULL AUTO_INCREMENT",
+        "a`b": "`a``b` enum('x,y','KEY `z` (`q`)') DEFAULT 'x,y' COMMENT 'c, d'",
+        "g": "`g` int(11) GENERATED ALWAYS AS (`id` + 1) VIRTUAL",
+    }
+    assert index_lines(CREATE) == {
+        "PRIMARY": "PRIMARY KEY (`id`)",
+        "u": "UNIQUE KEY `u` (`a``b`)",
+        "k": "KEY `k` (`id`,`g`) USING BTREE",
+    }
