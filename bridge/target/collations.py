@@ -203,7 +203,8 @@ def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollat
     source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
     ends = ("_swedish_ci", "_general_ci", "_chinese_ci", "_japanese_ci")
     defaults = {name.partition("_")[0]: name for name in sorted(names) if name.endswith(ends)}
-    return KnownCollations(frozenset(names), _both_utf8({**defaults, **source.by_charset}), source.collation)
+    own = {charset: name for charset, name in source.by_charset.items() if name in names}
+    return KnownCollations(frozenset(names), _both_utf8({**defaults, **own}), source.collation)
 
 
 def _both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from bridge.stream.cut_rows import CutRows
 from bridge.stream.decode import Messages, decode_messages
 from bridge.stream.order import OrderChanged, goes_by_partition
 from bridge.stream.sequenced import Patience
+from bridge.target.ddl_policy import DdlRules
 from bridge.target.ownership import Ownership
 from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import ProgressTable
@@ -71,6 +72,7 @@ def opened(
     quarantine: bool = False,
     cut_rows: CutRows | None = None,
     writers: int = 0,
+    ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
@@ -79,7 +81,7 @@ def opened(
     """
     target, table = Target(url), ProgressTable(name)
     ownership = Ownership(target, table)
-    options: dict[str, Any] = {"retry_seconds": retry_seconds, "trace": trace}
+    options: dict[str, Any] = {"retry_seconds": retry_seconds, "ddl": ddl, "trace": trace}
     writer = (
         ParallelWriter(target, table, ownership, writers=writers, min_bytes=0, **options)
         if writers
