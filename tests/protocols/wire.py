@@ -7,10 +7,11 @@ import json
 import re
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from bridge.events import SEP, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
@@ -45,7 +46,7 @@ def canal(kind: str, columns: dict[str, tuple[str, Any]], **fields: Any) -> byte
 # --- ckafka
 
 
-def as_ckafka(value: bytes) -> bytes:
+def as_ckafka(value: bytes, timezone: str = "UTC") -> bytes:
     """What CKafka's official format 1 makes of a row of Canal-JSON; a schema change stays what it is."""
     message = json.loads(value)
     if message["isDdl"]:
@@ -56,13 +57,13 @@ def as_ckafka(value: bytes) -> bytes:
     row = {
         "BINLOG_NAME": "mysql-bin.000001", "BINLOG_POS": message["ts"], "DATABASE": message["database"],
         "EVENT_SERVER_ID": None, "GLOBAL_ID": None, "GROUP_ID": None, "NEW_VALUES": new, "OLD_VALUES": old,
-        "TABLE": message["table"], "TIME": _local_time(message["es"]), "TYPE": message["type"][0],
+        "TABLE": message["table"], "TIME": _local_time(message["es"], timezone), "TYPE": message["type"][0],
     }  # fmt: skip
     return compact(row)
 
 
-def _local_time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y%m%d%H%M%S")
+def _local_time(ms: int, timezone: str) -> str:
+    return datetime.fromtimestamp(ms / 1000, ZoneInfo(timezone)).strftime("%Y%m%d%H%M%S")
 
 
 # --- Open Protocol

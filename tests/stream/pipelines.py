@@ -130,7 +130,7 @@ def _run_to_the_end(pipeline: Pipeline, events: pa.Table, batch: int | None) -> 
     pipeline.applier.finish()
 
 
-def decoded(capture: Path, protocol: str, timezone: str | None = "UTC") -> pa.Table:
+def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **options: Any) -> pa.Table:
     """The events of a capture file."""
     messages = [json.loads(line) for line in capture.read_text(encoding="utf-8").splitlines()]
 
@@ -144,7 +144,7 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC") -> pa.Ta
         column("key"),
         column("value"),
     )
-    decoder = make_decoder(protocol, DecodeOptions(timezone=timezone))
+    decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
     return pa.Table.from_batches([decode_messages(decoder, captured)])
 
 

@@ -14,8 +14,14 @@ from tests.system.command import bridge
 from tests.system.golden import PROTOCOLS, capture, differences, replay_arguments
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank")
-BANKS = ("canal-ext", "open", "debezium-noschema-ext")
-CASES = [(v, s) for v in PROTOCOLS for s in SCRIPTS if s != "bank" or v in BANKS]
+BANKS = ("canal-ext", "canal", "open", "debezium-noschema-ext")
+INCOMPLETE = {
+    # deletes without any column
+    *(("canal-delete-handle", script) for script in SCRIPTS if script.startswith("keys")),
+    # rows that swap keys in one transaction, which nothing marks: tests/stream/test_order_not_told.py
+    ("canal", "keys_raw"),
+}
+CASES = [(v, s) for v in PROTOCOLS for s in SCRIPTS if (s != "bank" or v in BANKS) and (v, s) not in INCOMPLETE]
 REFUSED = "INVISIBLE"
 """Stands in the statement of `ddl` that a policy refuses here."""
 POLICY = ("--set", "ddl.refuse=alter table index visibility")
