@@ -228,7 +228,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Forgets a pipeline's progress; the replicated tables stay as they are."""
+    """Forgets a pipeline's progress and what it put aside; the replicated tables stay as they are."""
     from bridge.ops.status import forget_pipeline
 
     settings = settings_of(config, assignments, name=name, target=target)
@@ -251,6 +251,7 @@ def check(
     target: TargetFlag = None,
     filters: FilterFlag = None,
     timezone: ZoneFlag = None,
+    upstream: SourceFlag = None,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
@@ -259,9 +260,11 @@ def check(
 
     settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
-        input=input_path, target=target, filter=filters, timezone=timezone,
+        input=input_path, target=target, filter=filters, timezone=timezone, source=upstream,
     )  # fmt: skip
-    findings = check_all(settings, lambda: target_of(settings), lambda: source_of(settings))
+    findings = check_all(
+        settings, lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings)
+    )
     show.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)

@@ -34,13 +34,17 @@ class Finding:
     mend: str = ""
 
 
-def check_all(settings: Settings, target: Callable[[], Target], source: Callable[[], Source]) -> list[Finding]:
-    """Looks at settings, target and source in turn; a part that fails does not keep the others from being seen."""
+def check_all(
+    settings: Settings, target: Callable[[], Target], source: Callable[[], Source], upstream: Callable[[], Target]
+) -> list[Finding]:
+    """Looks at settings, target, source and, where one is given, the upstream in turn; a part that fails does not keep
+    the others from being seen."""
     parts = (
         lambda: _check_settings(settings),
         lambda: _check_target(target(), settings),
         lambda: _check_source(source(), settings),
         lambda: _check_side_effects(target(), source(), settings),
+        lambda: _check_upstream(upstream() if settings.upstream.url else None),
     )
     return [finding for part in parts for finding in _guarded(part)]
 
@@ -142,6 +146,25 @@ def _check_side_effects(target: Target, source: Source, settings: Settings) -> I
     if not found:
         yield Finding(
             True, "no trigger" + (" or cascading foreign key" if cascades else "") + " on the target's tables"
+        )
+
+
+def _check_upstream(upstream: Target | None) -> Iterator[Finding]:
+    if upstream is None:
+        return
+    try:
+        session = upstream.connect(autocommit=True)
+        version = str(session.value("SELECT VERSION()"))
+        session.close()
+    except (MySQLError, OSError) as error:
+        yield Finding(False, f"the upstream does not answer: {server_words(error)}", "check --source and that it runs")
+        return
+    yield Finding(True, f"the upstream answers: {version} at {upstream}")
+    if "tidb" not in version.lower():
+        yield Finding(
+            True,
+            "the upstream is no TiDB: rows that are cut to their key cannot be read back at their commit ts",
+            "point --source at the TiDB that the changefeed reads, if there are such rows",
         )
 
 

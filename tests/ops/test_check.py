@@ -1,0 +1,43 @@
+"""`bridge check` of what concerns the quarantine and large rows; no Spark is needed to look."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tests.protocols.wire import TSO, canal
+from tests.system.captures import write_lines
+from tests.system.command import bridge
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> str:
+    """A capture whose only row is cut to its key."""
+    value = canal("INSERT", {"id": ("int", "1")}, _tidb={"commitTs": TSO, "onlyHandleKey": True})
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
+    return str(write_lines(tmp_path / "c.jsonl", [line]))
+
+
+def findings(target: str, *flags: str) -> tuple[int, list[str]]:
+    ended = bridge("check", "--target", target, *flags)
+    return ended.code, ended.out.splitlines()
+
+
+def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
+    """Must be mended, by --source."""
+    code, lines = findings(target, "--input", cut)
+    assert code == 2
+    assert any(line.startswith("MEND") and "--source" in line for line in lines)
+
+
+def test_the_upstream(target: str, cut: str) -> None:
+    """It is asked for its name; one that is no TiDB cannot show past moments, one that does not answer is to be
+    mended."""
+    _, lines = findings(target, "--input", cut, "--source", target)
+    assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
+    assert any("no TiDB" in line for line in lines)
+    code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
+    assert code == 2
+    assert any(line.startswith("MEND") and "the upstream does not answer" in line for line in lines)
