@@ -13,6 +13,7 @@ from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters import TableFilter
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
+from bridge.stream.look import Look, look_at
 from bridge.stream.source import Source
 from bridge.stream.status import tso_time
 from bridge.target.session import Session, Target, quote_name, server_words
@@ -131,6 +132,7 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     decoder = make_decoder(protocol, settings.decode_options(TableFilter(settings.filter)))
     events = [event for key, value in sample for event in decode_message(decoder, key, value)]
     yield from _check_events(events)
+    yield _check_order(look_at(source, protocol, settings.decode_options()))
 
 
 def _check_side_effects(target: Target, source: Source, settings: Settings) -> Iterator[Finding]:
@@ -174,12 +176,23 @@ def _check_events(events: list[Event]) -> Iterator[Finding]:
         yield Finding(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "mend what the reason names")
     rows = sum(event.kind <= Kind.DELETE for event in events)
     boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
-    yield Finding(True, f"the sample holds {rows} row changes and {len(boundaries)} boundaries")
-    if boundaries:
-        yield Finding(True, f"first boundary {tso_time(min(boundaries))}; transactions are applied whole, in order")
-    elif rows:
-        yield Finding(
+    first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
+    yield Finding(True, f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
+
+
+def _check_order(look: Look) -> Finding:
+    """What is guaranteed for this topic."""
+    if look.by_partition:
+        return Finding(
             True,
-            "no boundary in the sample: nothing is applied before the first one comes",
-            "Canal-JSON needs enable-tidb-extension=true in the changefeed's sink-uri",
+            f"{look.why}: each partition is applied in its order, every change exactly once; a reader may see a"
+            " transaction of several partitions in parts",
+            "for whole transactions TiCDC's sink-uri needs enable-tidb-extension=true; other sources have none",
         )
+    if look.by_partition is None:
+        return Finding(
+            True,
+            f"{look.why}: nothing is applied before the first one comes",
+            "Canal-JSON and Debezium of TiCDC send boundaries with enable-tidb-extension=true in the sink-uri only",
+        )
+    return Finding(True, f"{look.why}: transactions are applied whole, in commit order, exactly once")

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -16,9 +16,16 @@ from bridge.ops.asking import asking
 from bridge.stream.status import tso_time
 from bridge.target.journal import OPEN, Entry, Journal
 from bridge.target.ownership import STALE_SECONDS, Ownership
-from bridge.target.progress import Progress, ProgressTable
+from bridge.target.progress import Progress, ProgressTable, goes_by_partition
 from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, quote_name
+
+GUARANTEES: Final = {
+    "commit_ts": "commit ts: whole upstream transactions, each exactly once",
+    "partition": "each partition's own: every change exactly once, transactions of several partitions in parts",
+    "unknown": "nothing was read yet",
+}
+"""What the order means."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ class PipelineStatus:
             "name": progress.name,
             "applied_ts": progress.applied_ts,
             "applied_time": tso_time(progress.applied_ts),
+            "order": self._order(),
             "lag_seconds": self._lag(),
             "epoch": progress.epoch,
             "running": self.running,
@@ -64,6 +72,7 @@ class PipelineStatus:
         progress, lag = self.progress, self._lag()
         yield "pipeline", progress.name
         yield "applied ts", f"{progress.applied_ts} ({tso_time(progress.applied_ts)})"
+        yield "order", GUARANTEES[self._order()]
         yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
         yield "owner", self._owner_line()
         if self.running and self.said:
@@ -76,6 +85,11 @@ class PipelineStatus:
             yield entry.state.value, f"{entry.id}: {entry.outcome}: {entry.statement}"
         for (topic, partition), start in sorted(progress.positions.items()):
             yield f"{topic}/{partition}", f"restart offset {start.offset}, read to {start.read}"
+
+    def _order(self) -> str:
+        if not self.progress.positions:
+            return "unknown"
+        return "partition" if goes_by_partition(self.progress.positions) else "commit_ts"
 
     def _lag(self) -> float | None:
         return time.time() - tso_ms(self.progress.applied_ts) / 1000 if self.progress.applied_ts else None

@@ -19,6 +19,7 @@ from bridge.protocols.recognise import is_mysql_born, recognise
 
 __all__ = [
     "DECODERS",
+    "MAY_LACK_BOUNDARIES",
     "DecodeError",
     "DecodeOptions",
     "Decoder",
@@ -34,6 +35,11 @@ DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
     "debezium": DebeziumDecoder,
     "open-protocol": OpenProtocolDecoder,
 }
+
+
+MAY_LACK_BOUNDARIES: Final = frozenset({"debezium"})
+"""Protocols whose changes can have a commit ts although no boundaries are sent: TiCDC writes it into every Debezium
+message, and watermarks only with the extension.  In the others both come together."""
 
 
 def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:

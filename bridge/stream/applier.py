@@ -35,6 +35,9 @@ HELD_SECONDS: Final = 0.5
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long a bad message waits for slower partitions to bring in what is complete before it."""
 
+VANISHED_SECONDS: Final = 30.0
+"""Without a boundary for so long, while changes come, the status says what may be the cause."""
+
 log = structlog.get_logger()
 
 
@@ -52,10 +55,13 @@ class Counts:
 @dataclass(frozen=True)
 class Limits:
     """rows_per_transaction: about how many row changes a target transaction holds.
-    until: nothing at or above this commit_ts is applied (TSO), None without an end."""
+    until: nothing at or above this commit_ts is applied (TSO), None without an end.
+    boundary_seconds: how long a first boundary is waited for before the order of the partitions has to do; None where
+        one is sure to come."""
 
     rows_per_transaction: int = 50_000
     until: int | None = None
+    boundary_seconds: float | None = None
 
 
 RowsOf = Callable[[list[RowStore], int, int], WindowRows]
@@ -104,6 +110,7 @@ class Applier:
         self._interrupted = False
         self._held = ""
         self._has_read = False
+        self._rows_since: float | None = None
         self.applied_ts = progress.applied_ts
         self.counts = Counts()
 
@@ -139,6 +146,7 @@ class Applier:
         self._count_dropped(store)
         self._take_in(store.from_ts(self.applied_ts), control)
         self.advance()
+        self._watch_for_boundaries()
 
     def _completed(self, arrival: Arrival) -> Arrival:
         """With the whole rows of messages that were cut to their key."""
@@ -198,8 +206,20 @@ class Applier:
         self._writer.apply(Advance(self.applied_ts, self.applied_ts, floors))
         raise OrderChanged(reason)
 
+    def _watch_for_boundaries(self, *, at_the_end: bool = False) -> None:
+        """Without a first boundary for too long, or in the whole input, the order of the partitions has to do."""
+        seconds = self._limits.boundary_seconds
+        if seconds is None or self.frontier.has_boundary or not self.backlog.rows:
+            return
+        self._rows_since = self._clock() if self._rows_since is None else self._rows_since
+        if at_the_end:
+            self.leave_boundaries("the input holds no boundary")
+        if self._clock() - self._rows_since >= seconds:
+            self.leave_boundaries(f"changes have come for {seconds:g} s, and no boundary")
+
     def tick(self) -> None:
         """To be called now and then while no micro-batch comes."""
+        self._watch_for_boundaries()
         self.advance()
         if self._bad_is_next() and self._clock() - self._bad_since > BAD_MESSAGE_GRACE_SECONDS:
             raise bad_message_error(self._bad)
@@ -207,6 +227,7 @@ class Applier:
     def finish(self) -> None:
         """At the end of the input: everything complete is applied and written, a bad message is raised."""
         self.advance()
+        self._watch_for_boundaries(at_the_end=True)
         self._write_progress(max(self.applied_ts, self.resolved_ts))  # an empty window may not be written yet
         if self._bad_is_next():
             raise bad_message_error(self._bad)
@@ -226,7 +247,12 @@ class Applier:
             return "nothing: --until is reached"
         if not self._has_read:
             return "the first messages are being read"
-        return self.frontier.waiting_for()
+        said = self.frontier.waiting_for()
+        if self._limits.boundary_seconds is not None and self.frontier.silence > VANISHED_SECONDS and self.backlog.rows:
+            said += (
+                "; changes came meanwhile: if the extension was switched off, start the bridge again, and it sees that"
+            )
+        return said
 
     def _bad_is_next(self) -> bool:
         return bool(self._bad) and (self._limits.until is None or self.applied_ts < self._limits.until)

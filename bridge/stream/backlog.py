@@ -31,6 +31,7 @@ class ControlEvents:
     bad: bad messages that stop the bridge (on arrival: all of them), in order.
     aside: what is to be put aside.
     by_time: some changes lack a TSO, so that boundaries say nothing of them.
+    is_cut: the source may have held more when it was read.
     """
 
     boundaries: dict[PartitionId, int]
@@ -39,6 +40,7 @@ class ControlEvents:
     bad: tuple[BadMessage, ...]
     aside: tuple[DueEntry, ...] = ()
     by_time: bool = False
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> A
     return TableStore(events.filter(is_row)), control_events(others, _read(events) | dict(ends), by_time=by_time)
 
 
-def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
+def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Arrival:
     """All of a micro-batch's events as one store, for those who keep each partition's order."""
-    return TableStore(events), ControlEvents({}, _read(events) | dict(ends), (), ())
+    return TableStore(events), ControlEvents({}, _read(events) | dict(ends), (), (), is_cut=is_cut)
 
 
 def _read(events: pa.Table) -> dict[PartitionId, int]:

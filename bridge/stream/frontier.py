@@ -39,6 +39,11 @@ class Frontier:
         known = self._partitions.get(partition)
         return known.boundary if known else 0
 
+    @property
+    def has_boundary(self) -> bool:
+        """Some partition has had one."""
+        return any(known.boundary for known in list(self._partitions.values()))
+
     def observe(self, partition: PartitionId, ts: int) -> None:
         """A boundary arrived.  One below an earlier one is a repeated message; a frozen partition stays."""
         known = self._known(partition)
@@ -64,6 +69,11 @@ class Frontier:
     def frozen_at(self) -> int | None:
         """The lowest boundary of a frozen partition: nothing at or above it can become complete."""
         return min((known.boundary for known in list(self._partitions.values()) if known.frozen_by), default=None)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last boundary of any partition, or since the start."""
+        return min((self._clock() - known.seen_at for known in list(self._partitions.values())), default=0.0)
 
     def waiting_for(self) -> str:
         """Which partition holds the resolved ts back, and why, for the status line."""

@@ -10,49 +10,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError
 from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, StoppedError, TargetError, UsageError
-from bridge.events import EVENT_SCHEMA
 from bridge.filters import TableFilter
-from bridge.protocols import DecodeOptions, decode_message, is_mysql_born, make_decoder
+from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.stream.applier import Applier, Counts, Limits
 from bridge.stream.appliers import Manner, make_applier
-from bridge.stream.backlog import Arrival, Backlog, Starts, arrival_of, events_as_read
+from bridge.stream.backlog import Starts
 from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.cut_rows import CutRows, Upstream
-from bridge.stream.decode import decode_messages, event_decoder, unpacked
-from bridge.stream.executors import Executors, arrival_on_executors
+from bridge.stream.executors import Executors
 from bridge.stream.frontier import PartitionId
-from bridge.stream.order import OrderChanged, goes_by_partition, lacks_tso
+from bridge.stream.intake import Gate, Intake
+from bridge.stream.look import HEAD_MESSAGES, look_at
+from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import checkpoint_folder, start_session
-from bridge.stream.source import Extent, MicroBatch, MicroBatches, Source
+from bridge.stream.source import Extent, Source
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
-from bridge.target.progress import Progress, ProgressTable, SchemaChange
+from bridge.target.progress import Progress, ProgressTable, SchemaChange, goes_by_partition
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.side_effects import find_side_effects, refuse_side_effects
 from bridge.target.writer import Writer
 
 STOP_SECONDS: Final = 25.0
 """How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
-DRIVER_DECODES: Final = 2_000
-"""A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
-workers cost more than they bring (measured: 0.1 s)."""
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
 _POLL_SECONDS: Final = 0.2
-_SAMPLE_MESSAGES: Final = 100
 _SPARK_ENDED: Final = (PySparkException, Py4JError, ConnectionError)
 """What Spark raises when a job fails, and what is raised when the JVM is gone: a signal to the whole process group,
 as from Ctrl-C or systemd, ends the JVM too."""
@@ -183,7 +178,11 @@ class Job:
         lows = {partition: extent.low for partition, extent in extents.items()}
         manner = Manner(
             self._filter,
-            Limits(stream.rows_per_transaction, plan.until),
+            Limits(
+                stream.rows_per_transaction,
+                plan.until,
+                stream.idle_seconds if self._protocol in MAY_LACK_BOUNDARIES else None,
+            ),
             self._patience(spark, extents, once=plan.once),
             Executors(spark, stream.driver_rows).rows_of,
             OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol, self._cut_rows()),
@@ -191,7 +190,7 @@ class Job:
         )
         by_partition = self._goes_by_partition(progress)
         # Whatever comes from MySQL's log has no commit ts.
-        writer.cascades_are_lost = by_partition and is_mysql_born(self._source.sample(_SAMPLE_MESSAGES))
+        writer.cascades_are_lost = by_partition and is_mysql_born(self._source.sample(HEAD_MESSAGES))
         self._refuse_side_effects(cascades=writer.cascades_are_lost)
         applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
         if self._source.is_kafka:
@@ -199,12 +198,14 @@ class Job:
         return applier
 
     def _goes_by_partition(self, progress: Progress) -> bool:
-        """Which order; of a pipeline that has read nothing yet a sample tells."""
-        if progress.positions:
-            return goes_by_partition(progress.positions)
-        decoder = make_decoder(self._protocol, DecodeOptions(self._settings.timezone))
-        sample = self._source.sample(_SAMPLE_MESSAGES)
-        return lacks_tso(event for key, value in sample for event in decode_message(decoder, key, value))
+        """Which order: progress knows, or a look at the source tells; by boundaries while neither does."""
+        if goes_by_partition(progress.positions):
+            return True
+        if progress.positions and self._protocol not in MAY_LACK_BOUNDARIES:
+            return False  # the first change without a commit ts changes it
+        look = look_at(self._source, self._protocol, self._settings.decode_options())
+        log.info("order of commit ts" if not look.by_partition else "order of the partitions", why=look.why)
+        return look.by_partition is True
 
     def _refuse_side_effects(self, *, cascades: bool) -> None:
         session = self._target.connect(autocommit=True)
@@ -216,7 +217,14 @@ class Job:
     def _patience(self, spark: SparkSession, extents: dict[PartitionId, Extent], *, once: bool) -> Patience:
         if once:
             return Patience(0, lambda: _highs(extents))
-        return Patience(self._settings.stream.idle_seconds, lambda: _highs(self._source.extents(spark)))
+        return Patience(self._settings.stream.idle_seconds, lambda: self._highs_now(spark))
+
+    def _highs_now(self, spark: SparkSession) -> dict[PartitionId, int] | None:
+        try:
+            return _highs(self._source.extents(spark))
+        except SourceError as error:
+            log.warning("the ends of the partitions are not known", error=str(error))
+            return None
 
     def _cut_rows(self) -> CutRows | None:
         if self._upstream is None:
@@ -228,7 +236,7 @@ class Job:
 
     def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
         worker = ApplierThread(applier, pending)
-        gate = _Gate()
+        gate = Gate()
         with checkpoint_folder() as folder, self._working(worker):
             try:
                 query = self._start_query(spark, applier, worker, gate, folder, once=once)
@@ -255,11 +263,11 @@ class Job:
                 log.warning("the transaction in hand is abandoned; the target rolls it back")
 
     def _start_query(
-        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: _Gate, folder: str, *, once: bool
+        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: Gate, folder: str, *, once: bool
     ) -> StreamingQuery:
         stream = self._settings.stream
         starts = applier.backlog.positions
-        intake = _Intake(
+        intake = Intake(
             self._source.micro_batches(folder, starts),
             self._protocol,
             self._decode_options(),
@@ -268,6 +276,7 @@ class Job:
             gate,
             stream.driver_rows - self._source.batch_size(stream.messages_per_batch),
             by_partition=applier.by_partition,
+            limit=stream.messages_per_batch,
         )
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{stream.trigger_ms} milliseconds"}
@@ -288,47 +297,6 @@ class Job:
         worker.raise_failure()
 
 
-class _Intake:
-    """What foreachBatch does: decode, and hand over to the applier.
-
-    room: rows the backlog may hold before micro-batches stay on the executors.
-    by_partition: they never do, as all they hold is due at once.
-    """
-
-    def __init__(
-        self,
-        micro_batches: MicroBatches,
-        protocol: str,
-        options: DecodeOptions,
-        backlog: Backlog,
-        worker: ApplierThread,
-        gate: _Gate,
-        room: int,
-        *,
-        by_partition: bool,
-    ) -> None:
-        self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
-            micro_batches, backlog, worker, gate, room
-        )  # fmt: skip
-        self._by_partition, self._gather = by_partition, events_as_read if by_partition else arrival_of
-        self._decode = event_decoder(protocol, options)
-        self._decoder = make_decoder(protocol, options)
-
-    def hand_over(self, batch: DataFrame, batch_id: int) -> None:
-        """One micro-batch: at most one Spark job when the driver has room for it."""
-        with self._gate.entered() as is_open:
-            if is_open:
-                self._worker.offer(self._arrival(self._micro_batches(batch, batch_id)))
-
-    def _arrival(self, batch: MicroBatch) -> Arrival:
-        if batch.messages is not None and batch.messages <= DRIVER_DECODES:
-            events = (decode_messages(self._decoder, some) for some in batch.read())
-            return self._gather(pa.Table.from_batches(events, EVENT_SCHEMA), batch.ends)
-        if not self._by_partition and self._backlog.rows > self._room:
-            return arrival_on_executors(batch.decoded(self._decode), batch.ends)
-        return self._gather(unpacked(batch.collected(self._decode)), batch.ends)
-
-
 @dataclass(frozen=True)
 class _Plan:
     until: int | None
@@ -336,24 +304,6 @@ class _Plan:
     once: bool
     on_status: Callable[[Status], None]
     status_seconds: float
-
-
-class _Gate:
-    """Lets micro-batches in one at a time until it is closed; stopping a query inside one would break it in two."""
-
-    def __init__(self) -> None:
-        self._inside = threading.Lock()
-        self._closed = False
-
-    @contextmanager
-    def entered(self) -> Iterator[bool]:
-        with self._inside:
-            yield not self._closed
-
-    def close(self) -> None:
-        self._closed = True
-        with self._inside:
-            pass
 
 
 def _read_progress(table: ProgressTable, ownership: Ownership) -> Progress:

@@ -5,26 +5,15 @@ Progress remembers it: positions with a floor belong to the order of the partiti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from bridge.events import Event
 from bridge.stream.backlog import Starts
 from bridge.stream.frontier import PartitionId
-from bridge.target.progress import PartitionStart, Positions, Progress
+from bridge.target.progress import PartitionStart, Progress
 
 
 class OrderChanged(Exception):  # noqa: N818  # not an error: reading begins anew where progress says
     """The pipeline has gone over to the other order, and progress on the target says so; the text says why."""
-
-
-def goes_by_partition(positions: Positions) -> bool:
-    """Progress stands in the order of the partitions."""
-    return any(start.floor is not None for start in positions.values())
-
-
-def lacks_tso(events: Iterable[Event]) -> bool:
-    """Some of the changes have no commit ts but their event time."""
-    return any(event.by_time for event in events)
 
 
 def starts_of(progress: Progress, lows: Mapping[PartitionId, int], *, by_partition: bool) -> Starts:

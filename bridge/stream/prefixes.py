@@ -90,6 +90,7 @@ class Prefixes(Backlog):
         self._on_bad_message = on_bad_message
         self._aside: list[Entry] = []
         self._settling: int | None = None
+        self._behind: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
         self._taken: _Taken | None = None
@@ -107,6 +108,7 @@ class Prefixes(Backlog):
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(events.take(order).combine_chunks()):
             fresh = mine.filter(self._is_fresh(where, mine))
+            self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(self._without_aside(fresh), now):
                 self._excused.discard(where)
@@ -114,6 +116,11 @@ class Prefixes(Backlog):
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
+        """Tells where the partitions end: one that is not read so far may hold a schema change, and until it is no row
+        with a later time than the last one read of it is applied."""
+        self._behind = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
 
     def _without_aside(self, events: pa.Table) -> pa.Table:
         """The events without bad messages that do not stop; they are put aside when their position is passed."""
@@ -156,8 +163,10 @@ class Prefixes(Backlog):
         return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
 
     def _bound_of(self, where: PartitionId) -> int:
-        hard = self._hard_bound
-        return hard if self._barrier is None or self._barrier.where == where else min(hard, self._barrier.bound)
+        bound = min((self._queues[slow].seen for slow in self._behind), default=_NO_BOUND)
+        if self._barrier is not None and self._barrier.where != where:
+            bound = min(bound, self._barrier.bound)
+        return min(bound, self._hard_bound)
 
     @property
     def _hard_bound(self) -> int:
@@ -217,7 +226,7 @@ class Prefixes(Backlog):
         time = queue.head_time
         if time is None:
             return self._ended or where in self._excused or queue.boundary > barrier.bound
-        return time > self._bound_of(where)
+        return time > min(barrier.bound, self._hard_bound)
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Of the partitions that keep a schema change waiting, those that have brought nothing for so long since it
@@ -232,9 +241,14 @@ class Prefixes(Backlog):
         """Lets a partition count as having passed the schema change that waits, until it brings something."""
         self._excused.add(where)
 
+    def slowest(self) -> PartitionId | None:
+        """Of the partitions that are not read to their end, the one that holds rows of the others back."""
+        return min(self._behind, key=lambda where: self._queues[where].seen, default=None)
+
     def end(self) -> None:
         """Nothing more will be read: every partition without a bad message counts as having passed everything."""
         self._ended = True
+        self._behind.clear()
 
     def bad(self) -> list[BadMessage]:
         """The bad messages that come next in their partitions."""
@@ -255,7 +269,7 @@ class Prefixes(Backlog):
         moment on are held until all boundaries have reached it; that moment, then everything below it is in the target
         and nothing else.  None until then."""
         boundaries = [queue.boundary for queue in self._queues.values()]
-        if not boundaries or not all(boundaries):
+        if not boundaries or not all(boundaries) or self._next_ts > self._bound:
             self._settling = None
             return None
         if self._settling is None:

@@ -75,10 +75,11 @@ class PartitionQueue:
     read: the offset after the last message read.
     boundary: the last boundary (TSO) behind every event without a TSO, 0 when there is none.
     arrived: clock time of the last event.
+    seen: the highest time of any event so far (TSO).
     """
 
     def __init__(self, read: int, now: float) -> None:
-        self.read, self.boundary, self.arrived = read, 0, now
+        self.read, self.boundary, self.arrived, self.seen = read, 0, now, 0
         self._runs: deque[_Run] = deque()
         self._count = 0
 

@@ -23,8 +23,10 @@ from bridge.target.writer import Writer
 
 POSITIONS_SECONDS: Final = 10.0
 """Positions that move without a change (of tables that are filtered out) are written this often."""
-_SETTLE_AGAIN: Final = 10
-"""Times the idle limit: so long after a vain wait for boundaries they are not waited for again."""
+SETTLE_SECONDS: Final = 10.0
+"""How long rows are held for boundaries that have begun to come again; TiCDC sends them about once a second."""
+SETTLE_AGAIN_SECONDS: Final = 100.0
+"""So long after a vain wait they are not waited for again."""
 
 log = structlog.get_logger()
 
@@ -34,11 +36,11 @@ class Patience:
     """How long a schema change waits for a partition that brings nothing.
 
     seconds: the idle limit.
-    ends: the offsets at which the partitions end, asked when one has been idle for so long.
+    ends: the offsets at which the partitions end, asked when one has been idle for so long; None while nobody knows.
     """
 
     seconds: float
-    ends: Callable[[], Mapping[PartitionId, int]]
+    ends: Callable[[], Mapping[PartitionId, int] | None]
 
 
 class SequencedApplier(Applier):
@@ -87,6 +89,9 @@ class SequencedApplier(Applier):
         self._has_read = True
         before = sum(start.read for start in self._prefixes.positions.values())
         dropped = self._prefixes.take_in(store.table, control.read, self._clock())
+        ends = self._patience.ends() if control.is_cut else {}
+        if ends is not None:
+            self._prefixes.hold_for(ends)
         self.counts.repeated.update(dropped)
         self.counts.messages += sum(start.read for start in self._prefixes.positions.values()) - before
         self.advance()
@@ -127,7 +132,7 @@ class SequencedApplier(Applier):
 
     def waiting_for(self) -> str:
         """What holds the target back, and why."""
-        return self._waiting if self._has_read else super().waiting_for()
+        return self._waiting if self._has_read and not self._held else super().waiting_for()
 
     # --- schema changes
 
@@ -151,6 +156,8 @@ class SequencedApplier(Applier):
         silent = self._prefixes.silent(self._clock(), self._patience.seconds)
         if any(where not in self._asked for where in silent):
             ends = self._patience.ends()
+            if ends is None:
+                return
             for where in silent:
                 self._asked.setdefault(where, ends.get(where, 0))
         for where, read in silent.items():
@@ -168,14 +175,15 @@ class SequencedApplier(Applier):
             self._settling_since = None
             return
         self._settling_since = self._settling_since or now
-        if now - self._settling_since > self._patience.seconds:
+        if now - self._settling_since > SETTLE_SECONDS:
             self._prefixes.unsettle()
-            self._no_settling_before = now + self._patience.seconds * _SETTLE_AGAIN
+            self._no_settling_before = now + SETTLE_AGAIN_SECONDS
             self._settling_since = None
             self.advance()
 
     def _prefixes_to_boundaries(self, ts: int) -> None:
-        self._writer.apply(Advance(self.applied_ts, ts, self._prefixes.settled_positions(ts)))
+        put_aside = self._prefixes.put_aside(self.applied_ts, ts)
+        self._writer.apply(Advance(self.applied_ts, ts, self._prefixes.settled_positions(ts), put_aside=put_aside))
         self.applied_ts = ts
         raise OrderChanged("every partition has boundaries: transactions are whole from here on")
 
@@ -199,6 +207,8 @@ class SequencedApplier(Applier):
                 f"a schema change at {change.position} waits until {names} {'has' if len(held_by) == 1 else 'have'}"
                 f" passed its time or been idle for {self._patience.seconds:g} s: {change.text[:80]}"
             )
+        if (slow := self._prefixes.slowest()) is not None and self._prefixes.rows:
+            return f"{slow[0]}/{slow[1]} is still being read; what it holds may be earlier than what others brought"
         if self._prefixes.is_settling:
             return "boundaries have begun to come; rows are held until all partitions have reached the same moment"
         if self._limits.until is not None and self._prefixes.is_at_bound:

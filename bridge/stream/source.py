@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -40,6 +41,9 @@ class Extent:
 
     low: int
     high: int
+
+
+KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 class Message(NamedTuple):
@@ -99,8 +103,11 @@ class Source(Protocol):
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """All messages of these offsets, as one micro-batch."""
 
-    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    def sample(self, count: int) -> list[KeyAndValue]:
         """The first few (key, value) that can be read, to look at."""
+
+    def tails(self, count: int) -> list[list[KeyAndValue]]:
+        """The last few (key, value) of each partition that holds any, in order."""
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """What is there now, partition by partition, of one partition only and from an offset on where they are given;
@@ -168,7 +175,7 @@ class KafkaSource:
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
         return KafkaBatch(spark, ranges, self._client_properties())
 
-    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    def sample(self, count: int) -> list[KeyAndValue]:
         """Up to `count` messages from the beginning of the partitions."""
         consumer = self._consumer()
         try:
@@ -188,6 +195,19 @@ class KafkaSource:
             raise self._unreachable(str(error)) from error
         finally:
             consumer.close()
+
+    def tails(self, count: int) -> list[list[KeyAndValue]]:
+        """Read by the client that also decodes."""
+        reader = process_reader(self._client_properties())
+        ranges = [
+            OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
+            for (topic, partition), extent in self.extents().items()
+        ]
+        return [
+            [pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True)]
+            for wanted in ranges
+            if wanted.size
+        ]
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
@@ -397,9 +417,16 @@ class CaptureSource:
         lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         return CaptureBatch(lines.select(*Messages._fields).dropDuplicates(["topic", "partition", "offset"]))
 
-    def sample(self, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    def sample(self, count: int) -> list[KeyAndValue]:
         """The first lines of the files."""
         return [(message.key, message.value) for message in islice(self.messages(None, None), count)]
+
+    def tails(self, count: int) -> list[list[KeyAndValue]]:
+        """Of all files together."""
+        tails: dict[PartitionId, deque[KeyAndValue]] = {}
+        for (topic, partition, _), key, value in self.messages(None, None):
+            tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
+        return [list(tail) for tail in tails.values()]
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """The lines of the files, of one partition only and from an offset on where they are given."""

@@ -85,6 +85,11 @@ class PartitionStart(NamedTuple):
 Positions = Mapping[tuple[str, int], PartitionStart]
 
 
+def goes_by_partition(positions: Positions) -> bool:
+    """Progress stands in the order of the partitions, not in that of commit ts."""
+    return any(start.floor is not None for start in positions.values())
+
+
 @dataclass(frozen=True)
 class SchemaChange:
     """One schema change of the upstream; broadcast copies are one."""

@@ -18,13 +18,12 @@ from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError
 from bridge.stream.decode import event_decoder
 from bridge.stream.job import source_error
-from bridge.stream.order import goes_by_partition
 from bridge.stream.session import start_session
 from bridge.stream.source import Source
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.journal import Journal, State
-from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange
+from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange, goes_by_partition
 from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, is_lost_connection, quote_name, server_words
 from bridge.verify.chunks import Pace

@@ -20,12 +20,12 @@ from bridge.stream.backlog import arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.cut_rows import CutRows
 from bridge.stream.decode import Messages, decode_messages
-from bridge.stream.order import OrderChanged, goes_by_partition
+from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
 from bridge.target.ddl_policy import DdlRules
 from bridge.target.ownership import Ownership
 from bridge.target.parallel import ParallelWriter
-from bridge.target.progress import ProgressTable
+from bridge.target.progress import ProgressTable, goes_by_partition
 from bridge.target.session import Session, Target, quote_name
 from bridge.target.writer import Writer, no_trace
 

@@ -18,10 +18,10 @@ from bridge.filters import TableFilter
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import arrival_of, events_as_read
-from bridge.stream.order import OrderChanged, goes_by_partition
+from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
 from bridge.target.catalog import Table, TableName
-from bridge.target.progress import Advance, PartitionStart, Progress, SchemaChange
+from bridge.target.progress import Advance, PartitionStart, Progress, SchemaChange, goes_by_partition
 from bridge.target.render import Rendering
 from bridge.target.writer import StatementSource, no_statements
 from tests.stream.test_restart_model import CATALOG, Crash, Streams, run_statement

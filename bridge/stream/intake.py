@@ -1,0 +1,93 @@
+"""Between the stream and the applier: micro-batches are decoded and handed over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from bridge.events import EVENT_SCHEMA
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
+from bridge.stream.decode import decode_messages, event_decoder, unpacked
+from bridge.stream.executors import arrival_on_executors
+from bridge.stream.source import MicroBatch, MicroBatches
+from bridge.stream.worker import ApplierThread
+
+DRIVER_DECODES: Final = 2_000
+"""A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
+workers cost more than they bring (measured: 0.1 s)."""
+
+
+class Gate:
+    """Lets micro-batches in one at a time until it is closed; stopping a query inside one would break it in two."""
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def entered(self) -> Iterator[bool]:
+        """Whether it is open, as long as the block lasts."""
+        with self._inside:
+            yield not self._closed
+
+    def close(self) -> None:
+        """Lets nobody in any more, and waits for who is inside."""
+        self._closed = True
+        with self._inside:
+            pass
+
+
+class Intake:
+    """What foreachBatch does: decode, and hand over to the applier.
+
+    room: rows the backlog may hold before micro-batches stay on the executors.
+    by_partition: they never do, as all they hold is due at once.
+    limit: the most messages of a micro-batch.
+    """
+
+    def __init__(
+        self,
+        micro_batches: MicroBatches,
+        protocol: str,
+        options: DecodeOptions,
+        backlog: Backlog,
+        worker: ApplierThread,
+        gate: Gate,
+        room: int,
+        *,
+        by_partition: bool,
+        limit: int,
+    ) -> None:
+        self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
+            micro_batches, backlog, worker, gate, room
+        )  # fmt: skip
+        self._by_partition, self._limit = by_partition, limit
+        self._decode = event_decoder(protocol, options)
+        self._decoder = make_decoder(protocol, options)
+
+    def hand_over(self, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch: at most one Spark job when the driver has room for it."""
+        with self._gate.entered() as is_open:
+            if is_open:
+                self._worker.offer(self._arrival(self._micro_batches(batch, batch_id)))
+
+    def _arrival(self, batch: MicroBatch) -> Arrival:
+        if batch.messages is not None and batch.messages <= DRIVER_DECODES:
+            events = (decode_messages(self._decoder, some) for some in batch.read())
+            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch)
+        if not self._by_partition and self._backlog.rows > self._room:
+            return arrival_on_executors(batch.decoded(self._decode), batch.ends)
+        return self._gathered(unpacked(batch.collected(self._decode)), batch)
+
+    def _gathered(self, events: pa.Table, batch: MicroBatch) -> Arrival:
+        if not self._by_partition:
+            return arrival_of(events, batch.ends)
+        # Spark shares the limit out among the partitions, and rounds.
+        is_cut = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
+        return events_as_read(events, batch.ends, is_cut=is_cut)
