@@ -16,6 +16,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
+from bridge.target.journal import OPEN, Journal
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
 from bridge.verify.definitions import Flavour, flavour_of
@@ -87,13 +88,21 @@ def _held(
         try:
             if progress is not None and progress.in_parts and began > patience:
                 raise _in_parts(table)
-            if progress is None or not (progress.pending or progress.in_parts) or began > patience:
+            if progress is None or not (_is_changing(holder, table, progress) or progress.in_parts) or began > patience:
                 inside(progress)
                 return progress, time.monotonic() - began
         finally:
             holder.rollback()
         time.sleep(_POLL_SECONDS)
     raise AssertionError("unreachable")
+
+
+def _is_changing(session: Session, table: ProgressTable, progress: Progress) -> bool:
+    """A schema change is about to run; one that waits for the operator is not."""
+    if not progress.pending:
+        return False
+    entry = Journal(table.name, table.schema).find(session, progress.pending[0])
+    return entry is None or entry.state not in OPEN
 
 
 def _in_parts(table: ProgressTable) -> StoppedError:

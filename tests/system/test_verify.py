@@ -25,6 +25,7 @@ EQUAL = [
     ("canal-ext", "all_types_tz8"),
     ("open", "all_types"),
     ("open", "bank"),
+    ("canal-ext", "ddl"),
 ]
 
 
@@ -37,7 +38,7 @@ def replayed(golden: Path, variant: str, script: str, target: str) -> list[str]:
     """Replays a capture; gives the arguments to verify it."""
     arguments = replay_arguments(golden, variant, script, target)
     ended = bridge(*arguments)
-    assert ended.code == 0, ended.err
+    assert ended.code == (4 if script == "ddl" else 0), ended.err  # MariaDB cannot bring a dropped table back
     return ["verify", *arguments[1:]]
 
 
