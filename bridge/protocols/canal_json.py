@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import orjson
+
 from bridge.events import Code, Event, Kind
 from bridge.protocols.canal_types import canal_types, converter_of
 from bridge.protocols.decoder import (
@@ -66,6 +68,39 @@ class CanalJsonDecoder(GuardedDecoder):
         super().__init__(options)
         self._types = canal_types(options.timezone)
         self._slots: dict[tuple[str, str, str], _Slot] = {}
+
+    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:  # noqa: ARG002
+        """One row with the TiDB extension, as most messages are; see `GuardedDecoder.usual_row`."""
+        message = orjson.loads(value)  # type: ignore[arg-type]
+        slot = self._slots[message["database"], message["table"], message["type"]]
+        extension, rows, layout = message["_tidb"], message["data"], slot.layout
+        commit_ts, row = extension["commitTs"], rows[0]
+        if (
+            layout is None
+            or layout.unrolled is None
+            or layout.names != tuple(row)
+            or layout.shape != message["mysqlType"]
+            or layout.handle != message["pkNames"]
+            or message["isDdl"] is not False
+            or not slot.wanted
+            or len(rows) != 1
+            or len(extension) != 1
+            or type(commit_ts) is not int
+            or not 0 < commit_ts <= MAX_COMMIT_TS
+        ):
+            return None
+        kind, before, after = slot.kind, None, layout.unrolled(row)
+        if kind is Kind.UPDATE:
+            (old,) = message["old"]
+            if layout.names != tuple(old):
+                return None
+            before = layout.unrolled(old)
+        elif kind is Kind.DELETE:
+            before, after = after, None  # type: ignore[assignment]
+        fields = (
+            kind, commit_ts, 0, slot.schema, slot.table, layout.columns, layout.key, before, after, None, False,
+        )  # fmt: skip
+        return _new_event(Event, fields)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         return self.events_of(canal_message(value))

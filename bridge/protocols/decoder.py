@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
@@ -65,6 +65,9 @@ class Decoder(Protocol):
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
 
+    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
+        """What `decode` gives for a message of one row of a known layout; None or a failure for others."""
+
 
 class GuardedDecoder:
     """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
@@ -78,6 +81,12 @@ class GuardedDecoder:
             return self._events(key, value)
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
+
+    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
+        """The event of a message that holds one row of a layout known by now, decoded the shortest way; None, or any
+        of FAILURES or DecodeError, for every other message: `decode` tells what it is."""
+        del key, value
+        return None
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         raise NotImplementedError
@@ -100,6 +109,28 @@ def decode_message(decoder: Decoder, key: bytes | None, value: bytes | None) -> 
         return decoder.decode(key, value)
     except DecodeError as failure:
         return [bad_message(failure, key, value)]
+
+
+def decode_all(
+    decoder: Decoder, keys: Iterable[bytes | None], values: Iterable[bytes | None]
+) -> tuple[list[Event], list[int]]:
+    """The events of many messages, in order, and of each event the number of its message."""
+    events: list[Event] = []
+    numbers: list[int] = []
+    usual_row = decoder.usual_row
+    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+        try:
+            event = usual_row(key, value)
+        except (*FAILURES, DecodeError):
+            event = None
+        if event is not None:
+            events.append(event)
+            numbers.append(number)
+            continue
+        found = decode_message(decoder, key, value)
+        events.extend(found)
+        numbers.extend([number] * len(found))
+    return events, numbers
 
 
 def bad_message(failure: DecodeError, key: bytes | None, value: bytes | None) -> Event:

@@ -11,7 +11,7 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
-from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols import DecodeOptions, Decoder, decode_all, make_decoder
 
 
 class Messages(NamedTuple):
@@ -75,14 +75,9 @@ def messages_of(batch: pa.RecordBatch) -> Messages:
 
 def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
     """The events of messages (EVENT_SCHEMA), in their order."""
-    sources: list[int] = []
-    events = []
-    for i, (key, value) in enumerate(zip(messages.key, messages.value, strict=True)):
-        decoded = decode_message(decoder, key, value)
-        events.extend(decoded)
-        sources.extend([i] * len(decoded))
+    events, numbers = decode_all(decoder, messages.key, messages.value)
     columns = list(zip(*events, strict=True)) if events else [()] * (len(EVENT_SCHEMA) - 3)
-    positions = [[column[i] for i in sources] for column in messages[:3]]
+    positions = [[column[number] for number in numbers] for column in messages[:3]]
     arrays = [
         pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
     ]
