@@ -124,6 +124,16 @@ def test_a_later_good_image_is_applied(target: str, session: Session) -> None:
     assert [entry[0] for entry in held(session)] == [2]
 
 
+def test_the_last_image_that_fits_is_applied(target: str, session: Session) -> None:
+    """Of several changes of a key in one transaction only those at its end go."""
+    run(
+        target,
+        [t(10, None, [1, "a", 1]), t(10, [1, "a", 1], [1, "b", 1]), t(10, [1, "b", 1], [1, "toolong", 1])],
+    )
+    assert rows(session, "t") == [(1, "b", 1)]
+    assert [entry[0] for entry in held(session)] == [2]
+
+
 def test_the_image_before_a_refused_one_stays(target: str, session: Session) -> None:
     """A refused update leaves the row as it was; a later whole image of the key makes it right."""
     run(target, [t(10, None, [1, "a", 1]), t(20, [1, "a", 1], [1, "toolong", 1])], rows_per_transaction=1)
@@ -218,7 +228,8 @@ COLUMNS = ["id", "v"]
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 5)), min_size=1, max_size=30))
 def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
-    """What is kept is taken as a whole; of each key only changes behind the last kept one have gone."""
+    """What is kept is taken as a whole; of each key only changes behind the last kept one have gone, the first of them
+    for its own values."""
     state: dict[int, int] = {}
     changes = []
     for ts, (key, deletes, value) in enumerate(history, 1):
@@ -244,6 +255,8 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
     for key in range(4):
         mine = [ts for ts, change in enumerate(history, 1) if change[0] == key]
         assert [ts in gone for ts in mine] == sorted(ts in gone for ts in mine)
+        first = next((changes[ts - 1] for ts in mine if ts in gone), None)
+        assert first is None or (first.after or "").endswith("5")
 
 
 def test_raw_values(target: str, session: Session) -> None:
