@@ -105,7 +105,7 @@ def run(
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
     outcome = _job(settings).follow(show.log_status, take_over=take_over)
-    show.stopped(outcome.applied_ts)
+    show.stopped(outcome)
 
 
 @app.command()

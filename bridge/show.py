@@ -46,9 +46,16 @@ def moment(tso: int) -> str:
     return f"{tso} ({tso_time(tso)})"
 
 
-def stopped(applied_ts: int) -> None:
+def stopped(outcome: Outcome) -> None:
     """The last word of `bridge run`."""
-    note(f"stopped; everything below {moment(applied_ts)} is in the target" if applied_ts else "stopped; nothing yet")
+    note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
+
+
+def in_the_target(outcome: Outcome) -> str:
+    """What is there: a moment, or where the partitions have only their order, how far they go."""
+    if outcome.by_partition:
+        return f"each partition is in the target as far as it was applied, up to {moment(outcome.applied_ts)}"
+    return f"everything below {moment(outcome.applied_ts)} is in the target"
 
 
 def print_json(document: object) -> None:
@@ -209,15 +216,17 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         f"applied {outcome.rows:,} row changes and {outcome.schema_changes} schema changes"
         f" in {outcome.transactions:,} transactions, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
     )
-    print(f"everything below {moment(outcome.applied_ts)} is in the target")
+    print(in_the_target(outcome))
     if outcome.rest:
-        print(f"{outcome.rest:,} row changes lie at or above the last boundary, or above --until, and wait for it")
+        edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
+        print(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
     if outcome.late:
         print(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:
         print(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None:
-        note(f"--until {moment(until)} was not reached: the source has no boundary at or above it yet")
+        lacking = "change" if outcome.by_partition else "boundary"
+        note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
 
 
 def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:

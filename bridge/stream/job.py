@@ -63,6 +63,7 @@ class Outcome:
     rest: row changes read but at or above the last boundary.
     quarantined: messages and rows put aside.
     until_reached: False when `--until` was given and not reached.
+    by_partition: in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
     applied_ts: int
@@ -76,6 +77,7 @@ class Outcome:
     late: int = 0
     quarantined: int = 0
     until_reached: bool = False
+    by_partition: bool = False
 
 
 class Job:
@@ -355,6 +357,7 @@ def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: f
         late=applier.counts.late.total(),
         quarantined=applier.counts.quarantined,
         until_reached=applier.until_reached,
+        by_partition=applier.by_partition,
     )
 
 
