@@ -22,14 +22,17 @@ from bridge.protocols.raw_values import with_forms
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _LABEL: Final = "a value without a type"
 
+_new_event = tuple.__new__
+"""Half the time of Event(...)."""
+
 
 class _Slot:
     """What is known of one table."""
 
-    __slots__ = ("columns", "layout", "wanted")
+    __slots__ = ("columns", "layout", "schema", "table", "wanted")
 
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
+    def __init__(self, schema: str, table: str, wanted: bool) -> None:
+        self.schema, self.table, self.wanted = schema, table, wanted
         self.layout: Layout | None = None
         self.columns = ""
 
@@ -56,7 +59,7 @@ class CkafkaDecoder(GuardedDecoder):
     def _new_slot(self, schema: str, table: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:
             self._slots.clear()
-        slot = self._slots[schema, table] = _Slot(self._wanted(schema, table))
+        slot = self._slots[schema, table] = _Slot(schema, table, self._wanted(schema, table))
         return slot
 
     def _row(self, message: dict[str, Any], slot: _Slot) -> Event:
@@ -66,17 +69,19 @@ class CkafkaDecoder(GuardedDecoder):
         new, old = message["NEW_VALUES"], message["OLD_VALUES"]
         if (new is None) != (kind is Kind.DELETE) or (old is None) != (kind is Kind.INSERT):
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another")
-        row = old if new is None else new
-        layout = slot.layout
+        row, layout = old if new is None else new, slot.layout
         if layout is None or type(row) is not dict or layout.names != tuple(row):
             layout = slot.layout = _layout(row)
             slot.columns = with_forms(layout.columns, self._forms)
-        image = image_of(layout, row)
-        before = image if new is None else None if old is None else image_before(layout, old, new)
-        return Event(
-            kind, self._event_ts(message["TIME"]), 0, message["DATABASE"], message["TABLE"], slot.columns, "", before,
-            None if new is None else image, None, by_time=True,
-        )  # fmt: skip
+        after: str | None = image_of(layout, row)
+        before: str | None = None
+        if new is None:
+            before, after = after, None
+        elif old is not None:
+            before = image_before(layout, old, new)
+        commit_ts = self._event_ts(message["TIME"])
+        fields = (kind, commit_ts, 0, slot.schema, slot.table, slot.columns, "", before, after, None, True)
+        return _new_event(Event, fields)
 
 
 def _layout(row: object) -> Layout:

@@ -11,9 +11,13 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Final
 
+from bridge.events import SEP
 from bridge.protocols import literals
 from bridge.protocols.debezium_columns import raw_literal
 from bridge.protocols.literals import MAX_INTEGER, MIN_INTEGER, NULL, Converter
+
+RowConverter = Callable[[Mapping[str, Any]], str]
+"""A row to its image."""
 
 _CALLED: Final = "{c}({v})"
 _DIGITS: Final = (
@@ -37,12 +41,30 @@ _IN_LINE: Final[dict[Converter, str]] = {
 with what is no text, as the converters do."""
 
 
-def unrolled(converters: Sequence[Converter]) -> Callable[[Mapping[str, Any]], str]:
+def unrolled(converters: Sequence[Converter]) -> RowConverter:
     """A function from a row with as many values, in the order of the converters, to its image."""
     names: dict[str, Any] = {f"c{at}": converter for at, converter in enumerate(converters)}
     exec(_compiled(tuple(_IN_LINE.get(converter, _CALLED) for converter in converters)), names)  # constants
-    made: Callable[[Mapping[str, Any]], str] = names["image"]
-    return made
+    made: RowConverter = names["image"]
+    return _of_texts(made) if all(one is literals.text for one in converters) else made
+
+
+def _of_texts(otherwise: RowConverter) -> RowConverter:
+    """The same for rows of texts, which are checked all at once; `otherwise` makes the image of what needs more."""
+
+    between = f"'{SEP}'"
+
+    def image(row: Mapping[str, Any]) -> str:
+        values = row.values()
+        try:
+            together = "".join(values)
+        except TypeError:  # a NULL, or what is no text
+            return otherwise(row)
+        if "'" in together or "\\" in together or "\0" in together:
+            return otherwise(row)
+        return f"'{between.join(values)}'"
+
+    return image
 
 
 @lru_cache(maxsize=1024)

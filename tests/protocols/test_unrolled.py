@@ -45,6 +45,17 @@ def test_same_image(columns: list[tuple[Converter, Any]]) -> None:
     assert outcome(image, {at: value for at, (_, value) in enumerate(columns)}) == expected
 
 
+@settings(max_examples=500)
+@given(st.lists(VALUES | st.text("'\\\0a", max_size=3), min_size=1, max_size=4))
+@example(["'\0'", "a"])
+def test_rows_of_texts(values: list[Any]) -> None:
+    """So it is with rows of texts only, which are checked all at once."""
+    parts = [NULL if value is None else outcome(literals.text, value) for value in values]
+    expected = None if None in parts else "\0".join(part for part in parts if part is not None)
+    image = unrolled([literals.text] * len(values))
+    assert outcome(image, dict(enumerate(values))) == expected
+
+
 def test_reasons_stay() -> None:
     """A decoder that has seen many rows of a table says of the next what one that has seen none says."""
     decoder = make_decoder("canal-json", DecodeOptions("UTC"))
