@@ -10,6 +10,10 @@ from bridge.verify.rows import Difference, Row, Shape
 
 _FIRST_PAUSE: float = 0.1
 _LONGEST_PAUSE: float = 2.0
+_FEW: int = 50
+_FEW_PAUSE: float = 0.01
+"""Of a row that changes hundreds of times a second the target shows only some states; to have seen one of them on the
+source too, it must be looked at as often."""
 
 
 def settle(
@@ -36,7 +40,7 @@ def settle(
             seen.setdefault(difference.key, set()).add(_state(shape, difference.expected))
         if is_last or not left:
             break
-        time.sleep(pause)
+        time.sleep(_FEW_PAUSE if len(left) <= _FEW else pause)
         pause = min(_LONGEST_PAUSE, pause * 2)
     return left
 
