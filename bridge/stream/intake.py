@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -23,6 +24,27 @@ DRIVER_DECODES: Final = 2_000
 workers cost more than they bring (measured: 0.1 s)."""
 
 
+SECONDS_AT_ONCE: Final = 2.0
+"""As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
+LEAST_AT_ONCE: Final = 10_000
+
+
+class Pace:
+    """How many messages are read at a time: it follows the rate at which they are applied.
+
+    most: at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self.size = most
+
+    def note(self, messages: int, seconds: float) -> None:
+        """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
+        if messages > DRIVER_DECODES:
+            rate = messages / max(seconds, 1e-3)
+            self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
+
+
 class Gate:
     """Lets micro-batches in one at a time until it is closed; stopping a query inside one would break it in two."""
 
@@ -35,6 +57,11 @@ class Gate:
         """Whether it is open, as long as the block lasts."""
         with self._inside:
             yield not self._closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Who is inside should come out."""
+        return self._closed
 
     def close(self) -> None:
         """Lets nobody in any more, and waits for who is inside."""
@@ -67,7 +94,7 @@ class Intake:
         self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
             micro_batches, backlog, worker, gate, room
         )  # fmt: skip
-        self._by_partition, self._limit = by_partition, limit
+        self._by_partition, self._limit, self._pace = by_partition, limit, Pace(limit)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
 
@@ -75,19 +102,29 @@ class Intake:
         """One micro-batch: at most one Spark job when the driver has room for it."""
         with self._gate.entered() as is_open:
             if is_open:
-                self._worker.offer(self._arrival(self._micro_batches(batch, batch_id)))
+                self._take(self._micro_batches(batch, batch_id))
 
-    def _arrival(self, batch: MicroBatch) -> Arrival:
+    def _take(self, batch: MicroBatch) -> None:
+        """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
+        parts = batch.parts(self._pace.size)
+        for number, part in enumerate(parts, start=1):
+            if self._gate.is_closed:
+                return  # what is not taken is read again, by the next bridge
+            began = time.monotonic()
+            self._worker.offer(self._arrival(part, is_last=number == len(parts)))
+            self._pace.note(part.messages or 0, time.monotonic() - began)
+
+    def _arrival(self, batch: MicroBatch, *, is_last: bool) -> Arrival:
         if batch.messages is not None and batch.messages <= DRIVER_DECODES:
             events = (decode_messages(self._decoder, some) for some in batch.read())
-            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch)
+            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_last=is_last)
         if not self._by_partition and self._backlog.rows > self._room:
             return arrival_on_executors(batch.decoded(self._decode), batch.ends)
-        return self._gathered(unpacked(batch.collected(self._decode)), batch)
+        return self._gathered(unpacked(batch.collected(self._decode)), batch, is_last=is_last)
 
-    def _gathered(self, events: pa.Table, batch: MicroBatch) -> Arrival:
+    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_last: bool) -> Arrival:
         if not self._by_partition:
             return arrival_of(events, batch.ends)
         # Spark shares the limit out among the partitions, and rounds.
-        is_cut = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
+        is_cut = not is_last or (batch.messages is not None and batch.messages + len(batch.ends) >= self._limit)
         return events_as_read(events, batch.ends, is_cut=is_cut)

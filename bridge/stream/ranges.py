@@ -98,6 +98,17 @@ def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]
     return cut
 
 
+def in_step(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
+    """The ranges cut into `count` steps, each with the same fraction of every range; none of them empty."""
+    steps: list[list[OffsetRange]] = [[] for _ in range(count)]
+    for whole in ranges:
+        cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
+        for step, start, end in zip(steps, cuts, cuts[1:], strict=False):
+            if end > start:
+                step.append(whole._replace(start=start, end=end))
+    return [step for step in steps if step]
+
+
 class RangeReader:
     """A Kafka client that reads ranges, one after the other.  Not for several threads.
 

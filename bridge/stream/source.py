@@ -6,7 +6,7 @@ import base64
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +24,7 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.backlog import NO_ENDS
 from bridge.stream.decode import EventDecoder, Messages, messages_of, packed
 from bridge.stream.frontier import PartitionId
-from bridge.stream.ranges import OffsetRange, RangeLog, process_reader, shares
+from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
@@ -64,6 +64,9 @@ class MicroBatch(Protocol):
     @property
     def ends(self) -> Mapping[PartitionId, int]:
         """The offsets up to which it reads, where they are known."""
+
+    def parts(self, size: int) -> Sequence[MicroBatch]:
+        """The same as several, of at most about `size` messages where that can be told, to be taken in this order."""
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
@@ -278,6 +281,10 @@ class KafkaBatch:
         """Of all ranges."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
+    def parts(self, size: int) -> Sequence[KafkaBatch]:
+        """Each partition's range is cut in the same way, so that boundaries come evenly."""
+        return [replace(self, ranges=ranges) for ranges in in_step(self.ranges, -(-self.messages // size))]
+
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
         return process_reader(self.properties).read(self.ranges)
@@ -328,6 +335,10 @@ class CaptureBatch:
     def ends(self) -> Mapping[PartitionId, int]:
         """Only the messages tell."""
         return NO_ENDS
+
+    def parts(self, size: int) -> Sequence[CaptureBatch]:  # noqa: ARG002
+        """Itself: no boundary may be seen before what it vouches for."""
+        return [self]
 
     def read(self) -> Iterator[Messages]:
         """The messages, brought here."""

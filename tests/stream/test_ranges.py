@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, shares
+from bridge.stream.intake import LEAST_AT_ONCE, Pace
+from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, in_step, shares
 
 RANGES = st.lists(
     st.builds(
@@ -35,6 +36,33 @@ def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: lis
     assert [offset for share in cut for offset in _offsets(share)] == _offsets(ranges)
     total = len(_offsets(ranges))
     assert all(0 < len(_offsets(share)) <= -(-total // count) for share in cut)
+
+
+@given(RANGES, st.integers(1, 8))
+def test_ranges_in_step_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
+    """What is read by parts is read whole, each partition by as much at a time."""
+    ranges = list({r.partition: r for r in ranges}.values())
+    steps = in_step(ranges, count)
+    assert len(steps) <= count
+    read = [offset for step in steps for offset in _offsets(step)]
+    assert sorted(read) == sorted(_offsets(ranges))
+    for whole in ranges:
+        assert [o for p, o in read if p == whole.partition] == list(range(whole.start, whole.end))
+        assert all(r.size <= -(-whole.size // count) for step in steps for r in step if r.partition == whole.partition)
+
+
+def test_the_pace_follows_the_rate() -> None:
+    """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
+    pace = Pace(100_000)
+    assert pace.size == 100_000
+    pace.note(100_000, 10.0)
+    assert pace.size == 20_000
+    pace.note(20_000, 100.0)
+    assert pace.size == LEAST_AT_ONCE
+    pace.note(50, 5.0)
+    assert pace.size == LEAST_AT_ONCE
+    pace.note(10_000, 0.05)
+    assert pace.size == 100_000
 
 
 def test_the_log_of_offsets_gives_each_batch_its_ranges(tmp_path: Path) -> None:

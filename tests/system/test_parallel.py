@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Producer
-
+from bridge.demo.encode import ENCODERS
 from bridge.local import Kafka
-from tests.bench.workload import SCHEMA, START_TS, Sysbench, canal_json
+from tests.bench.topics import fill
+from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
 from tests.stream.pipelines import admin
 from tests.system.command import Process
 from tests.system.pipelines import applied_ts
 
-PARTITIONS = 4
 EVENTS = 40_000
 
 
@@ -21,12 +20,11 @@ def test_killed_in_mid_stream_it_ends_equal(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Steps go over several connections; a kill between any of them changes nothing in the end."""
-    name, upstream = topic(PARTITIONS), Sysbench()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 50})
-    for partition, key, value in canal_json(upstream, EVENTS, PARTITIONS):
-        producer.produce(name, key=key, value=value, partition=partition)
-        producer.poll(0)
-    producer.flush()
+    name, upstream = topic(PARTITIONS), Upstream(WORKLOADS["sysbench"])
+    fill(kafka.bootstrap_servers, name, messages(upstream, ENCODERS["canal-json"](PARTITIONS), EVENTS))
+    with admin(target) as session:
+        for statement in upstream.workload.statements:
+            session.execute(statement)
     arguments = [
         "replay", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name,
         "--target", target, "--consistency", "parallel", "--set", "stream.writers=3",
@@ -42,5 +40,5 @@ def test_killed_in_mid_stream_it_ends_equal(
         assert process.wait() == 0, process.end_of_log
     with admin(target) as session:
         found = {row[0]: row for row in session.rows(f"SELECT id, k, c, pad FROM {SCHEMA}.sbtest")}
-        assert found == upstream.rows
+        assert found == {row[0]: row for row in upstream.rows()}
         assert session.value("SELECT applying_ts = applied_ts FROM _bridge.progress") == 1
