@@ -60,7 +60,7 @@ class TargetSection(_Section):
 
 
 class Upstream(_Section):
-    """The upstream itself, where rows are verified."""
+    """The upstream itself, where rows are verified, and read back that were too large for the topic."""
 
     url: str = ""
     password: str | None = Field(default=None, repr=False)

@@ -74,7 +74,7 @@ def show_entry(
     assignments: SetFlag = None,
 ) -> None:
     """One entry: its bytes, the reason, and what it decodes to with the settings given now."""
-    from bridge.ops.quarantine import document, event_document
+    from bridge.ops.quarantine import bytes_document, document, event_document
 
     settings = settings_of(
         config,
@@ -90,7 +90,7 @@ def show_entry(
     entry = quarantine.entry(id_)
     events = [event_document(event) for event in quarantine.decoded(entry)]
     if as_json:
-        show.print_json(document(entry) | {"decoded": events})
+        show.print_json(document(entry) | bytes_document(entry) | {"decoded": events})
     else:
         show.quarantine_entry(entry, events)
 

@@ -23,7 +23,7 @@ from bridge.stream.rows import DriverRows
 from bridge.stream.status import tso_time
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.progress import Progress, ProgressTable
-from bridge.target.quarantine import State, StoredEntry, entry_ids, read_entry, settle
+from bridge.target.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.target.render import Rendering, Statement
 from bridge.target.retry import apply_if_unchanged
 from bridge.target.session import Session, Target, server_words
@@ -57,12 +57,12 @@ class Quarantine:
         self._options = settings.decode_options(TableFilter(settings.filter))
 
     def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
-        """Those in the given states, in order; None when the target knows no such pipeline."""
+        """Those in the given states, in order, without their messages' bytes; None when the target knows no such
+        pipeline."""
         with self._session() as session:
             if not self._is_known(session):
                 return None
-            ids = entry_ids(session, self._table.schema, self._table.name, states)
-            return [entry for id_ in ids if (entry := self._read(session, id_))]
+            return list_entries(session, self._table.schema, self._table.name, states)
 
     def entry(self, id_: int) -> StoredEntry:
         """One of them; UsageError for an unknown id."""
@@ -195,7 +195,7 @@ _Act = Callable[[Session, StoredEntry, Progress], str]
 
 
 def document(entry: StoredEntry) -> dict[str, Any]:
-    """An entry as a JSON document; bytes are base64."""
+    """An entry as a JSON document, without its message's bytes."""
     return {
         "id": entry.id,
         "topic": entry.position.topic,
@@ -208,14 +208,17 @@ def document(entry: StoredEntry) -> dict[str, Any]:
         "commit_ts": entry.commit_ts,
         "commit_time": tso_time(entry.commit_ts),
         "protocol": entry.protocol,
-        "key": _base64(entry.key),
-        "value": _base64(entry.value),
         "cut_bytes": entry.cut_bytes,
         "row_change": event_document(entry.change) if entry.change else None,
         "outcome": entry.outcome,
         "put_at": entry.put_at.isoformat(),
         "settled_at": entry.settled_at.isoformat() if entry.settled_at else None,
     }
+
+
+def bytes_document(entry: StoredEntry) -> dict[str, Any]:
+    """The bytes of an entry's message, in base64."""
+    return {"key": _base64(entry.key), "value": _base64(entry.value)}
 
 
 def event_document(event: Event) -> dict[str, Any]:

@@ -43,6 +43,10 @@ CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (
         UNIQUE KEY position (name, topic, `partition`, `offset`, event)
     ) DEFAULT CHARSET = utf8mb4"""
 
+_HEAD: Final = (
+    "id, topic, `partition`, `offset`, event, state, code, reason, commit_ts, protocol, cut_bytes, row_change, outcome,"
+    " put_at, settled_at"
+)
 _PACKET_REST: Final = 64 * 1024
 """Of a packet, for everything but the message."""
 _REASON_CHARACTERS: Final = 4000
@@ -179,13 +183,13 @@ class StoredEntry:
     reason: str
     commit_ts: int
     protocol: str
-    key: bytes | None
-    value: bytes | None
     cut_bytes: int
     change: Event | None
     outcome: str
     put_at: datetime
     settled_at: datetime | None
+    key: bytes | None
+    value: bytes | None
 
     @property
     def where(self) -> str:
@@ -204,22 +208,32 @@ def entry_ids(session: Session, schema: str, name: str, states: Iterable[State])
     return [int(id_) for (id_,) in rows]
 
 
+def list_entries(session: Session, schema: str, name: str, states: Iterable[State]) -> list[StoredEntry]:
+    """The entries of a pipeline in these states, in the order in which they were put aside, without messages' bytes."""
+    wanted = tuple(states)
+    rows = session.rows(
+        f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
+        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
+        (name, *wanted),
+    )
+    return [_stored(row) for row in rows]
+
+
 def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
     """One entry of a pipeline, None when there is none of that id."""
     rows = session.rows(
-        "SELECT topic, `partition`, `offset`, event, state, code, reason, commit_ts, protocol, message_key,"
-        f" message_value, cut_bytes, row_change, outcome, put_at, settled_at FROM {quote_name(schema, 'quarantine')}"
+        f"SELECT {_HEAD}, message_key, message_value FROM {quote_name(schema, 'quarantine')}"
         " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),
         (name, id_),
     )
-    if not rows:
-        return None
-    topic, partition, offset, index, state, code, reason, commit_ts, protocol, key, value, cut, change, *rest = rows[0]
+    return _stored(rows[0]) if rows else None
+
+
+def _stored(row: tuple[Any, ...]) -> StoredEntry:
+    id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
     event = load_change(change, commit_ts, index) if change else None
     position = Position(topic, partition, offset)
-    return StoredEntry(
-        id_, position, index, State(state), code, reason, commit_ts, protocol, key, value, cut, event, *rest
-    )
+    return StoredEntry(int(id_), position, index, State(state), code, reason, commit_ts, protocol, cut, event, *rest)
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: State, outcome: str) -> bool:
