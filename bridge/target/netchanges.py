@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import SEP, Kind, tso_ms
 from bridge.target.catalog import Table, TableName
+from bridge.target.drift import check_needs
 from bridge.target.images import TEXT, joined, parts_of
 
 CHANGE_COLUMNS: Final = ("commit_ts", "kind", "columns", "key", "before", "after")
@@ -89,9 +90,10 @@ def fold(table: Table, changes: pa.Table) -> NetChanges:
     """The net changes of one table's row changes (CHANGE_COLUMNS), at least one, in the order
     (commit_ts, topic, partition, offset, index).
 
-    Raises ApplyError for a change that does not identify its row.
+    Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not.
     """
     shapes = changes.select(["columns", "key"]).group_by(["columns", "key"]).aggregate([]).to_pylist()
+    check_needs(table, changes, sorted({shape["columns"] for shape in shapes}))
     keys = {choose_key(table, shape["columns"], shape["key"]) for shape in shapes}
     if len(keys) != 1:
         raise ApplyError(

@@ -179,7 +179,7 @@ class _Shard:
             except IndexError:
                 break
             for statement in taken[-1]:
-                session.execute(statement.sql)
+                session.write(statement.sql)
         self._trace("before part commit")
         session.commit()
         self._trace("part committed")

@@ -258,8 +258,10 @@ class Writer:
                 mend="compare the table on the target with the upstream's; the target is unchanged since"
                 f" commit ts {step.old_ts}",
             ) from error
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, RefusedRowsError) and "commit ts" not in error.where:
+                error.where = f"commit ts {step.old_ts} to {step.new_ts}, {error.where}"
             raise
 
     def _rendering(self, *, safe_mode: bool) -> Rendering:
@@ -283,7 +285,7 @@ class Writer:
 
     def _execute(self, session: Session, statement: Statement, *, safe_mode: bool) -> None:
         try:
-            matched = session.execute(statement.sql)
+            matched = session.write(statement.sql)
         except MySQLError as error:
             if _is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
                 raise
