@@ -66,8 +66,9 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
     if settings.timezone is None:
         yield Finding(
             True,
-            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge",
-            "give the zone that TiCDC runs with, such as UTC or Asia/Shanghai",
+            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge, and the first row"
+            " of ckafka",
+            "give the zone that the sender runs with, such as UTC or Asia/Shanghai",
         )
 
 

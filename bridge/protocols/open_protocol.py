@@ -123,7 +123,7 @@ class _Slot:
 
 
 class OpenProtocolDecoder(GuardedDecoder):
-    """Decodes Open Protocol batches, with or without lz4 frames inside."""
+    """Decodes Open Protocol batches, with or without compressed values inside."""
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)

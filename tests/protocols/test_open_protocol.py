@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import lz4.frame
 import orjson
 import pytest
+from cramjam import snappy
 
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
@@ -183,11 +185,12 @@ def test_batches_are_all_or_nothing() -> None:
     assert "not an integer" in reason(open_event(key, open_value(*rows[::-1])))
 
 
-def test_compressed() -> None:
-    """Each event's value may be an lz4 frame inside its frame; keys and resolved values are not."""
+@pytest.mark.parametrize("compress", [lz4.frame.compress, lambda value: bytes(snappy.compress_raw(value))])
+def test_compressed(compress: Callable[[bytes], bytes]) -> None:
+    """Each event's value may be an lz4 frame or a snappy block inside its frame; keys and resolved values are not."""
     key = open_key(ROW_KEY, ROW_KEY | {"t": 2}, {"ts": TSO, "t": 3})
     values = [compact({"u": ID}), compact({"q": "DROP TABLE t", "t": 4})]
-    packed = b"".join(frame(lz4.frame.compress(value)) for value in values) + bytes(8)
+    packed = b"".join(frame(compress(value)) for value in values) + bytes(8)
     plain = b"".join(frame(value) for value in values) + bytes(8)
     assert decode("open-protocol", key, packed) == decode("open-protocol", key, plain)
 
