@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bridge.errors import StoppedError
 
@@ -28,7 +28,7 @@ class Replica:
         self._scratch = folder / "tmp"
         local = {"local.dir": self._scratch, "driver.extraJavaOptions": f"-Djava.io.tmpdir={self._scratch}"}
         assignments = [part for name, value in local.items() for part in ("--set", f"spark.spark.{name}={value}")]
-        self._command = [sys.executable, "-m", "bridge", "run", *arguments, *assignments]
+        self._arguments = [*arguments, *assignments]
         self.log = folder / "bridge.log"
         """Takes what it prints."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,14 +45,25 @@ class Replica:
     def start(self) -> None:
         """Starts it; Ctrl-C in the terminal does not reach it."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                process_group=0,
-                env={**os.environ, "TMPDIR": str(self._scratch)},
-            )
+            self._process = self._started("run", log, log)
+
+    def ask(self, command: str) -> tuple[int, str]:
+        """Another `bridge` command with the same arguments, to its end: its exit code, and what it printed."""
+        with self.log.open("ab") as log:
+            process = self._process = self._started(command, subprocess.PIPE, log)
+        printed, _ = process.communicate()
+        self.kill()
+        return process.returncode, printed.decode()
+
+    def _started(self, command: str, output: Any, log: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "bridge", command, *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=log,
+            process_group=0,
+            env={**os.environ, "TMPDIR": str(self._scratch), "XDG_STATE_HOME": str(self._scratch)},
+        )
 
     def check(self) -> None:
         """Raises StoppedError, with the end of its log, when it has ended by itself."""
