@@ -54,7 +54,7 @@ def _demo(mark: str, folder: Path, *flags: str) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
-    """Exit 0, every table equal, snapshots read and none torn, one kill; nothing but its log is left."""
+    """Exit 0, every table equal, to `bridge verify` as well, snapshots read and none torn, one kill; nothing but its log is left."""
     with _demo(mark, tmp_path) as demo:
         printed, said = demo.communicate(timeout=DEMO_SECONDS)
     assert demo.returncode == 0, said
@@ -62,6 +62,7 @@ def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
         assert re.search(rf"bank\.{table}\s+│\s+\d+\s+│\s+equal", printed), printed
     assert re.search(r"snapshots read +[1-9][\d,]*, of which 0 ", printed)
     assert re.search(r"bridge killed +1 time\b", printed)
+    assert re.search(r"bridge verify +equal after", printed)
     assert re.search(r"result +equal", printed)
     assert "Traceback" not in said
     assert [path.name for path in tmp_path.glob("*/*")] == ["bridge.log"]
