@@ -35,7 +35,7 @@ class _Run:
     """Consecutive events of one micro-batch."""
 
     def __init__(self, table: pa.Table, arrived: float) -> None:
-        self.table, self.arrived = table, arrived
+        self.table, self.arrived, self.on_disk = table, arrived, False
         self.times: Longs = table["commit_ts"].to_numpy()
         self.offsets: Longs = table["offset"].to_numpy()
         self.by_time = table["by_time"].to_numpy()
@@ -47,17 +47,19 @@ class _Run:
     def slice(self, start: int, end: int) -> _Run:
         """Part of it; shares the memory."""
         part = _Run.__new__(_Run)
-        part.table, part.arrived = self.table.slice(start, end - start), self.arrived
+        part.table, part.arrived, part.on_disk = self.table.slice(start, end - start), self.arrived, self.on_disk
         part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
         return part
 
     def to_disk(self) -> None:
         """Moves the events into a file without a name, mapped into memory, which the kernel may drop and read again."""
+        if self.on_disk:
+            return
         with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
             with pa.ipc.new_file(file.name, EVENT_SCHEMA) as writer:
                 writer.write_table(self.table)
-            self.table = pa.ipc.open_file(pa.memory_map(file.name)).read_all()
+            self.table, self.on_disk = pa.ipc.open_file(pa.memory_map(file.name)).read_all(), True
 
     def rows_below(self, bound: int) -> int:
         """How many events come before the first stop and before the first row with a time above `bound`; a message is

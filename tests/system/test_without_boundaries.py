@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from bridge.demo.model import SchemaChange, Transaction
 from bridge.local import Kafka
 from bridge.stream.source import KafkaSource
 from tests.stream.pipelines import sql
-from tests.system.command import Process
+from tests.system.captures import Line, canal, read_lines, write_lines
+from tests.system.command import Process, bridge
 from tests.system.feeds import Feed
+from tests.system.golden import capture, differences
 from tests.system.pipelines import PARTITIONS, assert_equal, assert_ran_once, running, status
 
 IDLE = ("--set", "stream.idle_seconds=3")
@@ -74,12 +78,11 @@ def test_a_killed_bridge_loses_and_repeats_nothing(
     with Feed(kafka.bootstrap_servers, name, copies=False, lags=True, seed=3, encoder=PlainCanalJsonEncoder) as feed:
         feed.open_bank()
         feed.start()
-        for make in (feed.bank.add_column, feed.bank.create_table, None):
+        for make in (feed.bank.add_column, feed.bank.create_table):
             with running(folder, *arguments) as process:
                 live(process, target, chance.uniform(0, 3))
-                if make:
-                    feed.ask(make)
-                    time.sleep(chance.uniform(0, 4))
+                feed.ask(make)
+                time.sleep(chance.uniform(0, 4))
         feed.finish()
         with running(folder, *arguments) as process:
             process.wait_for(lambda: unread(target, kafka.bootstrap_servers, name) == 0, "the end")
@@ -87,3 +90,37 @@ def test_a_killed_bridge_loses_and_repeats_nothing(
             assert process.wait() == 0, process.end_of_log
     assert_equal(target, feed.bank)
     assert_ran_once(target, feed.schema_changes)
+
+
+def spliced(golden: Path, first: str, second: str) -> list[Line]:
+    """The script `bank` as captured in one variant, and from the middle on in another."""
+    lines = [(variant, line) for variant in (first, second) for line in read_lines(capture(golden, variant, "bank"))]
+    times = sorted(canal(line)["es"] for _, line in lines)
+    middle = times[len(times) // 2]
+    kept = [line for variant, line in lines if (canal(line)["es"] < middle) == (variant == first)]
+    offsets: Counter[int] = Counter()
+    numbered = []
+    for line in kept:
+        numbered.append({**line, "offset": offsets[line["partition"]]})
+        offsets[line["partition"]] += 1
+    return numbered
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("first", "second", "order"),
+    [("canal", "canal-ext", "commit ts"), ("canal-ext", "canal", "each partition's own")],
+)
+def test_the_extension_is_switched_in_mid_stream(
+    target: str, golden: Path, tmp_path: Path, first: str, second: str, order: str
+) -> None:
+    """On: whole transactions from where every partition has boundaries.  Off: the order of the partitions.  Nothing is
+    lost or doubled either way, and the target remembers which it is."""
+    path = write_lines(tmp_path / "spliced.jsonl", spliced(golden, first, second))
+    arguments = ["--protocol", "canal-json", "--input", str(path), "--target", target, "--timezone", "UTC"]
+    for _ in range(2):
+        ended = bridge("replay", *arguments)
+        assert ended.code == 0, ended.err
+        assert differences(target, golden, "bank") == []
+    assert "applied 0 row changes and 0 schema changes" in ended.out
+    assert re.search(rf"order +{order}", bridge("status", "--target", target).out)
