@@ -15,6 +15,7 @@ from bridge.protocols import literals
 from bridge.protocols.compression import decompressed, growth_limit
 from bridge.protocols.decoder import (
     MAX_CACHED,
+    MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
     GuardedDecoder,
@@ -130,6 +131,44 @@ class OpenProtocolDecoder(GuardedDecoder):
         self._types = TYPES | {7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._slots: dict[tuple[str, str], _Slot] = {}
 
+    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
+        """One whole row in one plain frame, as most messages are; see `GuardedDecoder.usual_row`."""
+        if not key or not value or key[:_LENGTH] != VERSION:
+            return None
+        head_at, body_at = 2 * _LENGTH, _LENGTH
+        if head_at + int.from_bytes(key[_LENGTH:head_at]) != len(key):
+            return None
+        if body_at + int.from_bytes(value[:body_at]) != len(value):
+            return None
+        head, change = orjson.loads(key[head_at:]), orjson.loads(value[body_at:])
+        commit_ts, schema, table = head["ts"], head["scm"], head["tbl"]
+        slot, new, old = self._slots[schema, table], change.get("u"), change.get("p")
+        layout, columns = (slot.deleted, change["d"]) if new is None else (slot.new, new)
+        row = _values_out_of(columns)
+        if (
+            layout is None
+            or layout.unrolled is None
+            or layout.shape != columns
+            or layout.names != tuple(row)
+            or not slot.wanted
+            or head["t"] != 1
+            or len(head) != _PLAIN_KEY
+            or len(change) != (1 if old is None else 2)
+            or type(commit_ts) is not int
+            or not 0 < commit_ts <= MAX_COMMIT_TS
+        ):
+            return None
+        image = layout.unrolled(row)
+        if new is None:
+            return Event(Kind.DELETE, commit_ts, 0, schema, table, layout.columns, layout.key, image)
+        if old is None:
+            return Event(Kind.INSERT, commit_ts, 0, schema, table, layout.columns, layout.key, None, image)
+        was = _values_out_of(old)
+        if old != new or layout.names != tuple(was):
+            return None
+        before = layout.unrolled(was)
+        return Event(Kind.UPDATE, commit_ts, 0, schema, table, layout.columns, layout.key, before, image)
+
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if not key:
             raise DecodeError("the message has no key")
@@ -208,7 +247,7 @@ class OpenProtocolDecoder(GuardedDecoder):
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """The values of an image, which are taken out of `columns`, and the layout of what stays there."""
-        row = {name: column.pop("v") for name, column in columns.items()}
+        row = _values_out_of(columns)
         if layout is None or layout.shape != columns or layout.names != tuple(columns):
             layout = self._layout(columns)
         return layout, row
@@ -228,6 +267,10 @@ class OpenProtocolDecoder(GuardedDecoder):
         if code in self._types:
             return self._types[code]
         raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
+
+
+def _values_out_of(columns: Columns) -> dict[str, Any]:
+    return {name: column.pop("v") for name, column in columns.items()}
 
 
 def _cut(key: dict[str, Any]) -> Code | None:
