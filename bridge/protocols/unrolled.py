@@ -6,7 +6,7 @@ The source that is compiled is made of the constants here alone; nothing from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any, Final
@@ -29,6 +29,8 @@ _RAW: Final = (
     f"str({{v}}) if type({{v}}) is int and {MIN_INTEGER} <= {{v}} <= {MAX_INTEGER} else"
     r""" "'" + {v} + "'" if type({v}) is str and not ("'" in {v} or "\\" in {v} or "\0" in {v}) else """ + _CALLED
 )
+_RAW_PARTS: Final = {str: "'{{{v}}}'", int: "{{{v}}}", type(None): NULL}
+_MOST_TYPES: Final = 32
 _IN_LINE: Final[dict[Converter, str]] = {
     literals.text: _PLAIN_TEXT,
     literals.integer: _DIGITS,
@@ -46,7 +48,9 @@ def unrolled(converters: Sequence[Converter]) -> RowConverter:
     names: dict[str, Any] = {f"c{at}": converter for at, converter in enumerate(converters)}
     exec(_compiled(tuple(_IN_LINE.get(converter, _CALLED) for converter in converters)), names)  # constants
     made: RowConverter = names["image"]
-    return _of_texts(made) if all(one is literals.text for one in converters) else made
+    if all(one is literals.text for one in converters):
+        return _of_texts(made)
+    return _of_raw(made) if all(one is raw_literal for one in converters) else made
 
 
 def _of_texts(otherwise: RowConverter) -> RowConverter:
@@ -65,6 +69,44 @@ def _of_texts(otherwise: RowConverter) -> RowConverter:
         return f"'{between.join(values)}'"
 
     return image
+
+
+def _of_raw(otherwise: RowConverter) -> RowConverter:
+    """The same for rows of raw values: written out for the JSON types that a row has, and those seldom change."""
+    by_types: dict[tuple[type, ...], Callable[[Iterable[Any]], str | None]] = {}
+
+    def image(row: Mapping[str, Any]) -> str:
+        values = row.values()
+        types = tuple(map(type, values))
+        convert = by_types.get(types)
+        if convert is None:
+            if len(by_types) == _MOST_TYPES:
+                return otherwise(row)
+            convert = by_types[types] = _raw_image(types)
+        return convert(values) or otherwise(row)
+
+    return image
+
+
+def _raw_image(types: tuple[type, ...]) -> Callable[[Iterable[Any]], str | None]:
+    """Values of these types to their image; None where a text needs escaping.  An int of JSON fits 64 bits."""
+    names: dict[str, Any] = {"raw": raw_literal}
+    exec(_compiled_raw(tuple(_RAW_PARTS.get(one, "{{raw({v})}}") for one in types)), names)  # constants
+    made: Callable[[Iterable[Any]], str | None] = names["image"]
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _compiled_raw(parts: tuple[str, ...]) -> CodeType:
+    values = "".join(f"v{at}, " for at in range(len(parts)))
+    texts = "".join(f"v{at}, " for at, part in enumerate(parts) if part == _RAW_PARTS[str])
+    joined = "\\0".join(part.format(v=f"v{at}") for at, part in enumerate(parts))
+    source = (
+        f"def image(values):\n {values}= values\n t = ''.join(({texts}))\n"
+        r""" if "'" in t or "\\" in t or "\0" in t: return None"""
+        f'\n return f"{joined}"'
+    )
+    return compile(source, "<image>", "exec")
 
 
 @lru_cache(maxsize=1024)

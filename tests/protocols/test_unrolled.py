@@ -69,3 +69,18 @@ def test_wide_rows() -> None:
     """A table of 4,096 columns, the most that MySQL has."""
     image = unrolled([literals.integer] * 4096)
     assert image(dict.fromkeys(range(4096), "1")) == "\0".join(["1"] * 4096)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (1, "x", None, 1.5, True), (-1, "it's", None, "\0", "\\"), ([1], "{}", "{v0}", "", (1 << 64) - 1),
+        (None, None, None, None, None), ({"scale": 1, "value": "Dw=="}, "a", 1, "b", -(1 << 63)),
+    ],
+)  # fmt: skip
+def test_rows_of_raw_values(values: tuple[object, ...]) -> None:
+    """Written out for the JSON types of a row, raw values become what each of them becomes alone."""
+    convert = unrolled([raw_literal] * len(values))
+    expected = "\0".join("NULL" if value is None else raw_literal(value) for value in values)
+    for _ in range(2):
+        assert convert({f"c{at}": value for at, value in enumerate(values)}) == expected
