@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.protocols import DecodeOptions, decode_message, literals, make_decoder
+from bridge.protocols.debezium_columns import raw_literal
 from bridge.protocols.decoder import FAILURES, DecodeError
 from bridge.protocols.literals import NULL, Converter
 from bridge.protocols.unrolled import unrolled

@@ -24,6 +24,8 @@ PROTOCOLS = {
     "canal-updated-only": "canal-json",
     "canal-delete-handle": "canal-json",
     "canal": "canal-json",
+    "debezium": "debezium",
+    "debezium-noschema": "debezium",
     "debezium-ext": "debezium",
     "debezium-noschema-ext": "debezium",
     "open": "open-protocol",
