@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -220,3 +222,26 @@ def test_a_statement_that_outlives_its_process_runs_once(
     assert (state, applied_ts, pending) == ("done", 12, "[]")
     ((outcome,),) = session.rows("SELECT outcome FROM _bridge.schema_changes")
     assert outcome == "found on the target after an interruption"
+
+
+def test_a_statement_that_outlives_its_connection_is_not_sent_again(target: str, session: Session) -> None:
+    """The connection of a long schema change breaks: the same process finds it on the server, waits for it, and goes on
+    behind it."""
+    slow = in_one_partition([schema_change(11, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c)"), boundary(12)])
+    session.execute("USE m")
+    session.execute("INSERT INTO t SELECT seq FROM seq_1_to_400000")
+    counter = "SHOW GLOBAL STATUS LIKE 'Com_alter_table'"
+    before = int(session.rows(counter)[0][1])
+    with owner(target) as pipeline:
+        worker = threading.Thread(target=pipeline.take, args=(slow,))
+        worker.start()
+        deadline = time.monotonic() + 20
+        while not is_altering(session):
+            assert time.monotonic() < deadline
+        pipeline.ownership.control._raw._sock.shutdown(socket.SHUT_RDWR)
+        worker.join(60)
+        assert not worker.is_alive()
+    assert int(session.rows(counter)[0][1]) - before == 1
+    assert session.rows("SELECT state, outcome FROM _bridge.schema_changes") == [
+        ("done", "found on the target after an interruption")
+    ]

@@ -185,6 +185,55 @@ def test_names_without_a_collation_mean_the_source_s(target: str, session: Sessi
     assert session.rows("SELECT k FROM n.t ORDER BY 1") == [("A",), ("a",)]
 
 
+def test_a_database_whose_collation_nobody_chose(target: str, session: Session) -> None:
+    """In a database with the server's own default a table without a collation gets the source's; in one whose default
+    somebody chose it takes that."""
+    session.execute("CREATE DATABASE n")
+    events = [
+        schema_change(TS, "CREATE TABLE t (k VARCHAR(9))", schema="n"),
+        schema_change(TS, "ALTER DATABASE n COLLATE utf8mb4_general_ci", schema="n"),
+        schema_change(TS, "CREATE TABLE u (k VARCHAR(9))", schema="n"),
+        schema_change(TS, "CREATE TABLE t (k VARCHAR(9))"),
+        boundary(TS + 1),
+    ]
+    session.execute("ALTER DATABASE m COLLATE utf8mb4_unicode_ci")
+    run_all(target, in_one_partition(events))
+    query = "SELECT table_schema, table_name, table_collation FROM information_schema.tables"
+    assert set(session.rows(f"{query} WHERE table_schema IN ('m', 'n')")) == {
+        ("n", "t", "utf8mb4_bin"),
+        ("n", "u", "utf8mb4_general_ci"),
+        ("m", "t", "utf8mb4_unicode_ci"),
+    }
+
+
+def test_a_name_in_another_case(target: str, session: Session) -> None:
+    """TiDB finds a table whatever the case of the letters; here it is found as long as no other one is meant."""
+    session.execute("CREATE TABLE Mixed (id INT PRIMARY KEY)")
+    run(target, "ALTER TABLE mixed ADD COLUMN c INT", "CREATE TABLE k LIKE MIXED")
+    assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM k")] == ["id", "c"]
+
+
+def test_anonymous_indexes_and_constraints_have_the_upstream_s_names(target: str, session: Session) -> None:
+    """Later statements drop by name what was made without one: indexes by their first column, as all servers have it,
+    foreign keys and checks as TiDB has them."""
+    run(
+        target,
+        "CREATE TABLE p (id INT PRIMARY KEY)",
+        "CREATE TABLE t (a INT, b INT UNIQUE, KEY (a), UNIQUE (a, b), FOREIGN KEY (a) REFERENCES p (id),"
+        " CHECK (b > 0))",
+        "ALTER TABLE t ADD INDEX (b), ADD FOREIGN KEY (b) REFERENCES p (id), ADD CHECK (a > 0)",
+        "ALTER TABLE t DROP FOREIGN KEY fk_1, DROP FOREIGN KEY fk_2, DROP CHECK t_chk_1, DROP CHECK t_chk_2",
+        "ALTER TABLE t DROP INDEX a, DROP INDEX a_2, DROP INDEX b, DROP INDEX b_2",
+    )
+    assert session.rows("SHOW INDEX FROM t") == []
+
+
+def test_a_binary_default(target: str, session: Session) -> None:
+    """SHOW CREATE TABLE of MariaDB 11.4 prints the bytes of a binary default as they are, which is no UTF-8."""
+    run(target, "CREATE TABLE t (a VARBINARY(9) DEFAULT x'00ff')", "ALTER TABLE t ADD COLUMN b INT")
+    assert len(session.rows("SHOW COLUMNS FROM t")) == 2
+
+
 def test_a_drop_of_several_tables_cut_in_the_middle(target: str, session: Session) -> None:
     """A server that dies in DROP TABLE t, u may have dropped one of them: the restart drops the rest."""
     session.execute("CREATE TABLE t (id INT)")
