@@ -66,8 +66,8 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
     if settings.timezone is None:
         yield Finding(
             True,
-            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge, and the first row"
-            " of ckafka",
+            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge, and the first"
+            " row of ckafka",
             "give the zone that the sender runs with, such as UTC or Asia/Shanghai",
         )
 
