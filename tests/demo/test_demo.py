@@ -54,7 +54,7 @@ def _demo(mark: str, folder: Path, *flags: str) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
-    """Exit 0, every table equal, to `bridge verify` as well, snapshots read and none torn, one kill; nothing but its log is left."""
+    """Exit 0, every table equal, also to `bridge verify`; no snapshot torn; one kill; only its log is left."""
     with _demo(mark, tmp_path) as demo:
         printed, said = demo.communicate(timeout=DEMO_SECONDS)
     assert demo.returncode == 0, said
