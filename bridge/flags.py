@@ -65,7 +65,8 @@ def upstream_of(settings: Settings) -> Target:
 
 def source_of(settings: Settings) -> Any:
     """The source, whose modules take a while to import; UsageError when none is given."""
-    from bridge.stream.source import CaptureSource, KafkaSource
+    from bridge.stream.captures import CaptureSource
+    from bridge.stream.kafka_source import KafkaSource
 
     source = settings.source
     if source.input:

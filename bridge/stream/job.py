@@ -98,17 +98,19 @@ class Job:
 
     def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
         """Replicates until `stop` is called; `on_status` is told each stream.status_seconds."""
-        plan = _Plan(None, take_over, False, on_status, self._settings.stream.status_seconds)
-        try:
-            return self._run(plan)
-        except AbandonedError:
-            return Outcome(applied_ts=0)
+        return self._run(_Plan(None, take_over, False, on_status, self._settings.stream.status_seconds))
 
     def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
         """Applies everything that is complete at the end of the input as seen at the start, below `until` (TSO)."""
         return self._run(_Plan(until, take_over, True, on_status, PROGRESS_SECONDS))
 
     def _run(self, plan: _Plan) -> Outcome:
+        try:
+            return self._owning(plan)
+        except AbandonedError:
+            return Outcome(applied_ts=0)
+
+    def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):

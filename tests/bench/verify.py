@@ -19,8 +19,8 @@ from bridge.local.cache import cache_folder
 from bridge.protocols import DecodeOptions
 from bridge.stream.decode import event_decoder
 from bridge.stream.job import Job
+from bridge.stream.kafka_source import KafkaSource
 from bridge.stream.session import start_session
-from bridge.stream.source import KafkaSource
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Target
 from bridge.verify.against_log import LogVerification

@@ -16,7 +16,8 @@ from bridge.events import ms_tso
 from bridge.local import Kafka
 from bridge.ops.inspect import Record, inspect
 from bridge.ops.inspect_table import table_lines
-from bridge.stream.source import CaptureSource, KafkaSource
+from bridge.stream.captures import CaptureSource
+from bridge.stream.kafka_source import KafkaSource
 from tests.protocols.wire import TSO, canal, compact, open_key, open_row, open_value
 from tests.system.captures import read_lines, send_lines
 from tests.system.command import bridge

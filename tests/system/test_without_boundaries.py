@@ -16,7 +16,7 @@ import pytest
 from bridge.demo.encode import CanalJsonEncoder, Message
 from bridge.demo.model import SchemaChange, Transaction
 from bridge.local import Kafka
-from bridge.stream.source import KafkaSource
+from bridge.stream.kafka_source import KafkaSource
 from tests.stream.pipelines import sql
 from tests.system.captures import Line, canal, read_lines, write_lines
 from tests.system.command import Process, bridge

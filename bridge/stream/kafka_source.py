@@ -1,0 +1,233 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bridge.errors import SourceError, UsageError
+from bridge.events import EVENT_SCHEMA, Position
+from bridge.stream.decode import EventDecoder, Messages, packed
+from bridge.stream.frontier import PartitionId
+from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
+from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
+from bridge.target.progress import Positions
+
+_TIMEOUT_SECONDS = 15
+_LOOKED_AT_AT_ONCE = 1000
+
+
+class KafkaSource:
+    """Kafka topics, read by Spark; metadata comes by confluent-kafka.
+
+    properties: Kafka client properties, without the prefix `kafka.`.
+    """
+
+    is_kafka = True
+
+    def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
+        self._servers, self._topics, self._properties = bootstrap_servers, tuple(topics), dict(properties)
+
+    def __str__(self) -> str:
+        return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
+
+    def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
+        """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
+        del spark
+        consumer = self._consumer()
+        try:
+            return {
+                (topic, partition): Extent(*self._offsets(consumer, topic, partition))
+                for topic in self._topics
+                for partition in self._partitions(consumer, topic)
+            }
+        except KafkaException as error:
+            raise self._unreachable(str(error)) from error
+        finally:
+            consumer.close()
+
+    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages."""
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), start in starts.items():
+            offsets.setdefault(topic, {})[str(partition)] = start.offset
+        reader = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("subscribe", ",".join(self._topics))
+            .option("startingOffsets", orjson.dumps(offsets).decode())
+            .option("maxOffsetsPerTrigger", str(messages_per_batch))
+            .option("failOnDataLoss", "true")
+        )
+        for name, value in self._properties.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader.load().select(*Messages._fields)
+
+    def batch_size(self, messages_per_batch: int) -> int:
+        """As many as are asked for."""
+        return messages_per_batch
+
+    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
+        """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
+        log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
+        properties = self._client_properties()
+        return lambda batch, batch_id: KafkaBatch(batch.sparkSession, log.ranges(batch_id), properties)
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+        """All messages of these offsets."""
+        ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
+        return KafkaBatch(spark, ranges, self._client_properties())
+
+    def sample(self, count: int) -> list[KeyAndValue]:
+        """Up to `count` messages from the beginning of the partitions."""
+        consumer = self._consumer()
+        try:
+            ends = [
+                TopicPartition(topic, partition, low)
+                for (topic, partition), (low, high) in (
+                    ((t, p), self._offsets(consumer, t, p)) for t in self._topics for p in self._partitions(consumer, t)
+                )
+                if high > low
+            ]
+            if not ends:
+                return []
+            consumer.assign(ends)
+            messages = consumer.consume(count, timeout=5)
+            return [(message.key(), message.value()) for message in messages if message.error() is None]
+        except KafkaException as error:
+            raise self._unreachable(str(error)) from error
+        finally:
+            consumer.close()
+
+    def tails(self, count: int) -> list[list[KeyAndValue]]:
+        """Read by the client that also decodes."""
+        reader = process_reader(self._client_properties())
+        ranges = [
+            OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
+            for (topic, partition), extent in self.extents().items()
+        ]
+        return [
+            [pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True)]
+            for wanted in ranges
+            if wanted.size
+        ]
+
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
+        extents = self.extents()
+        if partition is not None and all(number != partition for _, number in extents):
+            raise UsageError(f"there is no partition {partition}", mend=f"{self} has {len(extents)}, counted from 0")
+        ranges = [
+            OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
+            for (topic, number), extent in extents.items()
+            if partition in {None, number}
+        ]
+        for wanted in ranges:
+            for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
+                part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
+                for came in process_reader(self._client_properties()).read([part]):
+                    for name, number, at, key, value in zip(*came, strict=True):
+                        yield Message(Position(name, number, at), key, value)
+
+    def _client_properties(self) -> tuple[tuple[str, str], ...]:
+        return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+
+    def _consumer(self) -> Any:
+        return Consumer(
+            {
+                **self._properties,
+                "bootstrap.servers": self._servers,
+                "group.id": "bridge-metadata",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        if metadata.error is not None or not metadata.partitions:
+            raise SourceError(
+                f"the topic {topic!r} cannot be read: {metadata.error}",
+                where=self._servers,
+                mend="check --topic and the rights of the Kafka user",
+            )
+        return sorted(metadata.partitions)
+
+    def _offsets(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
+        return low, high
+
+    def _unreachable(self, words: str) -> SourceError:
+        return SourceError(
+            f"Kafka does not answer: {words}", where=self._servers, mend="check --bootstrap-servers and that it runs"
+        )
+
+
+@dataclass(frozen=True)
+@dataclass(frozen=True)
+class KafkaBatch:
+    """Ranges of offsets.  properties: of the client that reads them."""
+
+    spark: SparkSession
+    ranges: list[OffsetRange]
+    properties: tuple[tuple[str, str], ...]
+
+    @property
+    def messages(self) -> int:
+        """How many the ranges may hold."""
+        return sum(wanted.size for wanted in self.ranges)
+
+    @property
+    def ends(self) -> dict[PartitionId, int]:
+        """Of all ranges."""
+        return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
+
+    def parts(self, size: int) -> Sequence[KafkaBatch]:
+        """Each partition's range is cut in the same way, so that boundaries come evenly."""
+        return [replace(self, ranges=ranges) for ranges in in_step(self.ranges, -(-self.messages // size))]
+
+    def read(self) -> Iterator[Messages]:
+        """The messages, read here."""
+        return process_reader(self.properties).read(self.ranges)
+
+    def collected(self, decode: EventDecoder) -> Iterable[bytes]:
+        """Read and decoded by one task for each core, whatever the number of partitions.
+
+        An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
+        """
+        return self.packed(decode).collect()
+
+    def packed(self, decode: EventDecoder) -> RDD[bytes]:
+        """The same, left on the executors."""
+        plan, read = self._plan(), self._reader(decode)
+        tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
+        return tasks.mapPartitions(lambda numbers: map(packed, read(plan, numbers)))
+
+    def decoded(self, decode: EventDecoder) -> DataFrame:
+        """Read and decoded by one task for each core, whatever the number of partitions."""
+        plan, read = self._plan(), self._reader(decode)
+
+        def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return read(plan, (number for batch in batches for number in batch.column(0).to_pylist()))
+
+        return self.spark.range(0, len(plan), 1, max(1, len(plan))).mapInArrow(decoded, from_arrow_schema(EVENT_SCHEMA))
+
+    def _plan(self) -> list[list[OffsetRange]]:
+        return shares(self.ranges, self.spark.sparkContext.defaultParallelism)
+
+    def _reader(self, decode: EventDecoder) -> Callable[[list[list[OffsetRange]], Iterable[int]], Batches]:
+        properties = self.properties
+
+        def read(plan: list[list[OffsetRange]], numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+            for number in numbers:
+                yield from decode(process_reader(properties).read(plan[number]))
+
+        return read
