@@ -172,7 +172,6 @@ class KafkaSource:
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class KafkaBatch:
     """Ranges of offsets.  properties: of the client that reads them."""
 
