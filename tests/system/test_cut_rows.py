@@ -74,4 +74,4 @@ def test_put_aside_and_tried_again(
     assert summary is not None
     assert int(summary[1]) >= 3
     assert "does not hold the row as it was before" in retried.out
-    assert sql(target, "SELECT COUNT(*) FROM types.wide") == [(1,)]
+    assert sql(target, "SELECT COUNT(*) FROM types.bins WHERE id IN (1, 5)") == [(2,)]
