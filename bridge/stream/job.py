@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,14 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
-from py4j.protocol import Py4JError
 from pymysql.err import MySQLError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
-from bridge.errors import BridgeError, SourceError, StoppedError, TargetError, UsageError
+from bridge.errors import BridgeError, SourceError, TargetError, UsageError
 from bridge.filters import TableFilter
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.stream.applier import Applier, Counts, Limits
@@ -34,6 +31,7 @@ from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, Source
+from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, lost_chunks, source_error
 from bridge.stream.status import Status
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
@@ -48,9 +46,6 @@ STOP_SECONDS: Final = 25.0
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
 _POLL_SECONDS: Final = 0.2
-_SPARK_ENDED: Final = (PySparkException, Py4JError, ConnectionError)
-"""What Spark raises when a job fails, and what is raised when the JVM is gone: a signal to the whole process group,
-as from Ctrl-C or systemd, ends the JVM too."""
 
 log = structlog.get_logger()
 
@@ -121,7 +116,7 @@ class Job:
                     if started is None:
                         return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
                     spark, extents = started
-                    streaming, counts = time.monotonic(), Counts()
+                    streaming, counts, losses = time.monotonic(), Counts(), Losses()
                     while True:
                         applier = self._applier(spark, writer, progress, extents, plan)
                         applier.counts = counts
@@ -137,6 +132,10 @@ class Job:
                                 "the order changes; reading begins anew behind what is in the target", why=str(changed)
                             )
                             progress = _read_progress(table, ownership)
+                        except ChunksLost as lost:
+                            log.warning("an executor is lost; reading begins anew behind what is in the target")
+                            progress = _read_progress(table, ownership)
+                            losses.count(lost, progress.applied_ts)
                 ended = time.monotonic()
                 return _outcome(applier, writer, ended - began, ended - streaming)
             finally:
@@ -156,7 +155,7 @@ class Job:
         try:
             spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
             return spark, self._source.extents(spark)
-        except (BridgeError, *_SPARK_ENDED):
+        except (BridgeError, *SPARK_ENDED):
             if not self._stop.is_set():
                 raise
             return None
@@ -252,10 +251,14 @@ class Job:
                 finally:
                     gate.close()
                     query.stop()
-            except _SPARK_ENDED as error:
+            except SPARK_ENDED as error:
+                failure = worker.failure or error
+                if self._stop.is_set() and failure is error:
+                    return
+                if lost_chunks(failure):
+                    raise ChunksLost(str(failure)) from failure
                 worker.raise_failure()
-                if not self._stop.is_set():
-                    raise source_error(error) from error
+                raise source_error(error) from error
 
     @contextmanager
     def _working(self, worker: ApplierThread) -> Iterator[None]:
@@ -363,21 +366,12 @@ def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: f
     )
 
 
-def source_error(error: Exception) -> StoppedError:
-    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened"."""
-    named = re.findall(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error): .+)$", str(error), re.MULTILINE)
-    return SourceError(
-        f"a Spark job failed: {named[-1][:600] if named else str(error).strip()[:600]}",
-        mend="see that Kafka answers and still holds the messages; then start the bridge again",
-    )
-
-
 @contextmanager
 def _expected_errors(target: Target) -> Iterator[None]:
     """What Spark, and the target's driver outside of a transaction, raise."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except SPARK_FAILED as error:
         raise source_error(error) from error
     except (MySQLError, OSError) as error:
         what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorServer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -40,18 +41,19 @@ _DEFAULTS: Final = {
 
 
 def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSession:
-    """A session with the bridge's defaults under `settings` (Spark properties).
+    """A session with the bridge's defaults under what spark-submit was given, where it started this process, and
+    under `settings` (Spark properties).
 
     What the JVM prints goes to a file in the temporary folder; it is quoted when the start fails.  Raises UsageError
     for Spark Connect, a missing Java, or settings that Spark refuses.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", mend="unset spark.remote and SPARK_REMOTE")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
     AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
     defaults = {**_DEFAULTS, **({"spark.jars.packages": KAFKA_PACKAGE} if with_kafka else {})}
-    for key, value in {**defaults, **settings}.items():
+    for key, value in {**defaults, **_submitted(), **settings}.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
@@ -66,6 +68,14 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
     return session
+
+
+def _submitted() -> dict[str, str]:
+    """The properties that spark-submit was given; it has started the JVM then."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _end_quietly(*_: object) -> None:

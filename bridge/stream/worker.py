@@ -38,7 +38,8 @@ class ApplierThread:
         self._applier, self._pending = applier, pending
         self._waiting: queue.Queue[Arrival] = queue.Queue(maxsize=1)
         self._no_more = threading.Event()
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
+        """What ended the thread."""
         self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
 
     def start(self) -> None:
@@ -56,8 +57,8 @@ class ApplierThread:
 
     def raise_failure(self) -> None:
         """Raises what ended the thread, if anything did."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def drain(self) -> None:
         """Lets the thread work off what is waiting, then end; raises what ended it."""
@@ -88,7 +89,7 @@ class ApplierThread:
         except Interrupted:
             return
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
-            self._failure = error
+            self.failure = error
 
 
 class StatusReporter:

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError
 from bridge.stream.decode import event_decoder
-from bridge.stream.job import source_error
 from bridge.stream.session import start_session
 from bridge.stream.source import Source
+from bridge.stream.spark_errors import source_error
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.journal import Journal, State

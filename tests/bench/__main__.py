@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.local import Kafka, MariaDB
-from tests.bench import catching_up, growth, report, steady
+from tests.bench import catching_up, growth, on_cluster, report, steady
 from tests.bench.bridges import Servers
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import WORKLOADS
@@ -114,6 +114,21 @@ def measure_growth(
         found.update(growth.measure(running, chosen, str(consistency), rounds, say))
     growth.draw(found, plots)
     say(f"written to {plots}")
+
+
+@app.command()
+def cluster(
+    protocol: Annotated[Protocol, typer.Option("--protocol")] = Protocol["canal-json"],
+    consistency: Annotated[Consistency, typer.Option("--consistency")] = Consistency["atomic"],
+    events: Annotated[int, typer.Option("--events", min=1000, help="Row changes of a catch-up.")] = 500_000,
+    rounds: RoundsFlag = 3,
+    json_file: JsonFlag = None,
+) -> None:
+    """Catch-up on a Spark standalone cluster of this machine: one executor and two, of one core each, interleaved."""
+    found = about()
+    with servers() as running:
+        found["cluster"] = on_cluster.measure(running, str(protocol), str(consistency), events, rounds, say)
+    end(found, json_file)
 
 
 @contextmanager

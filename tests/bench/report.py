@@ -45,6 +45,8 @@ def tables(found: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]
         yield from _catch_up(found["catch_up"])
     if "steady" in found:
         yield from _steady(found["steady"])
+    if "cluster" in found:
+        yield from _cluster(found["cluster"])
 
 
 def _catch_up(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
@@ -98,3 +100,9 @@ def _steady(lives: list[dict[str, Any]]) -> Iterable[tuple[str, tuple[str, ...],
         "idle: % of a core", "a boundary a second: %", "wrong snapshots",
     )  # fmt: skip
     yield "Steady state, a boundary each 200 ms", head, rows
+
+
+def _cluster(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    rows = [(f"{n} executor{'s' * (n > 1)}, rows/s", *_rates(spread)) for n, spread in part["rows_per_s"].items()]
+    title = f"Standalone cluster, {part['protocol']}, {part['consistency']}, {part['events']:,} row changes"
+    yield title, ("", "min", "median", "max"), [*rows, ("two to one", *_ratios(part["two_to_one"]))]

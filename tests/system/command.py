@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,13 +57,22 @@ def _kept_signal_handlers() -> Iterator[None]:
 
 
 class Process:
-    """`python -m bridge ...` as the leader of its own process group; what it prints goes to a file."""
+    """`python -m bridge ...` as the leader of its own process group; what it prints goes to a file.
 
-    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    program: what stands before the arguments instead.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "bridge"),
+    ) -> None:
         self._log = folder / f"bridge-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "bridge", *arguments],
+                [*program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,61 @@
+"""What Spark raises, and what it means for the bridge."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from bridge.errors import SourceError, StoppedError
+
+SPARK_FAILED: Final = (PySparkException, Py4JError)
+"""What Spark raises when a job fails."""
+SPARK_ENDED: Final = (*SPARK_FAILED, ConnectionError)
+"""The same, and what is raised when the JVM is gone: a signal to the whole process group, as from Ctrl-C or systemd,
+ends the JVM too."""
+LOSSES_IN_PLACE: Final = 5
+"""Executors that are lost one after the other before anything new is in the target: then it is no accident."""
+
+_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+
+
+class ChunksLost(Exception):  # noqa: N818  # not an error: reading begins anew where progress says
+    """Row changes that an executor held are gone with it; the text is Spark's."""
+
+
+class Losses:
+    """Counts losses of executors without progress between them."""
+
+    def __init__(self) -> None:
+        self._applied_ts, self._count = -1, 0
+
+    def count(self, lost: ChunksLost, applied_ts: int) -> None:
+        """One more, when the target is at applied_ts; raises SourceError when there are too many in one place."""
+        self._count = self._count + 1 if applied_ts == self._applied_ts else 1
+        self._applied_ts = applied_ts
+        if self._count >= LOSSES_IN_PLACE:
+            raise SourceError(
+                f"executors are lost again and again: {_named(str(lost))}",
+                mend="see in Spark's logs why they end; most often for want of memory (spark.executor.memory,"
+                " spark.executor.memoryOverhead)",
+            )
+
+
+def lost_chunks(error: BaseException) -> bool:
+    """Whether an executor is gone that held row changes (localCheckpoint keeps them nowhere else)."""
+    return isinstance(error, SPARK_FAILED) and _LOST.search(str(error)) is not None
+
+
+def source_error(error: Exception) -> StoppedError:
+    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened"."""
+    return SourceError(
+        f"a Spark job failed: {_named(str(error))}",
+        mend="see that Kafka answers and still holds the messages; then start the bridge again",
+    )
+
+
+def _named(text: str) -> str:
+    named = re.findall(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error): .+)$", text, re.MULTILINE)
+    return str(named[-1] if named else text.strip())[:600]
