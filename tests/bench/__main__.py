@@ -107,12 +107,11 @@ def measure_growth(
     plots: Annotated[Path, typer.Option("--plots", help="Where the plots and growth.json go.")] = PLOTS,
 ) -> None:
     """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 1,000 tables, 4 to 200 columns; as JSON and SVG."""
-    found = about()
-    known = growth.axes(largest)
+    when, known = about(), growth.axes(largest)
     with servers() as running:
         chosen = [known[str(name)] for name in axis or known]
-        found.update(growth.measure(running, chosen, str(consistency), rounds, say))
-    growth.draw(found, plots)
+        found = growth.measure(running, chosen, str(consistency), rounds, say)
+    growth.draw(found, when, plots)
     say(f"written to {plots}")
 
 

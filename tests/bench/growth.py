@@ -63,14 +63,14 @@ def axes(largest: int) -> dict[str, Axis]:
 def measure(
     servers: Servers, wanted: Sequence[Axis], consistency: str, rounds: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The document: per axis its points."""
-    found: dict[str, Any] = {"protocol": PROTOCOL, "consistency": consistency, "axes": {}}
+    """Per axis its points."""
+    found = {}
     for axis in wanted:
         points = []
         for point in axis.points:
             points.append(_point(servers, axis, point, consistency, rounds))
             say(f"{axis.name} {point.value:,}: {points[-1]['per_s']:,} {axis.unit}/s")
-        found["axes"][axis.name] = {"unit": axis.unit, "points": points}
+        found[axis.name] = {"protocol": PROTOCOL, "consistency": consistency, "unit": axis.unit, "points": points}
     return found
 
 
@@ -91,10 +91,13 @@ def _per_second(axis: Axis, point: Point, run: Measured) -> float:
     return run.rate * (point.value if axis.unit == "column values" else 1)
 
 
-def draw(found: dict[str, Any], folder: Path) -> None:
-    """One SVG for each axis, and the numbers beside them."""
+def draw(found: dict[str, Any], about: dict[str, Any], folder: Path) -> None:
+    """One SVG for each axis, and the numbers beside them; axes that were not measured now keep theirs."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, axis in found["axes"].items():
+    numbers = folder / "growth.json"
+    known = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else {}
+    for name, axis in found.items():
+        known[name] = {**about, **axis}
         points = [(point["at"], point["per_s"]) for point in axis["points"]]
         (folder / f"{name}.svg").write_text(line_plot(points, name, f"{axis['unit']} per second"), encoding="utf-8")
-    (folder / "growth.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    numbers.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")

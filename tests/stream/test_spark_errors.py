@@ -1,0 +1,43 @@
+"""What Spark's failures mean."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from bridge.errors import SourceError
+from bridge.stream.spark_errors import LOSSES_IN_PLACE, ChunksLost, Losses, lost_chunks, source_error
+
+LOST = (
+    "Job aborted due to stage failure: Task 1 in stage 53.0 failed 4 times: org.apache.spark.SparkException:"
+    " [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_12_0 not found!"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PySparkException(LOST), True),
+        (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
+        (ValueError(LOST), False),
+    ],
+)
+def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
+    """A checkpointed chunk whose executor is gone is no failure; everything else that Spark raises is."""
+    assert lost_chunks(error) is expected
+
+
+def test_losses_without_progress_end() -> None:
+    """Executors that end again and again at one place stop the bridge; progress between them forgives."""
+    losses = Losses()
+    for applied_ts in (1, 2):
+        for _ in range(LOSSES_IN_PLACE - 1):
+            losses.count(ChunksLost(LOST), applied_ts)
+    with pytest.raises(SourceError, match="again and again: .*Checkpoint block"):
+        losses.count(ChunksLost(LOST), 2)
+
+
+def test_the_innermost_exception_is_shown() -> None:
+    """Spark's traces are long; the cause stands in the last "Caused by"."""
+    error = PySparkException("org.a.SparkException: job failed\n\tat x\nCaused by: org.b.DiskException: disk full\n")
+    assert "a Spark job failed: org.b.DiskException: disk full" in str(source_error(error))
