@@ -230,7 +230,7 @@ def _latency(feed: Feed, probe: Probe, rate: float, seconds: float, process: sub
         "boundary_each_s": feed.boundary_seconds,
         "transactions": len(seen),
         "p50": round(statistics.median(seen), 3),
-        "p95": round(statistics.quantiles(seen, n=20)[-1], 3),
+        "p95": round(statistics.quantiles(seen, n=20, method="inclusive")[-1], 3),
         "max": round(max(seen), 3),
     }
 
