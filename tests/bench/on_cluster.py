@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tests.bench.bridges import Measured, Servers
@@ -23,10 +21,7 @@ def measure(
     topic = filled(servers, WORKLOADS["sysbench"], protocol, events)
     case = Case("sysbench", protocol, consistency)
     runs: dict[int, list[Measured]] = {executors: [] for executors in EXECUTORS}
-    with (
-        tempfile.TemporaryDirectory(prefix="bridge-bench-") as folder,
-        Cluster(Path(folder), max(EXECUTORS)) as cluster,
-    ):
+    with Cluster(max(EXECUTORS)) as cluster:
         for number in range(rounds):
             for executors in EXECUTORS:
                 settings = {

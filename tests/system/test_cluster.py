@@ -38,10 +38,10 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     upstream = Upstream(workload)
     fill(kafka.bootstrap_servers, name, messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
     make_tables(target, workload)
-    sizes = {"messages_per_batch": 4000, "rows_per_transaction": 3000, "driver_rows": driver_rows}
+    sizes = {"messages_per_batch": 4000, "driver_rows": driver_rows}
     settings = [part for key, value in sizes.items() for part in ("--set", f"stream.{key}={value}")]
     arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target, *settings)
-    with Cluster(tmp_path / "cluster", workers=2) as cluster, submit(tmp_path, cluster, *arguments) as process:
+    with Cluster(workers=2) as cluster, submit(tmp_path, cluster, *arguments) as process:
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         cluster.workers[0].kill()
         at_kill = applied_ts(target)
