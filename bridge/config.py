@@ -23,6 +23,7 @@ _SHORT_NAMES = {
     "input": ("source", "input"),
     "target": ("target", "url"),
     "target_password": ("target", "password"),
+    "kafka_password": ("source", "kafka_password"),
     "source": ("upstream", "url"),
     "source_password": ("upstream", "password"),
     "max_load": ("verify", "max_load"),
@@ -46,7 +47,13 @@ class Source(_Section):
     topics: tuple[str, ...] = ()
     input: str = ""
     kafka: dict[str, str] = Field(default_factory=dict)
-    """Kafka client properties (security and the like), without the prefix `kafka.`."""
+    """Kafka client properties (security and the like), by librdkafka's names."""
+    kafka_password: str | None = Field(default=None, repr=False)
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """The properties with the password."""
+        return self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
 
 
 class TargetSection(_Section):
@@ -177,10 +184,14 @@ def load_settings(
     """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
     `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
     merged = _read_toml(config) if config else {}
-    if "password" in _section(merged, "target") or "password" in _section(merged, "upstream"):
+    source = _section(merged, "source")
+    held = ("password" in _section(merged, "target"), "password" in _section(merged, "upstream"),
+            "kafka_password" in source, "sasl.password" in _section(source, "kafka"))  # fmt: skip
+    if any(held):
         raise UsageError(
             "the configuration holds a password",
-            mend="use BRIDGE_TARGET_PASSWORD and BRIDGE_SOURCE_PASSWORD, or the settings password_file",
+            mend="use BRIDGE_TARGET_PASSWORD, BRIDGE_SOURCE_PASSWORD and BRIDGE_KAFKA_PASSWORD, or the settings"
+            " password_file",
         )
     for name, value in environment.items():
         place = _place_of(name.removeprefix(_PREFIX).lower()) if name.startswith(_PREFIX) and value else None

@@ -75,4 +75,4 @@ def source_of(settings: Settings) -> Any:
         raise UsageError(
             "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
         )
-    return KafkaSource(source.bootstrap_servers, source.topics, source.kafka)
+    return KafkaSource(source.bootstrap_servers, source.topics, source.client_properties)

@@ -147,3 +147,13 @@ def test_no_moments(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_moment(text)
     assert repr(text) in str(raised.value)
+
+
+def test_kafkas_password_comes_from_the_environment(tmp_path: Path) -> None:
+    """It joins the client's properties; in a file it is refused, by either name."""
+    settings = load_settings(None, {"BRIDGE_KAFKA_PASSWORD": "p"}, {}, ["source.kafka.sasl.username=u"])
+    assert settings.source.client_properties == {"sasl.username": "u", "sasl.password": "p"}
+    for text in ('[source]\nkafka_password = "p"', '[source.kafka]\n"sasl.password" = "p"'):
+        (tmp_path / "bridge.toml").write_text(text)
+        with pytest.raises(UsageError, match="holds a password"):
+            load_settings(tmp_path / "bridge.toml", {}, {}, [])

@@ -17,6 +17,7 @@ from bridge.errors import SourceError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.decode import EventDecoder, Messages, packed
 from bridge.stream.frontier import PartitionId
+from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
 from bridge.target.progress import Positions
@@ -28,7 +29,7 @@ _LOOKED_AT_AT_ONCE = 1000
 class KafkaSource:
     """Kafka topics, read by Spark; metadata comes by confluent-kafka.
 
-    properties: Kafka client properties, without the prefix `kafka.`.
+    properties: of the Kafka client (librdkafka).
     """
 
     is_kafka = True
@@ -67,7 +68,7 @@ class KafkaSource:
             .option("maxOffsetsPerTrigger", str(messages_per_batch))
             .option("failOnDataLoss", "true")
         )
-        for name, value in self._properties.items():
+        for name, value in for_java(self._properties).items():
             reader = reader.option(f"kafka.{name}", value)
         return reader.load().select(*Messages._fields)
 
