@@ -75,8 +75,8 @@ class FrameStore:
             is_late = (F.col("offset") >= read_before.get((topic, partition), 0)) & (F.col("commit_ts") >= start_ts)
             mine = below.where((F.col("topic") == topic) & (F.col("partition") == partition))
             late = mine.where(is_late).count()
-            dropped.late[topic, partition] = late
-            dropped.repeated[topic, partition] = mine.count() - late
+            dropped.late.update({(topic, partition): late} if late else {})
+            dropped.repeated.update({(topic, partition): mine.count() - late})
         return dropped
 
 
