@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,9 +25,10 @@ from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.cut_rows import CutRows, Upstream
 from bridge.stream.executors import Executors
 from bridge.stream.frontier import PartitionId
-from bridge.stream.intake import Gate, Intake
+from bridge.stream.intake import DRIVER_DECODES, Gate, Intake
 from bridge.stream.look import HEAD_MESSAGES, look_at
 from bridge.stream.order import OrderChanged
+from bridge.stream.ranges import loaded
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, Source
@@ -123,6 +124,8 @@ class Job:
                         if not plan.once:
                             writer.on_held = applier.wait_for_operator
                         ahead = _messages_ahead(applier.backlog.positions, extents)
+                        if ahead > DRIVER_DECODES:
+                            _warm_up(spark)
                         pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
                         try:
                             self._stream(spark, applier, progress.pending, once=plan.once)
@@ -322,6 +325,18 @@ def _read_progress(table: ProgressTable, ownership: Ownership) -> Progress:
 
 def _highs(extents: dict[PartitionId, Extent]) -> dict[PartitionId, int]:
     return {partition: extent.high for partition, extent in extents.items()}
+
+
+def _warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
+    context = spark.sparkContext
+
+    def run() -> None:
+        with suppress(*SPARK_ENDED):
+            tasks = context.defaultParallelism
+            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
+
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
 def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:
