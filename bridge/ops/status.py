@@ -119,13 +119,11 @@ def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:
     """Deletes a pipeline's rows; False when it was unknown, OwnedError when a bridge is running it."""
     with asking(target) as session:
-        if not table.exists(session):
+        if not table.is_known(session):
             return False
         ownership = Ownership(target, table)
         try:
-            if table.read(session) is None:
-                return False
-            ownership.acquire(take_over=False)
+            ownership.acquire(0, take_over=False)
             return table.forget(session)
         except OwnedError as error:
             raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error

@@ -168,9 +168,7 @@ class Job:
         start_ts = parse_moment(self._settings.begin)
         ownership = Ownership(self._target, table)
         try:
-            table.create(ownership.control)
-            table.begin(ownership.control, start_ts)
-            ownership.acquire(take_over=plan.take_over, stop=self._stop.is_set)
+            ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
             progress = _read_progress(table, ownership)
             _check_until(progress, plan.until)
             yield ownership, progress

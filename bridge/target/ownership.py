@@ -7,7 +7,6 @@ committing anything, however long it slept.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from pymysql.err import MySQLError
 from bridge.errors import OwnedError
 from bridge.target.progress import ProgressTable
 from bridge.target.session import Session, Target, is_lost_connection, quote_name
+from bridge.target.tables import pipeline_lock
 from bridge.target.tags import pipeline_tag, wait_while_running
 
 STALE_SECONDS: Final = 30
@@ -39,20 +39,21 @@ class Ownership:
 
     def __init__(self, target: Target, table: ProgressTable) -> None:
         self._target, self._table = target, table
-        self._lock = (
-            "bridge:" + hashlib.sha1(f"{table.schema}\0{table.name}".encode(), usedforsecurity=False).hexdigest()
-        )
+        self._lock = pipeline_lock(table.schema, table.name)
         self.control = target.connect(autocommit=True)
         self.epoch = 0
 
-    def acquire(self, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
-        """Takes the pipeline and raises its epoch.
+    def acquire(self, start_ts: int, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
+        """Takes the pipeline and raises its epoch.  Where it is not known it is made to begin at start_ts (TSO); the
+        bridge's own tables are made, or brought forward, with the errors of `tables.make`.
 
         A schema change that an owner which is gone has left running is waited for, until `stop` says so.
         Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` said so.
         """
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
             self._evict(take_over=take_over, stop=stop)
+        self._table.create(self.control)
+        self._table.begin(self.control, start_ts)
         self.epoch = self._table.raise_epoch(self.control)
         self.control.execute(
             f"REPLACE INTO {self._owner_table} (name, epoch, host, pid, connections, started_at, heartbeat_at, state)"
@@ -160,12 +161,14 @@ class Ownership:
             )
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:
+        if not self._table.is_known(self.control):  # the other one is about to make it known
+            return "?", 0, [], 0
         rows = self.control.rows(
             "SELECT host, pid, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3))"
             f" FROM {self._owner_table} WHERE name = %s",
             (self._table.name,),
         )
-        if not rows:  # the other one holds the lock, and is about to write its row
+        if not rows:
             return "?", 0, [], 0
         host, pid, connections, age = rows[0]
         return host, pid, [int(part) for part in connections.split(",") if part], int(age)

@@ -6,64 +6,22 @@ owner            who runs the pipeline, its connections and heartbeat (apart fro
                  transaction holds locked)
 schema_changes   what ran, when, with which outcome
 quarantine       what was put aside (`target.quarantine`)
+version          which form these tables have (`target.tables`)
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from bridge.target import quarantine
+from bridge.target import quarantine, tables
 from bridge.target.session import Session, quote_name
 
 DEFAULT_SCHEMA: Final = "_bridge"
-
-_TABLES: Final = (
-    """CREATE TABLE IF NOT EXISTS {schema}.progress (
-        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
-        epoch BIGINT UNSIGNED NOT NULL,
-        applied_ts BIGINT UNSIGNED NOT NULL COMMENT 'everything below it is in the target, nothing at or above it',
-        applying_ts BIGINT UNSIGNED NOT NULL COMMENT 'above applied_ts while several connections write up to it',
-        start_ts BIGINT UNSIGNED NOT NULL COMMENT 'where the pipeline began',
-        positions LONGTEXT NOT NULL COMMENT 'per topic and partition: where a restart reads from',
-        pending LONGTEXT NOT NULL COMMENT 'schema changes below applied_ts still to run, in order',
-        updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)
-    ) DEFAULT CHARSET = utf8mb4""",
-    """CREATE TABLE IF NOT EXISTS {schema}.owner (
-        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
-        epoch BIGINT UNSIGNED NOT NULL,
-        host VARCHAR(255) NOT NULL,
-        pid BIGINT NOT NULL,
-        connections TEXT NOT NULL,
-        started_at TIMESTAMP(3) NOT NULL,
-        heartbeat_at TIMESTAMP(3) NOT NULL,
-        state LONGTEXT NOT NULL COMMENT 'what the owner last said of itself'
-    ) DEFAULT CHARSET = utf8mb4""",
-    """CREATE TABLE IF NOT EXISTS {schema}.schema_changes (
-        name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,
-        commit_ts BIGINT UNSIGNED NOT NULL,
-        statement_hash CHAR(40) CHARACTER SET ascii NOT NULL,
-        schema_name VARCHAR(255) NOT NULL,
-        statement LONGTEXT NOT NULL,
-        position VARCHAR(400) NOT NULL,
-        state VARCHAR(16) NOT NULL COMMENT 'running, done, ignored, skipped, held, refused, approved, replaced',
-        fingerprint CHAR(40) CHARACTER SET ascii NOT NULL COMMENT 'of what it touches, before it ran',
-        classes TEXT NOT NULL COMMENT 'what it does',
-        run_text LONGTEXT NOT NULL COMMENT 'the statement in the words of the target',
-        rewrites LONGTEXT NOT NULL COMMENT 'before, after, why, of each change of words',
-        left_out LONGTEXT NOT NULL COMMENT 'what the target is not given',
-        replacement LONGTEXT NOT NULL COMMENT 'what the operator runs instead',
-        outcome TEXT NOT NULL,
-        started_at TIMESTAMP(3) NOT NULL,
-        finished_at TIMESTAMP(3) NULL,
-        PRIMARY KEY (name, commit_ts, statement_hash)
-    ) DEFAULT CHARSET = utf8mb4""",
-    quarantine.CREATE_TABLE,
-)
 
 
 class PartitionStart(NamedTuple):
@@ -119,6 +77,8 @@ class Progress:
     pending: tuple[SchemaChange, ...]
     in_parts: bool = False
     """Several connections are writing beyond applied_ts, or were when the bridge ended."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics that the positions speak of, as far as they are known."""
 
 
 @dataclass(frozen=True)
@@ -141,40 +101,41 @@ class ProgressTable:
         self._progress = quote_name(schema, "progress")
 
     def create(self, session: Session) -> None:
-        """Creates the bridge's own database and tables where they are missing."""
-        session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(self.schema)}")
-        for statement in _TABLES:
-            session.execute(statement.format(schema=quote_name(self.schema)))
+        """Creates the bridge's own database and tables where they are missing; those of an earlier version are brought
+        forward (`tables.make`, with its errors)."""
+        tables.make(session, self.schema)
 
     def exists(self, session: Session) -> bool:
-        """The bridge's tables are there (not: this pipeline is known)."""
-        found = session.value(
-            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name IN"
-            " ('progress', 'owner', 'schema_changes', 'quarantine')",
-            (self.schema,),
-        )
-        return bool(found == len(_TABLES))
+        """The bridge's tables are there (not: this pipeline is known); TargetError when another version made them."""
+        return tables.are_usable(session, self.schema)
+
+    def is_known(self, session: Session) -> bool:
+        """The pipeline has a row, in whatever form."""
+        if not tables.are_made(session, self.schema):
+            return False
+        return bool(session.value(f"SELECT COUNT(*) FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def begin(self, session: Session, start_ts: int) -> None:
         """Makes the pipeline known, beginning at start_ts (TSO); a known one stays as it is."""
-        if self.read(session) is not None:
+        if self.is_known(session):
             return  # INSERT IGNORE would wait for an owner's open transaction, which holds the row
         session.execute(
-            f"INSERT IGNORE INTO {self._progress} (name, epoch, applied_ts, applying_ts, start_ts, positions, pending)"
-            " VALUES (%s, 0, %s, %s, %s, '{}', '[]')",
+            f"INSERT IGNORE INTO {self._progress}"
+            " (name, epoch, applied_ts, applying_ts, start_ts, positions, topics, pending)"
+            " VALUES (%s, 0, %s, %s, %s, '{}', '{}', '[]')",
             (self.name, start_ts, start_ts, start_ts),
         )
 
     def read(self, session: Session, *, lock: bool = False) -> Progress | None:
         """The progress row, None when the pipeline is unknown.  With `lock` a commit in flight is waited for."""
         rows = session.rows(
-            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts"
+            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts, topics"
             f" FROM {self._progress} WHERE name = %s" + (" FOR UPDATE" if lock else ""),
             (self.name,),
         )
         if not rows:
             return None
-        epoch, applied_ts, start_ts, positions, pending, in_parts = rows[0]
+        epoch, applied_ts, start_ts, positions, pending, in_parts, topics = rows[0]
         return Progress(
             self.name,
             int(epoch),
@@ -183,6 +144,7 @@ class ProgressTable:
             _load_positions(positions),
             tuple(SchemaChange(**change) for change in orjson.loads(pending)),
             bool(in_parts),
+            orjson.loads(topics),
         )
 
     def raise_epoch(self, session: Session) -> int:
@@ -228,6 +190,14 @@ class ProgressTable:
         matched = session.execute(
             f"UPDATE {self._progress} SET pending = %s WHERE name = %s AND epoch = %s",
             (_dump_pending(pending), self.name, epoch),
+        )
+        return matched == 1
+
+    def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
+        """Replaces the ids of the topics; False when another owner has taken over."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET topics = %s WHERE name = %s AND epoch = %s",
+            (orjson.dumps(dict(topics)).decode(), self.name, epoch),
         )
         return matched == 1
 

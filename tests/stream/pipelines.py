@@ -88,9 +88,7 @@ def opened(
         else Writer(target, table, ownership, **options)
     )
     try:
-        table.create(ownership.control)
-        table.begin(ownership.control, start_ts)
-        ownership.acquire(take_over=take_over)
+        ownership.acquire(start_ts, take_over=take_over)
         progress = table.read(ownership.control)
         assert progress is not None
         manner = Manner(

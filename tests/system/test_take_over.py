@@ -36,9 +36,7 @@ def owned(url: str, *, take_over: bool = False) -> Iterator[tuple[Ownership, Wri
     ownership = Ownership(target, table)
     writer = Writer(target, table, ownership, retry_seconds=5)
     try:
-        table.create(ownership.control)
-        table.begin(ownership.control, 0)
-        ownership.acquire(take_over=take_over)
+        ownership.acquire(0, take_over=take_over)
         yield ownership, writer
     finally:
         writer.close()
