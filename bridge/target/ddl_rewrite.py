@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridge.target import ddl_charsets, ddl_rules, ddl_tidb
+from bridge.target import ddl_charsets, ddl_columns, ddl_constraints, ddl_indexes, ddl_tables, ddl_tidb
 from bridge.target.capabilities import Feature
 from bridge.target.ddl_classes import ChangeClass
 from bridge.target.ddl_lexer import opened
@@ -20,29 +20,29 @@ from bridge.target.ddl_shape import Item, Shape, shape
 from bridge.target.ddl_text import Classified, Refused, classify
 
 RULES: Final[tuple[Rule, ...]] = (
-    ddl_rules.recover,
-    ddl_rules.global_temporary,
-    ddl_rules.dropped_unmade,
+    ddl_tables.recover,
+    ddl_tables.global_temporary,
+    ddl_tables.dropped_unmade,
     ddl_tidb.comments,
     ddl_tidb.columns,
     ddl_tidb.options,
-    ddl_rules.names_case,
-    ddl_rules.invisible_indexes,
-    ddl_rules.foreign_indexes,
-    ddl_rules.index_parsers,
-    ddl_rules.unmade_indexes,
-    ddl_rules.checks,
-    ddl_rules.dropped_checks,
-    ddl_rules.constraint_names,
-    ddl_rules.generated_null,
-    ddl_rules.persistent,
-    ddl_rules.json_arrows,
-    ddl_rules.vectors,
-    ddl_rules.definers,
-    ddl_rules.hints,
-    ddl_rules.engines,
-    ddl_rules.encryption,
-    ddl_rules.sequences,
+    ddl_tables.names_case,
+    ddl_indexes.invisible_indexes,
+    ddl_indexes.foreign_indexes,
+    ddl_indexes.index_parsers,
+    ddl_indexes.unmade_indexes,
+    ddl_constraints.checks,
+    ddl_constraints.dropped_checks,
+    ddl_constraints.constraint_names,
+    ddl_columns.generated_null,
+    ddl_columns.persistent,
+    ddl_columns.json_arrows,
+    ddl_columns.vectors,
+    ddl_tables.definers,
+    ddl_tables.hints,
+    ddl_tables.engines,
+    ddl_tables.encryption,
+    ddl_columns.sequences,
     ddl_charsets.charsets,
     ddl_charsets.names,
     ddl_charsets.defaults,

@@ -8,7 +8,7 @@ is refused stops the bridge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +41,9 @@ _SESSION: Final = (
     "SET SESSION character_set_collations = ''",
     "SET SESSION explicit_defaults_for_timestamp = 1",
 )
-_PACKET_HEADROOM: Final = 4096
+COPIES_IN_A_PACKET: Final = 12
+"""How often one packet may have to hold a statement: the journal's row has it as it came, as it runs, and before and
+after its changes, with what must be escaped."""
 
 log = structlog.get_logger()
 
@@ -109,6 +111,20 @@ class SchemaChangeRunner:
         self._trace("ddl recorded")
         _log(change, plan.rewritten, outcome)
 
+    def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
+        """Raises SchemaChangeError when the server would not read what progress or the journal has to say of these."""
+        longest = max(changes, key=lambda change: len(change.text))
+        size, packet = sum(len(change.text.encode()) for change in changes), self._target(session).max_allowed_packet
+        if size * COPIES_IN_A_PACKET > packet:
+            raise SchemaChangeError(
+                f"schema changes of {size:,} bytes are too long for the target: its max_allowed_packet of {packet:,}"
+                f" bytes lets the bridge record and run {packet // COPIES_IN_A_PACKET:,}; the longest begins:"
+                f" {longest.text[:200]}",
+                where=_where(longest),
+                mend=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
+                " bridge again; or leave the table out with --filter",
+            )
+
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
         """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
         return self._journal.runs_like(session, change)
@@ -160,9 +176,6 @@ class SchemaChangeRunner:
         schemas = {name.schema.lower() for name in found.classified.tables} | {found.classified.database.lower()}
         if self._schema.lower() in schemas:
             raise self._refuse(session, change, "it touches the bridge's own tables")
-        longest = self._target(session).max_allowed_packet - _PACKET_HEADROOM
-        if len((found.text or "").encode()) > longest:
-            raise self._refuse(session, change, f"it is longer than the target's max_allowed_packet, {longest:,} bytes")
         return found
 
     def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:

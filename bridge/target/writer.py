@@ -269,6 +269,8 @@ class Writer:
 
     def _transact(self, step: Advance, source: StatementSource, *, safe_mode: bool) -> None:
         session = self.session()
+        if step.pending:
+            self._runner.check_size(self._ownership.control, step.pending)
         session.begin()
         self._trace("begun")
         if not self._table.advance(session, self._ownership.epoch, step):

@@ -150,7 +150,7 @@ def show_create(session: Session, name: str) -> str:
 
 def facts(create: str) -> dict[str, Any]:
     """What two servers' SHOW CREATE TABLE must agree on: columns with their collation and default, indexes with their
-    names, partitions."""
+    names, partitions with their bounds."""
     collation = re.search(r"COLLATE=(\w+)", create)
     assert collation
     columns, keys, constraints = {}, set(), set()
@@ -162,12 +162,26 @@ def facts(create: str) -> dict[str, Any]:
                 keys.add((key[1], "INVISIBLE" in line or "IGNORED" in line))
         elif line.startswith("  CONSTRAINT"):
             constraints.add(line.strip(" ,"))
-    partitions = set(re.findall(r"PARTITION `(\w+)` VALUES", create)) | set(re.findall(r"PARTITIONS \d+", create))
     comment = re.search(r"COMMENT='(.*)'", create)
     return {
-        **{"columns": columns, "keys": keys, "constraints": constraints, "partitions": partitions},
+        **{"columns": columns, "keys": keys, "constraints": constraints, "partitions": partitions(create)},
         **{"collation": collation[1], "comment": comment and comment[1]},
     }
+
+
+def partitions(create: str) -> tuple[str, set[tuple[str, str]]]:
+    """How a table is divided, and its partitions with their bounds; the values of a list have no order."""
+    _, _, clause = create.partition("PARTITION BY ")
+    by = re.match(r"[^\n]*(?:\n *PARTITIONS \d+)?", clause)
+    assert by
+    bounds = re.findall(
+        r"PARTITION `(\w+)` VALUES (LESS THAN|IN) (\(.*?\)|MAXVALUE)(?: ENGINE|[,)]*$)", clause, re.MULTILINE
+    )
+    return "".join(by[0].split()), {(name, kind + ",".join(sorted(plain(bound)))) for name, kind, bound in bounds}
+
+
+def plain(bound: str) -> list[str]:
+    return bound.strip("()").split(",")
 
 
 def column_facts(kind: str, rest: str, table_collation: str) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ from bridge.events import ms_tso
 from bridge.ops.ddl import release
 from bridge.target.journal import State
 from bridge.target.progress import ProgressTable, SchemaChange
+from bridge.target.schema_changes import COPIES_IN_A_PACKET
 from bridge.target.session import Session, Target
 from tests.stream.pipelines import admin, journal, opened, run_all
 from tests.stream.upstreams import boundary, in_one_partition, row_change, schema_change
@@ -278,6 +279,34 @@ def test_an_interrupted_exchange_is_held_when_nothing_shows_it(target: str, sess
         assert session.rows("SELECT * FROM t") == [(1,)]
     finally:
         session.execute("DROP USER humble@'%'")
+
+
+@pytest.fixture
+def packet(session: Session) -> Iterator[int]:
+    """The server reads no more than this at once."""
+    before = session.value("SELECT @@global.max_allowed_packet")
+    session.execute("SET GLOBAL max_allowed_packet = 131072")
+    yield 131072
+    session.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_a_statement_longer_than_a_packet(target: str, session: Session, packet: int) -> None:
+    """What the server would not read, with its record, stops the bridge with the size it needs, and nothing is written;
+    what is just short enough runs, however much of it must be escaped.  The mend works."""
+    session.execute("CREATE TABLE t (a INT)")
+    longest = packet // COPIES_IN_A_PACKET
+    escaped = "'\"\\" * 9999
+    fits = f"ALTER TABLE t /*! COMMENT 'x' */ /*{escaped}"[: longest - 2] + "*/"
+    too_long = f"ALTER TABLE t COMMENT 'y' /*{'x' * longest}*/"
+    events = in_one_partition([schema_change(TS, fits), schema_change(TS + 1, too_long), boundary(TS + 2)])
+    with pytest.raises(SchemaChangeError, match=r"max_allowed_packet of 131,072") as raised:
+        run_all(target, events)
+    assert "cdc/0/1" in raised.value.where
+    assert len(str(raised.value)) < 1000
+    assert [row[2] for row in journal(session)[:-1]] == ["done"]
+    session.execute("SET GLOBAL max_allowed_packet = 1048576")
+    run_all(target, events)
+    assert "'y'" in session.rows("SHOW CREATE TABLE t")[0][1]
 
 
 def test_statements_of_one_moment_are_told_apart() -> None:

@@ -1,0 +1,83 @@
+"""Definitions of columns: generated ones, JSON paths, vectors, sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.target.capabilities import Feature
+from bridge.target.ddl_rules import Edit, Omission, Site, remove
+from bridge.target.ddl_shape import ADDS_COLUMN, Shape, at, closing, span_of, with_depth
+
+
+def generated_null(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """MariaDB takes no NULL or NOT NULL behind the expression of a generated column."""
+    if site.target.has(Feature.GENERATED_NULL):
+        return
+    for item in statement.items:
+        if item.change not in ADDS_COLUMN:
+            continue
+        column = item.definition
+        generated = next((i for i, t, d in with_depth(column) if t.word == "AS" and d == 0), None)
+        if generated is None:
+            continue
+        for i in range(closing(column, generated + 1) + 1, len(column)):
+            if column[i].word == "NULL":
+                is_not = column[i - 1].word == "NOT"
+                yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
+
+
+def persistent(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """PERSISTENT is MariaDB's older word for STORED."""
+    del site
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
+                yield Edit(*token.span, "STORED", "the word that all servers know")
+
+
+def json_arrows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """column->path and column->>path as functions."""
+    if site.target.has(Feature.JSON_ARROW):
+        return
+    found = statement.tokens
+    for i, token in enumerate(found):
+        if token.kind == "arrow" and at(found, i - 1).name is not None and at(found, i + 1).kind == "string":
+            start = i - 1
+            while at(found, start - 1).text == "." and at(found, start - 2).name is not None:
+                start -= 2
+            column = statement.text[found[start].span[0] : found[i - 1].span[1]]
+            call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
+            text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
+            yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+
+
+def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A vector comes as text, and is kept as text where the target takes none for it."""
+    if site.target.has(Feature.VECTOR_TEXT):
+        return
+    for item in statement.items:
+        if item.change in ADDS_COLUMN and at(item.definition, 1).word == "VECTOR":
+            end = 1
+            if at(item.definition, 2).text == "<":
+                end = 4
+            if at(item.definition, end + 1).text == "(":
+                end = closing(item.definition, end + 1)
+            yield Edit(
+                *span_of(item.definition[1 : end + 1]), "LONGTEXT", "the target keeps a vector as the text it comes as"
+            )
+
+
+def sequences(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A sequence is never sent; the values that it gave come with the rows."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            if item.change not in ADDS_COLUMN or token.word != "DEFAULT" or depth != 0:
+                continue
+            inside = at(column, i + 1).text == "("
+            words = [at(column, i + 1 + inside + n).word for n in range(3)]
+            if words[0] in {"NEXTVAL", "LASTVAL"} or words == ["NEXT", "VALUE", "FOR"]:
+                end = closing(column, i + 1) if inside else i + 4 if words[0] == "NEXT" else closing(column, i + 2)
+                yield remove(column[i : end + 1], "a sequence is not replicated; its values come with the rows")

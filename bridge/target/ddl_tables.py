@@ -1,0 +1,123 @@
+"""Tables and views as a whole: what a target has no kind of, their names, options and accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bridge.target.capabilities import Feature
+from bridge.target.ddl_classes import ChangeClass as C
+from bridge.target.ddl_classes import StatementKind
+from bridge.target.ddl_rules import (
+    Edit,
+    LeftOut,
+    Omission,
+    Site,
+    UnsupportedError,
+    option_scopes,
+    remove,
+    without_options,
+)
+from bridge.target.ddl_shape import Item, Shape, at, span_of, with_depth
+
+
+def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Only TiDB brings a dropped table back."""
+    if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
+        raise UnsupportedError(
+            "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
+            " at this commit ts, then skip the statement"
+        )
+    yield from ()
+
+
+def global_temporary(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A global temporary table holds rows of its own session only: none is ever replicated."""
+    words = [token.word for token in statement.tokens[:3]]
+    if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
+        name = str(statement.classified.tables[0])
+        whole = Item(C.CREATE_TABLE, statement.tokens)
+        yield Omission(
+            whole, "the target has no global temporary tables; none of its rows is replicated", LeftOut("table", name)
+        )
+
+
+def dropped_unmade(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """What was left out needs no dropping."""
+    tables = statement.classified.tables
+    if statement.classified.kind is StatementKind.DROP_TABLE and all(
+        site.around.lacks(table, LeftOut("table", str(table))) for table in tables
+    ):
+        yield Omission(Item(C.DROP_TABLE, statement.tokens), "the target was never given it")
+
+
+def names_case(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """TiDB and MySQL on some systems find a table whatever the case of the letters; a target that does not is given
+    the name as it is stored."""
+    created = {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}
+    known = statement.classified
+    if site.target.lower_case_table_names != 0 or known.kind is StatementKind.RENAME_TABLE:
+        return
+    touched = known.touched[1:] if known.kind in created else known.touched[:1]
+    for named in (*touched, *([known.like] if known.like else []), *known.referenced):
+        stored = site.around.stored_name(named.table)
+        if stored is not None:
+            name = f"`{stored.schema}`.`{stored.table.replace('`', '``')}`"
+            yield Edit(*named.span, name, "the target tells names apart by the case of their letters")
+
+
+def definers(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """The account may not exist on the target, and then nobody could read the view."""
+    del site
+    found = statement.tokens
+    if statement.classified.kind is not StatementKind.CREATE_VIEW:
+        return
+    start = next((i for i, t in enumerate(found[:12]) if t.word == "DEFINER"), None)
+    if start is None or at(found, start + 2).word == "CURRENT_USER":
+        return
+    end = start + 2
+    if at(found, end + 1).text == "@":
+        end += 2
+    if at(found, start + 1).text == "=":
+        yield Edit(*span_of(found[start : end + 1]), "DEFINER = CURRENT_USER", "the account is the upstream's")
+
+
+_ALTERS: Final = frozenset(
+    {StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX, StatementKind.EXCHANGE_PARTITION}
+)
+
+
+def hints(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """ALGORITHM and LOCK say how, not what; a target that cannot do it that way would refuse."""
+    del site
+    if statement.classified.kind not in _ALTERS:
+        return
+    why = "how it is done is the target's own affair"
+    for item in statement.items:
+        if item.tokens[0].word in {"ALGORITHM", "LOCK"}:
+            yield Omission(item, why)
+            continue
+        for i, token, depth in with_depth(item.tokens):
+            if item.change in {C.ADD_INDEX, C.DROP_INDEX} and depth == 0 and token.word in {"ALGORITHM", "LOCK"}:
+                equals = at(item.tokens, i + 1).text == "="
+                yield remove(item.tokens[i : i + 2 + equals], why)
+
+
+def engines(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Only InnoDB tables can be written exactly once."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for scope in option_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word == "ENGINE" and depth == 0:
+                named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
+                if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
+                    yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+
+
+def encryption(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """How the target keeps its files is its own affair."""
+    is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
+    if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):
+        return
+    yield from without_options(statement, {"ENCRYPTION"}, "how the target keeps its files is its own affair")
