@@ -5,8 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.target.progress import SchemaChange
+
+TOGETHER: Final = 65_536
+"""Characters of schema changes that end one segment: all still to run are written to progress anew after each."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,13 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
     """Segments of the window [low, high).
 
     changes: the window's schema changes as `fold_copies` orders them; rows at a change's commit_ts come before it.
-    row_ts: commit_ts of the window's rows, ascending.  Changes with no rows between them end one segment together.
+    row_ts: commit_ts of the window's rows, ascending.  Changes with no rows between them end one segment together,
+    up to `TOGETHER`; those of one commit_ts always do.
     """
     held: list[SchemaChange] = []
     for change in changes:
-        if held and _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1):
+        is_next = bool(held) and held[-1].commit_ts < change.commit_ts
+        if is_next and (_is_much(held) or _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1)):
             yield Segment(low, held[-1].commit_ts + 1, tuple(held))
             low, held = held[-1].commit_ts + 1, []
         held.append(change)
@@ -44,6 +50,10 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
         low = held[-1].commit_ts + 1
     if low < high:
         yield Segment(low, high)
+
+
+def _is_much(changes: Sequence[SchemaChange]) -> bool:
+    return sum(len(change.text) for change in changes) > TOGETHER
 
 
 def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.stream.segments import Segment, cut_transactions, cut_window, fold_copies
+from bridge.stream.segments import TOGETHER, Segment, cut_transactions, cut_window, fold_copies
 from bridge.target.progress import SchemaChange
 
 STAMPS = st.lists(st.integers(0, 20)).map(sorted)
@@ -40,6 +40,14 @@ def test_changes_without_rows_between_are_one_break(row_ts: list[int], change_ts
     with_changes = [s for s in cut_window(0, 21, changes, row_ts) if s.changes]
     for one, other in pairwise(with_changes):
         assert any(one.high <= ts < other.high for ts in row_ts)
+
+
+def test_many_changes_are_several_breaks() -> None:
+    """Consecutive schema changes that progress would have to write again and again are cut, but never those of one
+    commit_ts; a long one by itself is no reason to cut what is before it."""
+    long = "x" * TOGETHER
+    changes = [change(ts, text) for ts, text in ((1, "a"), (2, long), (2, "b"), (2, long), (3, "c"), (4, "d"))]
+    assert [(s.low, s.high, len(s.changes)) for s in cut_window(0, 9, changes, [])] == [(0, 3, 4), (3, 5, 2), (5, 9, 0)]
 
 
 def test_an_empty_window_is_one_segment() -> None:

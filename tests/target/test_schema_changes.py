@@ -285,8 +285,8 @@ def test_an_interrupted_exchange_is_held_when_nothing_shows_it(target: str, sess
 def packet(session: Session) -> Iterator[int]:
     """The server reads no more than this at once."""
     before = session.value("SELECT @@global.max_allowed_packet")
-    session.execute("SET GLOBAL max_allowed_packet = 131072")
-    yield 131072
+    session.execute("SET GLOBAL max_allowed_packet = 1048576")
+    yield 1048576
     session.execute(f"SET GLOBAL max_allowed_packet = {before}")
 
 
@@ -295,16 +295,16 @@ def test_a_statement_longer_than_a_packet(target: str, session: Session, packet:
     what is just short enough runs, however much of it must be escaped.  The mend works."""
     session.execute("CREATE TABLE t (a INT)")
     longest = packet // COPIES_IN_A_PACKET
-    escaped = "'\"\\" * 9999
+    escaped = "'\"\\" * 99_999
     fits = f"ALTER TABLE t /*! COMMENT 'x' */ /*{escaped}"[: longest - 2] + "*/"
     too_long = f"ALTER TABLE t COMMENT 'y' /*{'x' * longest}*/"
     events = in_one_partition([schema_change(TS, fits), schema_change(TS + 1, too_long), boundary(TS + 2)])
-    with pytest.raises(SchemaChangeError, match=r"max_allowed_packet of 131,072") as raised:
+    with pytest.raises(SchemaChangeError, match=r"max_allowed_packet of 1,048,576") as raised:
         run_all(target, events)
     assert "cdc/0/1" in raised.value.where
     assert len(str(raised.value)) < 1000
     assert [row[2] for row in journal(session)[:-1]] == ["done"]
-    session.execute("SET GLOBAL max_allowed_packet = 1048576")
+    session.execute("SET GLOBAL max_allowed_packet = 4194304")
     run_all(target, events)
     assert "'y'" in session.rows("SHOW CREATE TABLE t")[0][1]
 
