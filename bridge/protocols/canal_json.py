@@ -36,8 +36,8 @@ and the end of an XA transaction whose rows came when it was prepared."""
 _DDL_MARK: Final = re.compile(rb'"isDdl" ?: ?true')
 """What tells a schema change, should nothing else of the message be legible."""
 _NO_COLUMNS: Final = (
-    "a row without columns: an unusable change, such as a table without a key gets from "
-    "delete-only-output-handle-key-columns"
+    "a row without columns, an unusable change, as deletes of a table without a key are: give the table a key, or "
+    "switch delete-only-output-handle-key-columns off in the changefeed"
 )
 _STATEMENT: Final = (
     "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and what the statement "

@@ -30,6 +30,8 @@ PROTOCOLS = {
     "debezium-noschema-ext": "debezium",
     "open": "open-protocol",
     "open-lz4": "open-protocol",
+    "open-updated-only": "open-protocol",
+    "open-delete-handle": "open-protocol",
 }
 CUT_ROWS = {"canal-handle-key-only": "canal-json", "open-handle-key-only": "open-protocol"}
 """Variants that hold the key only of large rows."""
