@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pymysql.err import MySQLError
@@ -14,7 +14,7 @@ from bridge.events import Event, Kind
 from bridge.filters import TableFilter
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.stream.look import Look, look_at
-from bridge.stream.source import Source
+from bridge.stream.source import KeyAndValue, Source
 from bridge.stream.status import tso_time
 from bridge.target.session import Session, Target, quote_name, server_words
 from bridge.target.side_effects import find_side_effects
@@ -45,7 +45,7 @@ def check_all(
         lambda: _check_target(target(), settings),
         lambda: _check_source(source(), settings),
         lambda: _check_side_effects(target(), source(), settings),
-        lambda: _check_upstream(upstream() if settings.upstream.url else None),
+        lambda: _check_upstream(upstream(), source(), settings) if settings.upstream.url else iter(()),
     )
     return [finding for part in parts for finding in _guarded(part)]
 
@@ -130,10 +130,14 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     yield Finding(True, f"{source} can be read: {len(sample)} messages looked at")
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
     yield Finding(True, f"protocol {protocol}: {reason}")
-    decoder = make_decoder(protocol, settings.decode_options(TableFilter(settings.filter)))
-    events = [event for key, value in sample for event in decode_message(decoder, key, value)]
-    yield from _check_events(events)
+    yield from _check_events(_decoded(sample, protocol, settings))
     yield _check_order(look_at(source, protocol, settings.decode_options()))
+
+
+def _decoded(sample: list[KeyAndValue], protocol: str, settings: Settings) -> list[Event]:
+    options = settings.decode_options(TableFilter(settings.filter))
+    decoder = make_decoder(protocol, replace(options, cut_rows=bool(settings.upstream.url)))
+    return [event for key, value in sample for event in decode_message(decoder, key, value)]
 
 
 def _check_side_effects(target: Target, source: Source, settings: Settings) -> Iterator[Finding]:
@@ -152,9 +156,7 @@ def _check_side_effects(target: Target, source: Source, settings: Settings) -> I
         )
 
 
-def _check_upstream(upstream: Target | None) -> Iterator[Finding]:
-    if upstream is None:
-        return
+def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Iterator[Finding]:
     try:
         session = upstream.connect(autocommit=True)
         version = str(session.value("SELECT VERSION()"))
@@ -164,11 +166,21 @@ def _check_upstream(upstream: Target | None) -> Iterator[Finding]:
         return
     yield Finding(True, f"the upstream answers: {version} at {upstream}")
     if "tidb" not in version.lower():
+        count = _count_cut_rows(source, settings)
         yield Finding(
-            True,
-            "the upstream is no TiDB: rows that are cut to their key cannot be read back at their commit ts",
+            count == 0,
+            "the upstream is no TiDB: rows that are cut to their key cannot be read back at their commit ts"
+            + (f", and {count} of the sample are" if count else ""),
             "point --source at the TiDB that the changefeed reads, if there are such rows",
         )
+
+
+def _count_cut_rows(source: Source, settings: Settings) -> int:
+    sample = source.sample(SAMPLE_MESSAGES)
+    if not sample:
+        return 0
+    protocol = recognise(sample)[0] if settings.protocol == "auto" else settings.protocol
+    return sum(event.kind <= Kind.UPDATE and event.text is not None for event in _decoded(sample, protocol, settings))
 
 
 def _check_events(events: list[Event]) -> Iterator[Finding]:
@@ -187,7 +199,8 @@ def _check_order(look: Look) -> Finding:
         return Finding(
             True,
             f"{look.why}: each partition is applied in its order, every change exactly once; a reader may see a"
-            " transaction of several partitions in parts",
+            " transaction of several partitions in parts, and of rows that swap their keys in one transaction one may"
+            " be lost (bridge verify --against source shows it)",
             "for whole transactions TiCDC's sink-uri needs enable-tidb-extension=true; other sources have none",
         )
     if look.by_partition is None:

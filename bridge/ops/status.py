@@ -22,7 +22,8 @@ from bridge.target.session import Session, Target, quote_name
 
 GUARANTEES: Final = {
     "commit_ts": "commit ts: whole upstream transactions, each exactly once",
-    "partition": "each partition's own: every change exactly once, transactions of several partitions in parts",
+    "partition": "each partition's own: every change exactly once, transactions of several partitions in parts; of rows"
+    " that swap their keys in one transaction one may be lost",
     "unknown": "nothing was read yet",
 }
 """What the order means."""

@@ -153,7 +153,7 @@ class Applier:
         store, control = arrival
         if self._on_bad_message.cut_rows is None or not control.bad:
             return arrival
-        done = self._on_bad_message.cut_rows.completed(control.bad, self.applied_ts)
+        done = self._on_bad_message.cut_rows.completed(control.bad, lambda _: self.applied_ts)
         return store.with_rows(done.rows) if done.rows.num_rows else store, replace(control, bad=done.bad)
 
     def _take_in(self, store: RowStore, control: ControlEvents) -> None:

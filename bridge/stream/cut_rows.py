@@ -9,21 +9,27 @@ comes from the wire is not opened.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.protocols import DecodeError, Decoder
+from bridge.stream.backlog import control_events
 from bridge.stream.bad_messages import BadMessage
+from bridge.stream.frontier import PartitionId
 from bridge.target.catalog import TableName
 
 CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
 
 Literals = Mapping[str, str]
 """Column name to literal."""
+
+Floor = Callable[[PartitionId], int]
+"""The commit ts below which everything of a partition is in the target, and need not be asked for."""
 
 
 class RowsGoneError(Exception):
@@ -62,17 +68,31 @@ class CutRows:
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
         self._upstream, self._decoder = upstream, decoder
 
-    def completed(self, bad_messages: Sequence[BadMessage], applied_ts: int = 0) -> Completed:
-        """The rows of those messages that were cut; what lies below applied_ts is not asked for any more.
+    def completed(self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0) -> Completed:
+        """The rows of those messages that were cut; what lies below the floor is not asked for any more.
 
         Raises what reading the upstream raises.
         """
         decoded = [self._decoded(bad) for bad in bad_messages]
-        events = [event for found in decoded if isinstance(found, list) for event in found]
-        rows = self._found(event for event in events if event.text and event.commit_ts >= applied_ts)
+        rows = self._found(
+            event
+            for bad, events in zip(bad_messages, decoded, strict=True)
+            if isinstance(events, list)
+            for event in events
+            if event.text and event.commit_ts >= floor(bad.partition)
+        )
         done = [_with_rows(bad, found, rows) for bad, found in zip(bad_messages, decoded, strict=True)]
         still_bad = tuple(found for found in done if isinstance(found, BadMessage))
         return Completed(_table([row for found in done if isinstance(found, list) for row in found]), still_bad)
+
+    def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
+        """The same of events as they were read (EVENT_SCHEMA, each partition's in order), in any order."""
+        is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
+        if not pc.any(is_cut).as_py():
+            return events
+        done = self.completed(control_events(events.filter(is_cut), {}).bad, floor)
+        still_bad = _table([_as_read(bad) for bad in done.bad])
+        return pa.concat_tables([events.filter(pc.invert(is_cut)), done.rows, still_bad])
 
     def _decoded(self, bad: BadMessage) -> list[Event] | BadMessage:
         if bad.entry.code not in CUT:
@@ -148,6 +168,12 @@ def _whole(event: Event, found: _Found) -> list[Event]:
 
 def _still_bad(bad: BadMessage, reason: str, code: Code | None = None) -> BadMessage:
     return bad._replace(entry=replace(bad.entry, reason=reason, code=code or bad.entry.code))
+
+
+def _as_read(bad: BadMessage) -> tuple[object, ...]:
+    entry = bad.entry
+    event = Event(Kind.BAD, 0, columns=entry.code, before=entry.key, after=entry.value, text=entry.reason)
+    return (*entry.position, *event)
 
 
 def _table(rows: Sequence[tuple[object, ...]]) -> pa.Table:

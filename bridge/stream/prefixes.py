@@ -132,9 +132,13 @@ class Prefixes(Backlog):
         offsets = pa.array([bad.entry.position.offset for bad in aside], pa.int64())
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
 
+    def floor(self, where: PartitionId) -> int:
+        """The TSO below which everything of a partition is in the target."""
+        return max(self._floors.get(where, 0), self._start_ts)
+
     def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.ChunkedArray:
         is_change = pc.less_equal(events["kind"], int(Kind.SCHEMA_CHANGE))
-        floor = pc.if_else(events["by_time"], self._start_ts, max(self._floors.get(where, 0), self._start_ts))
+        floor = pc.if_else(events["by_time"], self._start_ts, self.floor(where))
         return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
 
     def spill(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+import pyarrow as pa
 import structlog
 
 from bridge.filters import TableFilter
@@ -88,7 +89,7 @@ class SequencedApplier(Applier):
         assert isinstance(store, TableStore)
         self._has_read = True
         before = sum(start.read for start in self._prefixes.positions.values())
-        dropped = self._prefixes.take_in(store.table, control.read, self._clock())
+        dropped = self._prefixes.take_in(self._with_cut_rows(store.table), control.read, self._clock())
         ends = self._patience.ends() if control.is_cut else {}
         if ends is not None:
             self._prefixes.hold_for(ends)
@@ -96,6 +97,11 @@ class SequencedApplier(Applier):
         self.counts.messages += sum(start.read for start in self._prefixes.positions.values()) - before
         self.advance()
         self._prefixes.spill()
+
+    def _with_cut_rows(self, events: pa.Table) -> pa.Table:
+        """Whatever the order, a message that TiCDC cut has a commit ts, at which its whole row can be read."""
+        cut_rows = self._on_bad_message.cut_rows
+        return events if cut_rows is None else cut_rows.completed_among(events, self._prefixes.floor)
 
     def advance(self) -> None:
         """Applies everything that may be; raises OrderChanged when boundaries have taken over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,23 @@ def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
 def test_the_upstream(target: str, cut: str) -> None:
     """It is asked for its name; one that is no TiDB cannot show past moments, one that does not answer is to be
     mended."""
-    _, lines = findings(target, "--input", cut, "--source", target)
+    code, lines = findings(target, "--input", cut, "--source", target)
+    assert code == 2
     assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
-    assert any("no TiDB" in line for line in lines)
+    assert ["no TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("MEND")] == [True]
     code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
     assert code == 2
     assert any(line.startswith("MEND") and "the upstream does not answer" in line for line in lines)
+
+
+def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
+    """One that is no TiDB will do for verify; and what a topic without boundaries cannot promise is said."""
+    message = json.loads(canal("INSERT", {"id": ("int", "1")}, es=1_700_000_000_000))
+    del message["_tidb"]
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(json.dumps(message).encode()).decode()}
+    path = str(write_lines(tmp_path / "w.jsonl", [line]))
+    code, lines = findings(target, "--input", path, "--source", target)
+    assert (code, [line for line in lines if line.startswith("MEND")]) == (0, [])
+    assert any("no TiDB" in line for line in lines)
+    for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
+        assert any(words in line for line in lines)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import BadMessageError
+from bridge.events import ms_tso
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.cut_rows import CutRows, Literals, RowsGoneError
 from bridge.target.catalog import TableName
@@ -125,3 +126,63 @@ def test_what_is_applied_is_not_asked_for_again(target: str, session: Session, t
     history = History({}, frozenset({10}))
     run_all(target, capture(tmp_path, [*messages, watermark(20)]), cut_rows=history.cut_rows())
     assert (rows(session), history.asked) == ([(1, "a", 5), (2, "b", 5)], [])
+
+
+MS = 1_700_000_000_000
+
+
+def plain(ms: int, id_: int, v: str, **fields: Any) -> Any:
+    """As it is written without the TiDB extension."""
+    message = whole(1, id_, v, es=MS + ms, **fields)
+    del message["_tidb"]
+    return message
+
+
+def moment(ms: int) -> int:
+    return ms_tso(MS + ms)
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_in_the_order_of_the_partitions(target: str, session: Session, tmp_path: Path, batch: int) -> None:
+    """A topic whose extension was switched on in mid-stream: each row is read at its own commit ts, in its place."""
+    events = capture(
+        tmp_path,
+        [plain(1, 1, "a"), cut(moment(2), 1, kind="UPDATE"), cut(moment(3), 2), plain(4, 3, "c"), cut(moment(5), 4)],
+        [plain(1, 5, "e"), cut(moment(2), 6, kind="UPDATE", was=5), plain(6, 6, "g", type="UPDATE", old=[{"id": "6"}])],
+    )
+    history = History(
+        {(moment(2), "1"): "'b'", (moment(3), "2"): "NULL", (moment(5), "4"): "'d'", (moment(2), "6"): "'f'"}
+    )
+    pipeline = run_all(target, events, batch=batch, cut_rows=history.cut_rows())
+    assert pipeline.applier.by_partition
+    assert rows(session) == [(1, "b", 5), (2, None, 5), (3, "c", 5), (4, "d", 5), (6, "g", 5)]
+    run_all(target, events, cut_rows=History({}).cut_rows())
+    assert len(rows(session)) == 5
+
+
+def test_a_row_that_is_gone_in_the_order_of_the_partitions(target: str, session: Session, tmp_path: Path) -> None:
+    """It stops its partition alone, and without a source too; put aside, it goes on, and the code says why."""
+    events = capture(
+        tmp_path, [plain(1, 1, "a"), cut(moment(2), 2), b"{", plain(3, 3, "c")], [plain(1, 5, "e"), plain(6, 6, "f")]
+    )
+    for history, why in ((None, "--source"), (History({}, frozenset({moment(2)})), "tidb_gc_life_time")):
+        with pytest.raises(BadMessageError, match=why) as raised:
+            run_all(target, events, cut_rows=history and history.cut_rows())
+        assert raised.value.where == "cdc/0/1"
+        assert [id_ for id_, *_ in rows(session)] == [1, 5, 6]
+    run_all(target, events, cut_rows=History({}).cut_rows(), quarantine=True)
+    assert [id_ for id_, *_ in rows(session)] == [1, 3, 5, 6]
+    held = session.rows("SELECT code, `offset` FROM _bridge.quarantine ORDER BY `offset`")
+    assert held == [("not-read-back", 1), ("malformed", 2)]
+
+
+def test_what_lay_below_the_boundaries_is_not_asked_for(target: str, session: Session, tmp_path: Path) -> None:
+    """When the order changes, what is in the target already is read again, and its moments may be gone."""
+    first, second = [cut(moment(1), 1), watermark(moment(2)), cut(moment(3), 2)], [watermark(moment(2))]
+    history = History({(moment(1), "1"): "'a'", (moment(3), "2"): "'b'"})
+    run_all(target, capture(tmp_path, first, second), cut_rows=history.cut_rows())
+    history = History({(moment(3), "2"): "'b'"}, frozenset({moment(1)}))
+    events = capture(tmp_path, [*first, plain(4, 3, "c")], [*second, plain(4, 4, "d")])
+    run_all(target, events, cut_rows=history.cut_rows())
+    assert rows(session) == [(1, "a", 5), (2, "b", 5), (3, "c", 5), (4, "d", 5)]
+    assert {ts for ts, _ in history.asked} == {moment(3)}
