@@ -12,8 +12,8 @@ from bridge.stream.backlog import arrival_of
 from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
 from bridge.target.progress import PartitionStart, Progress, goes_by_partition
-from tests.stream.test_order_changes import Target, Upstream, Writer
-from tests.stream.test_sequenced_model import Clock
+from tests.stream.models import Clock, FakeWriter
+from tests.stream.test_order_changes import Target, Upstream
 from tests.stream.upstreams import TOPIC, boundary, events_table, row_change
 
 
@@ -25,9 +25,9 @@ class Bench:
     """An applier by boundaries that waits 10 s for the first one, or as long as it takes."""
 
     def __init__(self, seconds: float | None, known_boundary: int = 0) -> None:
-        self.clock, self.target = Clock(), Target(Upstream([[]], {}, [], []))
+        self.clock, self.target = Clock(), Target(upstream=Upstream([[]], {}, [], []))
         self.applier: Applier = make_applier(
-            Writer(self.target, None),  # type: ignore[arg-type]
+            FakeWriter(self.target, None),  # type: ignore[arg-type]
             Progress("bridge", 1, 0, 0, {(TOPIC, 0): PartitionStart(0, known_boundary, 0)}, ()),
             {(TOPIC, 0): 0},
             Manner(TableFilter(), Limits(boundary_seconds=seconds), Patience(0, dict), clock=self.clock),

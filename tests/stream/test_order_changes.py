@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind, ms_tso
@@ -20,12 +20,8 @@ from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import arrival_of, events_as_read
 from bridge.stream.order import OrderChanged
 from bridge.stream.sequenced import Patience
-from bridge.target.catalog import Table, TableName
-from bridge.target.progress import Advance, PartitionStart, Progress, SchemaChange, goes_by_partition
-from bridge.target.render import Rendering
-from bridge.target.writer import StatementSource, no_statements
-from tests.stream.test_restart_model import CATALOG, Crash, Streams, run_statement
-from tests.stream.test_sequenced_model import Clock
+from bridge.target.progress import Progress, goes_by_partition
+from tests.stream.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
 from tests.stream.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 PUT = "p"
@@ -79,64 +75,25 @@ def _transaction(random: Random, upstream: Upstream, ts: int, number: itertools.
         streams[0].append(schema_change(ts, upstream.statements[-1])._replace(by_time=by_time))
 
 
-@dataclass
-class Target:
-    """What survives a crash.  seen: how far each key's history is."""
+@dataclass(kw_only=True)
+class Target(FakeTarget):
+    """seen: how far each key's history is."""
 
     upstream: Upstream
-    applied_ts: int = 0
-    positions: dict[tuple[str, int], PartitionStart] = field(default_factory=dict)
-    pending: tuple[SchemaChange, ...] = ()
-    ids: list[int] = field(default_factory=list)
-    values: dict[int, int] = field(default_factory=dict)
     seen: Counter[int] = field(default_factory=Counter)
-    ran: list[SchemaChange] = field(default_factory=list)
 
-
-class Writer:
-    """Commits to a Target; crashes at the given step."""
-
-    def __init__(self, target: Target, crash_at: int | None) -> None:
-        self._target, self._steps_left = target, crash_at
-
-    def _step(self) -> None:
-        if self._steps_left is not None:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                raise Crash
-
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
-        return {name: CATALOG[name] for name in names}
-
-    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
-        target = self._target
-        self._step()
-        assert step.old_ts == target.applied_ts
-        assert target.pending == ()
-        for statement in source(Rendering("_bridge")):
-            run_statement(target.ids, target.values, statement.sql)
-        target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending
-        assert max(Counter(target.ids).values(), default=1) == 1, "a row was applied twice"
-        for key, history in target.upstream.histories.items():
-            value = target.values.get(key)
-            assert value in history[target.seen[key] :], "a key went back, or to what it never was"
-            target.seen[key] = history.index(value, target.seen[key])
-        self._step()
-
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        for change in pending:
-            self._step()
-            self._target.ran.append(change)
-            self._target.pending = self._target.pending[1:]
-            self._step()
-
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        return {c.commit_ts: c.position for c in self._target.ran if c.text == change.text}
+    def check_commit(self) -> None:
+        """No row is there twice, and each key holds a value that it had later, or the same."""
+        assert max(Counter(self.ids).values(), default=1) == 1, "a row was applied twice"
+        for key, history in self.upstream.histories.items():
+            value = self.values.get(key)
+            assert value in history[self.seen[key] :], "a key went back, or to what it never was"
+            self.seen[key] = history.index(value, self.seen[key])
 
 
 def life(random: Random, target: Target, crash_at: int | None, orders: list[bool]) -> Applier:
     """One process to the end of the input; the order may change in it.  orders: notes how it went."""
-    writer, clock = Writer(target, crash_at), Clock()
+    writer, clock = FakeWriter(target, crash_at), Clock()
     lows = {(TOPIC, p): 0 for p in range(len(target.upstream.streams))}
     manner = Manner(
         TableFilter(),
@@ -177,18 +134,21 @@ def _batches(random: Random, streams: Streams, applier: Applier) -> Iterable[lis
         yield batch
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
+HISTORIES = given(
     seed=st.integers(0, 2**32),
     partitions=st.integers(1, 3),
     phases=st.sampled_from([[False, True], [True, False], [True, False, True], [False, True, False]]),
     crashes=st.lists(st.integers(0, 9), max_size=5),
 )
+
+
+@FEW
+@HISTORIES
 def test_nothing_is_lost_or_doubled(seed: int, partitions: int, phases: list[bool], crashes: list[int]) -> None:
     """Whenever boundaries begin or end to come, and wherever a process crashes: each row of a keyless table is there
     once, no key goes back, each schema change runs once, and the end is the upstream's."""
     random = Random(seed)
-    target = Target(make_upstream(random, partitions, phases))
+    target = Target(upstream=make_upstream(random, partitions, phases))
     orders: list[bool] = []
     for crash_at in [*crashes, None]:
         try:
@@ -208,7 +168,7 @@ def test_nothing_is_lost_or_doubled(seed: int, partitions: int, phases: list[boo
 )
 def test_which_order_a_pipeline_ends_in(phases: list[bool], expected: list[bool]) -> None:
     """Boundaries take over where every partition has them; the first change without a TSO ends their rule."""
-    target = Target(make_upstream(Random(5), 3, phases))
+    target = Target(upstream=make_upstream(Random(5), 3, phases))
     orders: list[bool] = []
     life(Random(5), target, None, orders)
     assert orders[-len(expected) :] == expected

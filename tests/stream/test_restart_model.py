@@ -1,17 +1,16 @@
 """Model check: whatever the interleaving of partitions and wherever it crashes, every change has its one effect.
 
-A fake writer holds the target in memory and checks, at every commit, that it is exactly what the upstream was.
+At every commit the target, held in memory, is exactly what the upstream was.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
@@ -19,13 +18,9 @@ from bridge.filters import TableFilter
 from bridge.stream.applier import Applier, Limits
 from bridge.stream.backlog import Arrival, Backlog, arrival_of
 from bridge.stream.frontier import Frontier
-from bridge.target.catalog import Column, Table, TableName
-from bridge.target.progress import Advance, PartitionStart, Progress, SchemaChange
-from bridge.target.render import Rendering
-from bridge.target.writer import StatementSource, no_statements
+from bridge.target.progress import PartitionStart, Progress, SchemaChange
+from tests.stream.models import FEW, Crash, FakeTarget, FakeWriter, Streams
 from tests.stream.upstreams import TOPIC, boundary, events_table, row_change, schema_change
-
-Streams = list[list[Event]]
 
 
 @dataclass(frozen=True)
@@ -98,86 +93,27 @@ def _with_boundaries(random: Random, sent: list[tuple[float, int, Event]], end: 
     return [event for _, event in sorted(placed, key=lambda x: x[0])] + [boundary(end)]
 
 
-class Crash(Exception):  # noqa: N818  # the end of a process, not an error
-    """The process is gone."""
-
-
-@dataclass
-class FakeTarget:
-    """What survives a crash."""
+@dataclass(kw_only=True)
+class Target(FakeTarget):
+    """vouched: the highest boundary read so far, by partition."""
 
     upstream: Upstream
-    applied_ts: int = 0
-    positions: dict[tuple[str, int], PartitionStart] = field(default_factory=dict)
-    pending: tuple[SchemaChange, ...] = ()
-    ids: list[int] = field(default_factory=list)
-    values: dict[int, int] = field(default_factory=dict)
-    ran: list[str] = field(default_factory=list)
-    vouched: dict[int, int] = field(default_factory=dict)
-    """Highest boundary read so far, by partition."""
+    vouched: dict[int, int]
 
+    def check_commit(self) -> None:
+        """The target is exactly what the upstream was."""
+        assert self.applied_ts <= min(self.vouched.values()), "beyond a boundary"
+        self._holds_rows_below(self.applied_ts)
+        texts = [*self.texts_run, *(change.text for change in self.pending)]
+        assert texts == self.upstream.statements_below(self.applied_ts)
 
-def _table(name: str, *columns: str, key: tuple[str, ...] = ()) -> Table:
-    keys = (key,) if key else ()
-    found = {column: Column(column, "bigint", None, generated=False) for column in columns}
-    return Table(TableName("m", name), found, keys, keys)
+    def check_change(self, change: SchemaChange) -> None:
+        """The rows below it are there, and none above it."""
+        self._holds_rows_below(change.commit_ts + 1)
 
-
-CATALOG = {table.name: table for table in (_table("k", "id"), _table("p", "id", "v", key=("id",)))}
-
-
-class FakeWriter:
-    """Commits to a FakeTarget, checks it, and crashes at the given step."""
-
-    def __init__(self, target: FakeTarget, crash_at: int | None) -> None:
-        self._target, self._steps_left = target, crash_at
-
-    def _step(self) -> None:
-        if self._steps_left is not None:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                raise Crash
-
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
-        return {name: CATALOG[name] for name in names}
-
-    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
-        target, upstream = self._target, self._target.upstream
-        self._step()
-        assert step.old_ts == target.applied_ts
-        assert target.pending == (), "a schema change was skipped"
-        assert step.new_ts <= min(target.vouched.values()), "beyond a boundary"
-        for statement in source(Rendering("_bridge")):
-            run_statement(target.ids, target.values, statement.sql)
-        target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending
-        assert sorted(target.ids) == upstream.ids_below(step.new_ts)
-        assert target.values == upstream.values_below(step.new_ts)
-        assert [*target.ran, *(c.text for c in target.pending)] == upstream.statements_below(step.new_ts)
-        self._step()
-
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        target, upstream = self._target, self._target.upstream
-        assert pending == target.pending
-        for change in pending:
-            self._step()
-            assert sorted(target.ids) == upstream.ids_below(change.commit_ts + 1), "rows before the schema change"
-            assert target.values == upstream.values_below(change.commit_ts + 1)
-            target.ran.append(change.text)
-            target.pending = target.pending[1:]
-            self._step()
-
-
-def run_statement(ids: list[int], values: dict[int, int], sql: str) -> None:
-    """What the target would do."""
-    if insert := re.fullmatch(r"INSERT INTO `m`\.`k` \(`id`\) VALUES (.*)", sql):
-        ids += map(int, re.findall(r"\d+", insert[1]))
-    elif upsert := re.fullmatch(r"INSERT INTO `m`\.`p` \(`id`,`v`\) VALUES (.*?)( ON DUPLICATE .*)", sql):
-        values.update((int(k), int(v)) for k, v in re.findall(r"\((\d+),(\d+)\)", upsert[1]))
-    elif delete := re.fullmatch(r"DELETE FROM `m`\.`p` WHERE `id` IN \((.*)\)", sql):
-        for key in delete[1].split(","):
-            values.pop(int(key), None)
-    else:
-        raise AssertionError(sql)
+    def _holds_rows_below(self, ts: int) -> None:
+        assert sorted(self.ids) == self.upstream.ids_below(ts)
+        assert self.values == self.upstream.values_below(ts)
 
 
 def micro_batches(random: Random, streams: Streams, offsets: dict[int, int]) -> Iterator[list[tuple[int, int, Event]]]:
@@ -193,7 +129,7 @@ def micro_batches(random: Random, streams: Streams, offsets: dict[int, int]) -> 
         yield batch
 
 
-def life(random: Random, target: FakeTarget, crash_at: int | None, rows_per_transaction: int) -> Applier:
+def life(random: Random, target: Target, crash_at: int | None, rows_per_transaction: int) -> Applier:
     """One process from start to crash, or to the end of the input."""
     streams = target.upstream.streams
     starts = {(TOPIC, p): target.positions.get((TOPIC, p), PartitionStart(0, 0, 0)) for p in range(len(streams))}
@@ -222,8 +158,7 @@ def arrival(batch: list[tuple[int, int, Event]]) -> Arrival:
     return arrival_of(events_table(sorted(batch, key=lambda x: x[:2]) if len(batch) % 2 else batch))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
+HISTORIES = given(
     seed=st.integers(0, 2**32),
     partitions=st.integers(1, 3),
     transactions=st.integers(1, 12),
@@ -231,6 +166,10 @@ def arrival(batch: list[tuple[int, int, Event]]) -> Arrival:
     rows_per_transaction=st.sampled_from([1, 2, 1000]),
     crashes=st.lists(st.integers(0, 9), max_size=8),
 )
+
+
+@FEW
+@HISTORIES
 def test_restart_after_any_crash_loses_and_repeats_nothing(
     seed: int, partitions: int, transactions: int, repeats: bool, rows_per_transaction: int, crashes: list[int]
 ) -> None:
@@ -238,7 +177,7 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
     offsets, boundaries and pending schema changes of the progress row are all that is needed to go on."""
     random = Random(seed)
     upstream = make_upstream(random, partitions, transactions, repeats)
-    target = FakeTarget(upstream, vouched=dict.fromkeys(range(partitions), 0))
+    target = Target(upstream=upstream, vouched=dict.fromkeys(range(partitions), 0))
     for crash_at in [*crashes, None]:
         try:
             applier = life(random, target, crash_at, rows_per_transaction)
@@ -248,6 +187,6 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
     assert (target.applied_ts, target.pending) == (end, ())
     assert applier.backlog.rows == 0
     assert sorted(target.ids) == upstream.ids_below(end)
-    assert target.ran == upstream.statements_below(end)
+    assert target.texts_run == upstream.statements_below(end)
     if not repeats:
         assert applier.counts.late.total() == 0, "what a restart reads again was counted as late"

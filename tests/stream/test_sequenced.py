@@ -14,8 +14,8 @@ from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import events_as_read
 from bridge.stream.sequenced import POSITIONS_SECONDS, Patience
 from bridge.target.progress import Progress
-from tests.stream.test_order_changes import Target, Upstream, Writer
-from tests.stream.test_sequenced_model import Clock
+from tests.stream.models import Clock, FakeWriter
+from tests.stream.test_order_changes import Target, Upstream
 from tests.stream.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 Ends = Mapping[tuple[str, int], int]
@@ -34,11 +34,11 @@ class Bench:
     """Two partitions; `ends` is what Kafka says of them."""
 
     def __init__(self, *, until: int | None = None, filters: tuple[str, ...] = ()) -> None:
-        self.clock, self.target = Clock(), Target(Upstream([[], []], {}, [], []))
+        self.clock, self.target = Clock(), Target(upstream=Upstream([[], []], {}, [], []))
         self.clock.now = 100.0
         self.ends: Ends | None = {}
         self.applier = make_applier(
-            Writer(self.target, None),  # type: ignore[arg-type]
+            FakeWriter(self.target, None),  # type: ignore[arg-type]
             Progress("bridge", 1, 0, 0, {}, ()),
             {(TOPIC, 0): 0, (TOPIC, 1): 0},
             Manner(TableFilter(filters), Limits(until=until), Patience(10, lambda: self.ends), clock=self.clock),

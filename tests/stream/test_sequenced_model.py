@@ -1,16 +1,16 @@
 """Model check of formats without boundaries: prefixes of partitions, exact offsets, crashes anywhere.
 
-A fake writer holds the target in memory and checks, at every commit, that it is exactly what the prefixes make.
+At every commit the target, held in memory, is exactly what the prefixes make.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind, ms_tso
@@ -21,11 +21,8 @@ from bridge.stream.backlog import events_as_read
 from bridge.stream.order import starts_of
 from bridge.stream.prefixes import Prefixes
 from bridge.stream.sequenced import Patience, SequencedApplier
-from bridge.target.catalog import Table, TableName
-from bridge.target.progress import Advance, PartitionStart, Progress, SchemaChange
-from bridge.target.render import Rendering
-from bridge.target.writer import StatementSource, no_statements
-from tests.stream.test_restart_model import CATALOG, Crash, Streams, run_statement
+from bridge.target.progress import Progress, SchemaChange
+from tests.stream.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
 from tests.stream.upstreams import TOPIC, events_table, row_change, schema_change
 
 IDLE_SECONDS = 5.0
@@ -67,24 +64,18 @@ def make_streams(random: Random, partitions: int, transactions: int, *, by_time:
     return [[event._replace(by_time=by_time) for event in stream] for stream in streams]
 
 
-@dataclass
-class PrefixTarget:
-    """What survives a crash.  ran: text of each schema change and the commit ts and position it ran under."""
+@dataclass(kw_only=True)
+class PrefixTarget(FakeTarget):
+    """What survives a crash."""
 
     streams: Streams
-    applied_ts: int = 0
-    positions: dict[tuple[str, int], PartitionStart] = field(default_factory=dict)
-    pending: tuple[SchemaChange, ...] = ()
-    ids: list[int] = field(default_factory=list)
-    values: dict[int, int] = field(default_factory=dict)
-    ran: list[SchemaChange] = field(default_factory=list)
 
     def prefix(self, partition: int) -> list[Event]:
         """What of a partition is in the target, by progress."""
         start = self.positions.get((TOPIC, partition))
         return self.streams[partition][: start.offset if start else 0]
 
-    def check(self) -> None:
+    def check_commit(self) -> None:
         """The target is exactly what the prefixes make."""
         events = [event for p in range(len(self.streams)) for event in self.prefix(p)]
         rows = [event for event in events if event.kind <= Kind.DELETE]
@@ -106,61 +97,14 @@ class PrefixTarget:
         return [text for text in texts for _ in range(max(mine.count(text) for mine in by_partition))]
 
 
-class PrefixWriter:
-    """Commits to a PrefixTarget, checks it, and crashes at the given step."""
+class PrefixWriter(FakeWriter):
+    """Has somebody look before schema changes run."""
 
-    def __init__(self, target: PrefixTarget, crash_at: int | None) -> None:
-        self._target, self._steps_left = target, crash_at
-        self.look: Callable[[], None] = lambda: None
-
-    def _step(self) -> None:
-        if self._steps_left is not None:
-            self._steps_left -= 1
-            if self._steps_left < 0:
-                raise Crash
-
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
-        return {name: CATALOG[name] for name in names}
-
-    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
-        target = self._target
-        self._step()
-        assert step.old_ts == target.applied_ts
-        assert target.pending == (), "a schema change was skipped"
-        for statement in source(Rendering("_bridge")):
-            run_statement(target.ids, target.values, statement.sql)
-        for where, start in target.positions.items():
-            assert step.positions[where].offset >= start.offset, "a position went back"
-        target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending
-        target.check()
-        self._step()
+    look: Callable[[], None] = staticmethod(lambda: None)
 
     def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        assert pending == self._target.pending
         self.look()
-        for change in pending:
-            self._step()
-            assert change.commit_ts not in self.runs_like(change), "two runs under one number"
-            self._target.ran.append(change)
-            self._target.pending = self._target.pending[1:]
-            self._step()
-
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        ms = change.commit_ts >> 18
-        same = [
-            c for c in self._target.ran if (c.schema, c.text, c.commit_ts >> 18) == (change.schema, change.text, ms)
-        ]
-        return {c.commit_ts: c.position for c in same}
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+        super().run_pending(pending)
 
 
 def not_later(row: Event, change: Event) -> bool:
@@ -270,8 +214,7 @@ class Life:
                     assert any(not_later(row, event) for event in (waiting, *earlier)), "a row overtook"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
+HISTORIES = given(
     seed=st.integers(0, 2**32),
     partitions=st.integers(1, 3),
     transactions=st.integers(1, 12),
@@ -280,6 +223,10 @@ class Life:
     crashes=st.lists(st.integers(0, 9), max_size=8),
     to_the_end=st.booleans(),
 )
+
+
+@FEW
+@HISTORIES
 def test_restart_after_any_crash_loses_and_repeats_nothing(
     seed: int,
     partitions: int,
@@ -292,7 +239,7 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
     """At every commit the target is exactly what the prefixes at progress's offsets make, keyless rows too; no row
     overtakes a waiting schema change; each schema change runs once, also when its copies come after a restart."""
     random = Random(seed)
-    target = PrefixTarget(make_streams(random, partitions, transactions, by_time=by_time))
+    target = PrefixTarget(streams=make_streams(random, partitions, transactions, by_time=by_time))
     for crash_at in [*crashes, None]:
         try:
             life = Life(random, target, crash_at, rows_per_transaction)

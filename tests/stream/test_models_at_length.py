@@ -1,0 +1,33 @@
+"""The model checks with many more histories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.stream import test_order_changes, test_restart_model, test_sequenced_model
+from tests.stream.models import MANY
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+
+
+@MANY
+@test_restart_model.HISTORIES
+def test_restarts(**history: Any) -> None:
+    """With boundaries."""
+    test_restart_model.test_restart_after_any_crash_loses_and_repeats_nothing.hypothesis.inner_test(**history)
+
+
+@MANY
+@test_sequenced_model.HISTORIES
+def test_restarts_without_boundaries(**history: Any) -> None:
+    """By the order of the partitions."""
+    test_sequenced_model.test_restart_after_any_crash_loses_and_repeats_nothing.hypothesis.inner_test(**history)
+
+
+@MANY
+@test_order_changes.HISTORIES
+def test_changes_of_order(**history: Any) -> None:
+    """Boundaries that begin or end to come."""
+    test_order_changes.test_nothing_is_lost_or_doubled.hypothesis.inner_test(**history)
