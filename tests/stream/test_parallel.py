@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +14,9 @@ from bridge.target.catalog import TableName
 from bridge.target.parallel import units
 from bridge.target.render import Sharing, Stage, Statement
 from bridge.target.session import Session
-from tests.stream.pipelines import admin, contents, decoded, drop_all, journal, opened, run_all
-from tests.stream.test_crash_points import SCENARIOS, K, T, begin, k_row, t_row
+from tests.stream.pipelines import admin, contents, opened, run_all
+from tests.stream.scenarios import K, T, begin, k_row, setup_and_events, t_row
+from tests.stream.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
 from tests.stream.upstreams import boundary, in_one_partition, row_change
 from tests.stream.victims import Victims
 
@@ -48,48 +47,20 @@ def test_units_hold_every_statement_once_and_tables_that_are_not_split_in_order(
 def test_crash_at_every_step_around_schema_changes(target: str, victims: Victims, scenario: str) -> None:
     """Wherever a process dies among parts, progress and schema changes, the next one ends where an uninterrupted run
     does, also with rows of a table without a key."""
-    setup, changes = SCENARIOS[scenario]
-    events = in_one_partition([*changes, boundary(changes[-1].commit_ts + 1)])
-    kept = victims.keep(events)
-    with admin(target) as session:
-        begin(session, setup)
-        run_all(target, events)
-        expected = contents(session), journal(session)
-        crashes = []
-        for crash_at in range(1, 1000):
-            begin(session, setup)
-            step = victims.run(target, kept, crash_at, writers=2)
-            if step is None:
-                break
-            crashes.append(step)
-            run_all(target, events, writers=2)
-            assert (contents(session), journal(session)) == expected, f"after a crash at step {crash_at}, {step!r}"
-    assert {"marked", "part begun", "before part commit", "part committed", "committed"} <= set(crashes)
-
-
-@pytest.fixture(scope="module")
-def bank(golden: Path) -> pa.Table:
-    """The first messages of a genuine capture of transfers between accounts, spread over four partitions."""
-    events = decoded(golden / "canal-ext" / "bank.jsonl", "canal-json")
-    return events.filter(pc.less(events["offset"], 120))
+    setup, events = setup_and_events(scenario)
+    died_at = die_everywhere(target, victims, events, lambda session: begin(session, setup), writers=2)
+    assert {"marked", "part begun", "before part commit", "part committed", "committed"} <= died_at
 
 
 def test_crash_after_crash(target: str, victims: Victims, bank: pa.Table) -> None:
     """A process after the other dies a step further; the last one ends where an uninterrupted atomic run does."""
-    options = {"batch": 150, "rows_per_transaction": 60}
-    kept = victims.keep(bank)
-    with admin(target) as session:
-        run_all(target, bank, **options)
-        expected = contents(session), journal(session)
-        drop_all(session)
-        crash_at, parts_only = 1, 0
-        while (step := victims.run(target, kept, crash_at, writers=3, **options)) is not None:
-            parts_only += bool(session.value(MARKED))
-            crash_at = 1 if step in {"committed", "ddl taken off"} else crash_at + 1
-            if journal(session) == expected[1]:
-                break
-        assert (contents(session), journal(session)) == expected
-    assert parts_only > 10
+    marked = []
+
+    def look(session: Session) -> None:
+        marked.append(session.value(MARKED))
+
+    die_again_and_again(target, victims, bank, look, writers=3, **BANK_OPTIONS)
+    assert sum(marked) > 10, "parts were there without their progress"
 
 
 def test_an_owner_that_slept_in_a_part_cannot_commit_it(target: str, victims: Victims) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from bridge.errors import BadMessageError
 from bridge.target.session import Session
-from tests.stream.pipelines import admin, contents, drop_all, journal, opened, run_all, sql
+from tests.stream.pipelines import admin, drop_all, opened, run_all, sql
+from tests.stream.sweeps import die_everywhere, state
 from tests.stream.test_bad_messages import PARTITIONS, capture, ids, row, watermark
 from tests.stream.victims import Victims
 
@@ -28,6 +29,11 @@ def session(target: str) -> Iterator[Session]:
 def make(session: Session) -> None:
     session.execute("CREATE DATABASE m")
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
+
+
+def make_anew(session: Session) -> None:
+    drop_all(session)
+    make(session)
 
 
 def held(session: Session) -> list[tuple[Any, ...]]:
@@ -157,22 +163,10 @@ def test_crash_at_every_step(target: str, victims: Victims, tmp_path: Path) -> N
         [row(10, 1), b"{", watermark(12), row(12, 2), b"[", watermark(15), row(15, 3), watermark(20)],
         [b"}", watermark(11), row(11, 4), b"]", watermark(15), row(18, 5), b"-", watermark(20)],
     )
-    options = {"batch": 3, "quarantine": True}
-    kept = victims.keep(events)
-    with admin(target) as session:
-        make(session)
-        run_all(target, events, **options)
-        expected = contents(session), journal(session), held(session)
-        assert len(expected[2]) == 5
-        crashes = []
-        for crash_at in range(1, 1000):
-            drop_all(session)
-            make(session)
-            step = victims.run(target, kept, crash_at, **options)
-            if step is None:
-                break
-            crashes.append(step)
-            run_all(target, events, **options)
-            assert (contents(session), journal(session), held(session)) == expected, f"step {crash_at}, {step!r}"
-    assert {"begun", "advanced", "statement", "before commit", "committed"} <= set(crashes)
+
+    def state_and_entries(session: Session) -> tuple[Any, ...]:
+        return *state(session), held(session)
+
+    died_at = die_everywhere(target, victims, events, make_anew, state=state_and_entries, batch=3, quarantine=True)
+    assert {"begun", "advanced", "statement", "before commit", "committed"} <= died_at
     assert sql(target, "SELECT COUNT(*) FROM _bridge.quarantine") == [(5,)]

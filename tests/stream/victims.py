@@ -15,14 +15,18 @@ from tests.stream.crashing import CRASHED
 
 
 class Victims:
-    """Processes that die on request; the forking is done by a program without threads."""
+    """Processes that die on request; the forking is done by a program without threads.
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    url: an empty target, where that program tries a pipeline once.
+    """
+
+    def __init__(self, folder: Path, root: Path, url: str) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.stream.crashing"],
+            [sys.executable, "-W", "ignore", "-m", "tests.stream.crashing", url],
             cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        assert self.exit_code() == 0
 
     def keep(self, events: pa.Table) -> str:
         """Puts events where victims find them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,6 @@ from tests.verify.servers import Pair
 def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What --resume keeps stays out of the user's home."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _no_certificates() -> Iterator[None]:
-    """PyMySQL reads the machine's certificates for every connection, 30 ms each; these tests open many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", "/dev/null")
-        yield
 
 
 @pytest.fixture
