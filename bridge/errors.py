@@ -79,11 +79,14 @@ class RefusedRowsError(ApplyError):
     """The target refuses the values of some row, or does not have a row that is to change.
 
     table: which one, as (schema, table).  code: `events.Code`, in short.
+    is_exact: `where` names the row's own commit_ts, not only its transaction's.
     """
 
-    def __init__(self, what: str, *, table: tuple[str, str], code: str, where: str = "", mend: str = "") -> None:
+    def __init__(
+        self, what: str, *, table: tuple[str, str], code: str, where: str = "", mend: str = "", is_exact: bool = False
+    ) -> None:
         super().__init__(what, where=where, mend=mend)
-        self.table, self.code = table, code
+        self.table, self.code, self.is_exact = table, code, is_exact
 
 
 class SourceError(StoppedError):

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.errors import BadMessageError
+from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import Code, Position
 from bridge.stream.frontier import PartitionId
 from bridge.stream.rows import WindowRows
-from bridge.stream.sifting import apply_sifted
+from bridge.stream.sifting import apply_sifted, exact
 from bridge.target.catalog import Table, TableName
 from bridge.target.progress import Advance
 from bridge.target.quarantine import Entry
@@ -72,7 +72,10 @@ class OnBadMessage:
         """
         if self.quarantine:
             return apply_sifted(writer, step, rows, catalog, self.protocol)
-        writer.apply(step, partial(rows.statements, catalog))
+        try:
+            writer.apply(step, partial(rows.statements, catalog))
+        except RefusedRowsError as refusal:
+            raise exact(writer, rows, catalog, refusal) from refusal
         return step
 
     def due(self, bad: BadMessage, ts: int) -> DueEntry:

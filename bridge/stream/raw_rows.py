@@ -71,6 +71,7 @@ def _images(table: Table, changes: pa.Table, typers: list[_Typer | None]) -> tup
             where=f"{Position(row['topic'], row['partition'], row['offset'])}, commit ts {row['commit_ts']}",
             mend="see that the column's type on the target is the upstream's, and that the settings of the format"
             " (--timezone, [debezium], [ckafka]) are the sender's",
+            is_exact=True,
         ) from failure
     return befores, afters
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
-from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position
+from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position, tso_ms
 from bridge.protocols.raw_values import split_forms
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, WindowRows
@@ -51,6 +51,39 @@ def apply_sifted(
             rows = rows.with_changes(name, kept)
         else:
             return step
+
+
+def exact(
+    writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
+) -> RefusedRowsError:
+    """The refusal with the position and commit_ts of a row change that is to blame; the same where none is found."""
+    if refusal.is_exact:
+        return refusal
+    name = TableName(*refusal.table)
+    changes = rows.changes(name)
+    number, found = _first_refused(changes.num_rows, lambda n: _refusal(writer, catalog, changes.slice(0, n)))
+    if found is None:
+        return refusal
+    if not found.is_exact:
+        change = changes.slice(number, 1).to_pylist()[0]
+        position = Position(change["topic"], change["partition"], change["offset"])
+        found.where = f"{position}, commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms), {found.where}"
+    return found
+
+
+def _first_refused(
+    count: int, refusal_of: Callable[[int], RefusedRowsError | None]
+) -> tuple[int, RefusedRowsError | None]:
+    """The number of a row change with which the changes up to it are refused, while those before it are taken."""
+    taken, refused, why = 0, count, refusal_of(count)
+    while why is not None and refused - taken > 1:
+        middle = (taken + refused) // 2
+        earlier = refusal_of(middle)
+        if earlier is None:
+            taken = middle
+        else:
+            refused, why = middle, earlier
+    return refused - 1, why
 
 
 def _refusal(writer: Writer, catalog: Mapping[TableName, Table], changes: pa.Table) -> RefusedRowsError | None:

@@ -260,7 +260,7 @@ class Writer:
             ) from error
         except BaseException as error:
             self.close()
-            if isinstance(error, RefusedRowsError) and "commit ts" not in error.where:
+            if isinstance(error, RefusedRowsError) and not error.is_exact:
                 error.where = f"commit ts {step.old_ts} to {step.new_ts}, {error.where}"
             raise
 

@@ -97,7 +97,7 @@ def test_only_the_refused_row_is_put_aside(target: str, session: Session, why: s
     assert session.rows("SELECT name, topic, `partition`, event, commit_ts, state FROM _bridge.quarantine") == [
         ("bridge", "cdc", 0, 0, 10, "held")
     ]
-    assert "the target refused rows of m.t:" in session.value("SELECT reason FROM _bridge.quarantine")
+    assert "m.t" in session.value("SELECT reason FROM _bridge.quarantine")
 
 
 def test_without_a_quarantine_they_stop_the_bridge(target: str, session: Session) -> None:

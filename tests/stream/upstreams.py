@@ -11,8 +11,14 @@ from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
 TOPIC = "cdc"
 
 
+class Literal(str):
+    """A literal as it stands."""
+
+
 def literal(value: object) -> str:
     """An integer, a text or None as the decoders write it."""
+    if isinstance(value, Literal):
+        return value
     return "NULL" if value is None else str(value) if isinstance(value, int) else "'" + str(value) + "'"
 
 
