@@ -19,7 +19,7 @@ _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "big
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _BOOLEANS: Final = {"true": "1", "false": "0"}
 _SIMPLE: Final[dict[str, Converter]] = {
-    "decimal": literals.decimal,
+    "decimal": literals.java_decimal,
     "float": literals.float32,
     "double": literals.double,
     "date": literals.date,

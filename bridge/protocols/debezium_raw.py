@@ -41,7 +41,7 @@ def _unsigned(literal: str) -> str:
     """BIGINT UNSIGNED wraps to negative above 2^63, or is a Connect Decimal (bigint.unsigned.handling.mode=precise)."""
     if is_text(literal):
         return literals.unsigned(values.unscaled(unquoted(literal), 0))
-    return str(int(literal) + (1 << 64)) if literal[0] == "-" else literal
+    return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
 
 
 def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
@@ -50,7 +50,7 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
             return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
         text = unquoted(literal)
         if modes.decimal == "string" or "." in text or "-" in text:  # neither stands in Base64
-            return literals.decimal(text)
+            return literals.java_decimal(text)
         if modes.decimal is None and text.isdecimal():
             raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
@@ -64,11 +64,15 @@ def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCo
 
 
 def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.float32_number(float(literal))
+    return lambda literal: literals.float32_number(_real(literal))
 
 
 def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.double_number(float(literal))
+    return lambda literal: literals.double_number(_real(literal))
+
+
+def _year(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.year_number(_number(literal))
 
 
 def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
@@ -93,6 +97,18 @@ def _string(literal: str) -> str:
     if is_text(literal):
         return unquoted(literal)
     raise DecodeError(f"{literal} is not a string")
+
+
+def _number(literal: str) -> int:
+    if literal.lstrip("-").isdecimal():
+        return int(literal)
+    raise DecodeError(f"{shown(literal)} is not an integer")
+
+
+def _real(literal: str) -> float:
+    if is_text(literal):
+        raise DecodeError(f"{shown(literal)} is not a number")
+    return float(literal)
 
 
 _TIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
@@ -129,7 +145,7 @@ def _timestamp(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawCo
 
 def _temporal(of_number: Callable[[int], str]) -> RawConverter:
     def convert(literal: str) -> str:
-        return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(int(literal))
+        return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(_number(literal))
 
     return convert
 
@@ -158,6 +174,7 @@ _JSON: Final[dict[str, _Rule]] = {
     "time": _time,
     "datetime": _datetime,
     "timestamp": _timestamp,
+    "year": _year,
 }
 
 

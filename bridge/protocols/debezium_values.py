@@ -20,6 +20,9 @@ EPOCH_DATETIME: Final = "'1970-01-01 00:00:00'"
 ZERO_TIMESTAMP: Final = "'0000-00-00 00:00:00'"
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_YEAR_ZERO_DAYS: Final = 366
+_DAYS_OF_400_YEARS: Final = 146_097
+"""Then the calendar repeats; Python's begins with the year 1, MySQL's with 0."""
 _DAY_SECONDS: Final = 86_400
 _DAYS_KEPT: Final = 4096
 _MAX_TIME: Final = 3020400 * 1_000_000
@@ -82,7 +85,10 @@ def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> s
     written, within the column's range, and `lost` is told.
     """
     if ulp(value) * _POWERS[scale] <= 1:
-        return f"{value:.{scale}f}"
+        literal = f"{value:.{scale}f}"
+        if float(literal) != value:
+            raise DecodeError(f"{value!r} has more digits than DECIMAL({precision},{scale}), which would cut it")
+        return literal
     lost(
         f"DECIMAL({precision},{scale}) values come as float64, which cannot tell values beyond 15 digits apart"
         f" ({value!r} is the first seen)"
@@ -123,6 +129,8 @@ def _datetime(seconds: int, micros: int) -> str:
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def _day(days: int) -> str:
+    if -_YEAR_ZERO_DAYS < _EPOCH_DAY + days <= 0:
+        return "0000" + date.fromordinal(_EPOCH_DAY + days + _DAYS_OF_400_YEARS).isoformat()[4:]
     try:
         return date.fromordinal(_EPOCH_DAY + days).isoformat()
     except (OverflowError, ValueError) as failure:

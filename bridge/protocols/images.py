@@ -52,6 +52,8 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
             raise DecodeError("a column without a name")
     if handle and len(handle) > len(names):
         raise DecodeError("there are more key columns than columns")
+    if len({name.lower() for name in names}) < len(names):
+        raise DecodeError("two columns have names that differ in case only, which no table has")
     key = SEP.join([check_name(name, "key column") for name in handle or ()])
     return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
 

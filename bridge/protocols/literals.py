@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
@@ -140,6 +141,17 @@ def decimal(value: str) -> str:
     if len(value) > MAX_DECIMAL_DIGITS and len(value) - value.count("-") - value.count(".") > MAX_DECIMAL_DIGITS:
         raise DecodeError(f"{shown(value)} has more than {MAX_DECIMAL_DIGITS} digits")
     return value
+
+
+def java_decimal(value: str) -> str:
+    """The same, which Java's BigDecimal may have printed in scientific notation (0E-10), as connectors of Debezium
+    before 1.9 let it (DBZ-4730)."""
+    if _DECIMAL.fullmatch(value) or len(value) > MAX_NUMBER_LENGTH or not _REAL.fullmatch(value):
+        return decimal(value)
+    number = Decimal(value)
+    if abs(number.adjusted()) > MAX_DECIMAL_DIGITS:
+        raise DecodeError(f"{shown(value)} has more than {MAX_DECIMAL_DIGITS} digits")
+    return decimal(f"{number:f}")
 
 
 def double(value: str) -> str:

@@ -325,6 +325,7 @@ BAD: list[tuple[bytes | None, str]] = [
     (canal("INSERT", ID, mysqlType=None), "mysqlType"),
     (canal("INSERT", ID, mysqlType={}), "column 'id' has no type"),
     (canal("INSERT", ID, mysqlType={"id": 4}), "column 'id' has no type"),
+    (canal("INSERT", {"v": ("int", "1"), "V": ("int", "2")}), "differ in case only"),
     (canal("INSERT", {"g": ("geometry", "x")}), "column 'g' is of the unknown type 'geometry'"),
     (canal("INSERT", {"g": ("", "x")}), "unknown type"),
     (canal("INSERT", {"g": ("(11)", "x")}), "unknown type"),

@@ -194,6 +194,7 @@ VALUES = [
     ("bigint(20) unsigned", "18446744073709551615", "18446744073709551615"),
     ("bit(1)", "true", "1"), ("bit(64)", "-1", "18446744073709551615"), ("bit(8)", "65", "65"),
     ("decimal(65,30)", "1.50", "1.50"), ("decimal(10,0) unsigned", "3", "3"),
+    ("decimal(20,10)", "0E-10", "0.0000000000"),
     ("float", "0.1", "0.10000000149011612e0"), ("double(10,3)", "1e3", "1000.0e0"),
     ("char(10)", "it's", r"'it\'s'"), ("varchar(20)", "null", "'null'"), ("longtext", "a\0b", r"'a\0b'"),
     ("enum('a','b')", "a", "'a'"), ("enum('a','b')", "2", "'2'"), ("set('a','b')", "a,b", "'a,b'"),
@@ -223,7 +224,8 @@ def test_binary(word: str) -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("int(11)", "1 OR 1=1"), ("decimal(9,2)", "1e5"), ("double", "x"), ("date", "20240101"), ("year(4)", "1900"),
+    [("int(11)", "1 OR 1=1"), ("decimal(9,2)", "1e66"), ("decimal(9,2)", "NaN"),
+     ("double", "x"), ("date", "20240101"), ("year(4)", "1900"),
      ("datetime", "2024-01-01T00:00:00"), ("timestamp", "1704067200"), ("bit(1)", "t"),
      ("tinyint(1) unsigned", "-200")],
 )  # fmt: skip
