@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
 from bridge.target.progress import Advance, ProgressTable
-from bridge.target.session import Target
+from bridge.target.session import LOCK_CONFLICT, Target, error_code
+from bridge.verify import snapshots
 from bridge.verify.options import VerifyOptions
 from bridge.verify.reader import Reader
 from bridge.verify.snapshots import open_moment
@@ -109,6 +111,45 @@ def test_all_sessions_see_one_moment(pair: Pair) -> None:
                     session.close()
             assert len(seen) == 1
             assert done[0] > before + 5
+
+
+def test_the_bridge_cannot_move_between_the_snapshots(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction of the bridge that comes at the worst instants, before each snapshot is opened, does not get the
+    progress row; every snapshot shows the applied_ts that was read, and afterwards the row is free again."""
+    table, target = ProgressTable("bridge"), Target(pair.target)
+    writer = target.connect()
+    table.create(writer)
+    table.begin(writer, 1)
+    writer.commit()
+    writer.execute("SET innodb_lock_wait_timeout = 0")
+
+    def advance() -> int:
+        """Tries to commit one transaction; gives the server's refusal, 0 for none."""
+        try:
+            writer.begin()
+            assert table.advance(writer, 0, Advance(1, 2, {}))
+            writer.commit()
+        except MySQLError as error:
+            writer.rollback()
+            return error_code(error)
+        return 0
+
+    refusals: list[int] = []
+    begin = snapshots.begin_snapshot
+    monkeypatch.setattr(
+        snapshots, "begin_snapshot", lambda session: (refusals.append(advance()), begin(session))
+    )  # fmt: skip
+    moment = open_moment(target, table, 3, beside=lambda _: refusals.append(advance()))
+    try:
+        assert set(refusals) <= LOCK_CONFLICT
+        assert len(refusals) == 4
+        query = "SELECT applied_ts FROM _bridge.progress WHERE name = 'bridge'"
+        assert moment.progress is not None
+        assert {session.value(query) for session in moment.sessions} == {moment.progress.applied_ts}
+        assert advance() == 0
+    finally:
+        for session in (*moment.sessions, writer):
+            session.close()
 
 
 def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
