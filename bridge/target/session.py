@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pymysql
+from pymysql.cursors import SSCursor
 from pymysql.err import MySQLError
 from sqlalchemy import URL, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -141,6 +142,23 @@ class Session:
         with self._raw.cursor() as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall())
+
+    def stream(self, sql: str, count: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Runs one query; gives its rows by at most `count` at a time, as the server sends them.  Nothing else may run
+        on the session meanwhile; after a stream that was not read to its end the session is closed."""
+        cursor = self._raw.cursor(SSCursor)
+        is_read = False
+        try:
+            cursor.execute(sql)
+            while rows := cursor.fetchmany(count):
+                yield list(rows)
+            is_read = True
+        finally:
+            if not is_read:
+                if cursor._result is not None:
+                    cursor._result.unbuffered_active = False  # or the driver would read on to the end
+                self.close()
+            cursor.close()
 
     def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Runs one query; texts come as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are, which

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -26,9 +27,9 @@ from bridge.target.journal import Journal, State
 from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange, goes_by_partition
 from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, is_lost_connection, quote_name, server_words
-from bridge.verify.chunks import Pace
+from bridge.verify.crew import Crew
 from bridge.verify.definitions import list_tables, load_definitions
-from bridge.verify.drill_down import Comparison, Tally
+from bridge.verify.drill_down import Comparison
 from bridge.verify.failures import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.keys import any_of, key_parts
@@ -40,10 +41,12 @@ from bridge.verify.reader import Reader
 from bridge.verify.recompute import Control, Log
 from bridge.verify.report import Report, ShownRow, TableResult, shown_row
 from bridge.verify.resume import State as Resume
+from bridge.verify.resume import looks_of
 from bridge.verify.rows import Difference, Finding
 from bridge.verify.scratch import COMMIT_TS, POSITION
 from bridge.verify.snapshots import open_moment
 from bridge.verify.throttle import Throttle
+from bridge.verify.walk import Tally
 
 _SHOWN_BAD: Final = 3
 _LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
@@ -197,13 +200,15 @@ class LogVerification:
     def _all_tables(self, loaded: Sequence[_Loaded], sessions: Sequence[Session]) -> list[TableResult]:
         self._watcher.plan(sum(one.table.definition.rows for one in loaded))
 
-        def work(session: Session) -> list[TableResult]:
-            reader = Reader(session, is_snapshot=True, place=f"target {self._target}")
-            throttle = Throttle(self._options.max_load, {"target": session}, self._watcher.stage)
-            return [self._one_table(one, reader, throttle) for one in loaded if one.session is session]
+        throttle = Throttle(self._options.max_load, {"target": self._look}, self._watcher.stage)
+        crew = Crew[_Loaded](())
 
-        with ThreadPoolExecutor(len(sessions), thread_name_prefix="tables") as workers:
-            return [result for done in workers.map(work, sessions) for result in done]
+        def work(session: Session) -> list[TableResult]:
+            with crew.at_work():
+                reader = Reader(session, is_snapshot=True, place=f"target {self._target}")
+                return [self._one_table(one, reader, throttle) for one in loaded if one.session is session]
+
+        return crew.results([partial(work, session) for session in sessions], throttle)
 
     def _one_table(self, one: _Loaded, reader: Reader, throttle: Throttle) -> TableResult:
         began = time.monotonic()
@@ -244,24 +249,30 @@ class LogVerification:
 
     def _compared(self, table: LoggedTable, reader: Reader, throttle: Throttle) -> Tally:
         expected, actual = table.sides(reader)
+        looks = looks_of(table.shape, table.order)
+        tally = self._state.tally(table.name, looks)
+        if tally.is_done:
+            return tally
         told = 0
 
         def on_chunk(tally: Tally) -> None:
             nonlocal told
             self._watcher.done(table.name, tally.rows - told)
             told = tally.rows
-            self._state.keep(table.name, tally)
+            self._state.keep(table.name, looks, tally)
 
         with ThreadPoolExecutor(1) as pool:
-            return Comparison(
+            tally = Comparison(
                 table.shape,
                 expected,
                 actual,
                 pool=pool,
-                pace=Pace(self._options.chunk_seconds),
-                pause=throttle.wait,
+                throttle=throttle,
+                seconds=self._options.chunk_seconds,
                 on_chunk=on_chunk,
-            ).run(self._state.tally(table.name))
+            ).run(tally)
+        self._state.keep(table.name, looks, tally)
+        return tally
 
     def _not_covered(self, table: LoggedTable, reader: Reader, result: TableResult) -> int:
         rows = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])

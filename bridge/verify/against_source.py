@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
@@ -16,23 +15,25 @@ from bridge.events import tso_ms
 from bridge.target.catalog import TableName
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.session import Session, Target, quote_name
-from bridge.verify.chunks import Pace
 from bridge.verify.create_text import column_statements, create_statements, index_statements
+from bridge.verify.crew import Crew
 from bridge.verify.definitions import Definition, Flavour, list_tables, load_definitions
-from bridge.verify.drill_down import Comparison, Side, Tally
+from bridge.verify.drill_down import Comparison
 from bridge.verify.failures import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.keys import key_parts
 from bridge.verify.options import VerifyOptions, Watcher
 from bridge.verify.reader import Reader
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.resume import State
+from bridge.verify.resume import State, looks_of
 from bridge.verify.rows import Difference, Shape
 from bridge.verify.schemas import SchemaFindings, compare_schemas
 from bridge.verify.settle import persistent, settle
+from bridge.verify.sides import Side
 from bridge.verify.snapshots import enter_source_moment, open_moment, open_source
 from bridge.verify.tables import Plan, catalog_table, plan_of
 from bridge.verify.throttle import Throttle
+from bridge.verify.walk import Tally
 
 _HEARTBEAT_SECONDS: Final = 30.0
 """An owner that was silent for longer is not running (design, decision 7)."""
@@ -130,29 +131,24 @@ class SourceVerification:
         self._watcher.stage("comparing schemas")
         tables, results = self._planned()
         self._watcher.plan(sum(table.source.rows for table in tables))
-        waiting: queue.SimpleQueue[_Table] = queue.SimpleQueue()
-        for table in sorted(tables, key=lambda table: -table.source.rows):
-            waiting.put(table)
-        lock = threading.Lock()
+        looks = {"target": self._look, "source": self._source_look}
+        self._throttle = Throttle(self._options.max_load, looks, self._watcher.stage)
+        self._crew = Crew(sorted(tables, key=lambda table: -table.source.rows))
 
-        def work(source: Session, scout: Session, target: Session) -> None:
-            readers = _Readers(
-                self._source_reader(source),
-                Reader(target, is_snapshot=True, place=f"target {self._target}"),
-                self._source_reader(scout),
-            )
-            throttle = Throttle(self._options.max_load, {"target": target, "source": source}, self._watcher.stage)
-            while (table := _next(waiting)) is not None:
-                result = self._one_table(table, readers, throttle)
-                with lock:
-                    results.append(result)
+        def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
+            with self._crew.at_work():
+                readers = _Readers(
+                    self._source_reader(source),
+                    Reader(target, is_snapshot=True, place=f"target {self._target}"),
+                    self._source_reader(scout),
+                )
+                mine = [self._one_table(table, readers) for table in self._crew.own_tables()]
+                for comparison, walk in self._crew.others_tables():
+                    comparison.work(walk, readers.source, readers.target)
+                return mine
 
-        scouts = sources[len(targets) :]
-        with ThreadPoolExecutor(len(targets), thread_name_prefix="tables") as workers:
-            triples = zip(sources, scouts, targets, strict=False)
-            for done in [workers.submit(work, *triple) for triple in triples]:
-                done.result()
-        return results
+        triples = zip(sources, sources[len(targets) :], targets, strict=False)
+        return [*results, *self._crew.results([partial(work, *triple) for triple in triples], self._throttle)]
 
     def _source_reader(self, session: Session) -> Reader:
         return Reader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
@@ -180,12 +176,12 @@ class SourceVerification:
     def _is_wanted(self, name: TableName) -> bool:
         return name.schema != self._table.schema and self._options.tables(*name)
 
-    def _one_table(self, table: _Table, readers: _Readers, throttle: Throttle) -> TableResult:
+    def _one_table(self, table: _Table, readers: _Readers) -> TableResult:
         began = time.monotonic()
         name = table.source.name
         result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
         self._watcher.stage(str(name))
-        tally = self._compared(table, readers, throttle)
+        tally = self._compared(table, readers)
         differences = self._settled(table, tally.differences)
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
@@ -198,49 +194,60 @@ class SourceVerification:
         result.seconds = time.monotonic() - began
         return result
 
-    def _compared(self, table: _Table, readers: _Readers, throttle: Throttle) -> Tally:
+    def _compared(self, table: _Table, readers: _Readers) -> Tally:
         name = table.source.name
         if not table.plan.shape.actual:
             return Tally()
         if table.target is None and self._fix is None:
             return Tally(rows=int(readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
+        looks = looks_of(table.plan.shape, table.plan.order)
+        tally = self._state.tally(name, looks)
+        if tally.is_done:
+            return tally
         told = 0
 
         def on_chunk(tally: Tally) -> None:
             nonlocal told
             self._watcher.done(name, tally.rows - told)
             told = tally.rows
-            self._state.keep(name, tally)
+            self._state.keep(name, looks, tally)
 
-        comparison = self._comparison(table, readers, throttle.wait, on_chunk)
-        return comparison.run(self._state.tally(name))
+        comparison = self._comparison(table, readers, self._throttle, on_chunk)
+        if not comparison.has_ranges:
+            return comparison.run(tally)
+        walk = comparison.walk(tally)
+        with self._crew.shared(comparison, walk):
+            comparison.work(walk)
+            tally = comparison.result(walk)
+        self._state.keep(name, looks, tally)
+        return tally
 
     def _comparison(
         self,
         table: _Table,
         readers: _Readers,
-        pause: Callable[[], None],
-        on_chunk: Callable[[Tally], None],
+        throttle: Throttle,
+        on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> Comparison:
-        shape = table.plan.shape
+        shape, order = table.plan.shape, table.plan.order
         expected = Side(
             readers.source,
             quote_name(*table.source.name),
             shape.expected,
-            key_parts([shape.expected[i] for i in shape.key], [shape.actual[i] for i in shape.key]),
+            key_parts([shape.expected[i] for i in order], [shape.actual[i] for i in order]),
         )
         actual = Side(
             readers.target,
             quote_name(*table.source.name) if table.target else _nothing(shape),
             shape.actual,
-            key_parts([shape.actual[i] for i in shape.key], [shape.expected[i] for i in shape.key]),
+            key_parts([shape.actual[i] for i in order], [shape.expected[i] for i in order]),
             condition="1=1" if table.target else "1=0",
             absent=table.plan.absent,
         )
-        pace = Pace(self._options.chunk_seconds)
         return Comparison(
-            shape, expected, actual, pool=self._pool, pace=pace, pause=pause, on_chunk=on_chunk, scout=readers.scout
-        )
+            shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
+            on_chunk=on_chunk, scout=readers.scout,
+        )  # fmt: skip
 
     def _settled(self, table: _Table, differences: list[Difference]) -> list[Difference]:
         """On a moving target, what still differs after a change has had the time to arrive."""
@@ -248,7 +255,7 @@ class SourceVerification:
             return differences
         self._watcher.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
         with self._now() as readers:
-            comparison = self._comparison(table, readers, lambda: None, lambda _: None)
+            comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
                 return settle(table.plan.shape, differences, comparison.again, self._seconds)
             return persistent(differences, lambda: comparison.run(Tally()).differences, self._seconds)
@@ -283,10 +290,3 @@ def _nothing(shape: Shape) -> str:
     """A table that is missing, as one without rows."""
     columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
     return f"(SELECT {columns}) nothing"
-
-
-def _next(waiting: queue.SimpleQueue[_Table]) -> _Table | None:
-    try:
-        return waiting.get_nowait()
-    except queue.Empty:
-        return None

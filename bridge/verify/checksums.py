@@ -89,7 +89,16 @@ def readable(column: ColumnInfo, alias: str = "") -> str:
 
 def row_hash(tokens: Sequence[str]) -> str:
     """An SQL expression: 64 bits of the MD5 of a row's text."""
-    return f"CAST(CONV(LEFT(MD5(CONCAT_WS(_binary',',{','.join(tokens)})),16),16,10) AS UNSIGNED)"
+    return f"CAST(CONV(LEFT({_digest(tokens)},16),16,10) AS UNSIGNED)"
+
+
+def streamed_hash(tokens: Sequence[str]) -> str:
+    """An SQL expression: the same 64 bits as 8 bytes."""
+    return f"UNHEX(LEFT({_digest(tokens)},16))"
+
+
+def _digest(tokens: Sequence[str]) -> str:
+    return f"MD5(CONCAT_WS(_binary',',{','.join(tokens)}))"
 
 
 def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
@@ -97,14 +106,6 @@ def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
     return (
         "SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0)"
         f" FROM (SELECT {row_hash(tokens)} AS h {rows} {_ALL_ROWS}) hashed"
-    )
-
-
-def bucket_query(tokens: Sequence[str], rows: str, buckets: int) -> str:
-    """Fingerprints by remainder of the hash: bucket, then the fields of `Fingerprint`."""
-    return (
-        f"SELECT h%{buckets} AS bucket,COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0)"
-        f" FROM (SELECT {row_hash(tokens)} AS h {rows} {_ALL_ROWS}) hashed GROUP BY bucket"
     )
 
 

@@ -82,11 +82,15 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class Index:
-    """parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value."""
+    """parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value.
+
+    distinct: about how many different values it has, 0 for one that has no order (FULLTEXT).
+    """
 
     unique: bool
     parts: tuple[str, ...]
     lengths: tuple[int | None, ...]
+    distinct: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,22 +187,22 @@ def _columns(
 
 
 def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
-    parts: dict[TableName, dict[str, list[tuple[bool, str, int | None]]]] = {}
-    for schema, table, index, non_unique, column, length in session.rows(
-        "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part"
+    found: dict[TableName, dict[str, Index]] = {}
+    for schema, table, name, non_unique, column, length, cardinality, kind in session.rows(
+        "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part, cardinality, index_type"
         f" FROM information_schema.statistics WHERE {among}"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
     ):
-        part = (int(non_unique) == 0, (column or "").lower(), None if length is None else int(length))
-        parts.setdefault(TableName(schema, table), {}).setdefault(index, []).append(part)
-    return {
-        name: {
-            index: Index(found[0][0], tuple(column for _, column, _ in found), tuple(length for _, _, length in found))
-            for index, found in indexes.items()
-        }
-        for name, indexes in parts.items()
-    }
+        indexes = found.setdefault(TableName(schema, table), {})
+        before = indexes.get(name, Index(int(non_unique) == 0, (), ()))
+        indexes[name] = Index(
+            before.unique,
+            (*before.parts, (column or "").lower()),
+            (*before.lengths, None if length is None else int(length)),
+            int(cardinality or 0) if str(kind).upper() == "BTREE" else 0,
+        )
+    return found
 
 
 def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,9 +31,8 @@ class KeyPart:
     collate: str
     alias: str
 
-    def literal(self, value: bytes | None) -> str:
+    def literal(self, value: bytes) -> str:
         """A literal to compare with `ordered`."""
-        assert value is not None, "key columns are NOT NULL"
         if self.column.value_class is ValueClass.NAME:
             return f"_utf8mb4 x'{value[2:].hex()}' COLLATE utf8mb4_bin"
         if self.column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
@@ -71,38 +70,53 @@ def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int) -> str:
 
 
 def between(parts: Sequence[KeyPart], low: Values | None, high: Values | None) -> str:
-    """A condition: keys above `low` and not above `high`; None is no bound."""
+    """A condition: keys above `low` and not above `high`; None is no bound.  Of an index, NULL is below every value."""
     conditions = []
     if low is not None:
-        conditions.append(_beyond(parts, low, ">", or_equal=False))
+        conditions.append(_beyond(parts, low, _above, or_equal=False))
     if high is not None:
-        conditions.append(_beyond(parts, high, "<", or_equal=True))
+        conditions.append(_beyond(parts, high, _below, or_equal=True))
     return " AND ".join(conditions) or "1=1"
 
 
-def _beyond(parts: Sequence[KeyPart], bound: Values, sign: str, *, or_equal: bool) -> str:
+def _equal(part: KeyPart, value: bytes | None) -> str:
+    return f"{part.ordered} IS NULL" if value is None else f"{part.ordered}={part.literal(value)}"
+
+
+def _above(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
+    if value is None:
+        return "1=1" if or_equal else f"{part.ordered} IS NOT NULL"
+    return f"{part.ordered}>{'=' if or_equal else ''}{part.literal(value)}"
+
+
+def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
+    """NULL stands before every value (of an index: a key has none)."""
+    if value is None:
+        return f"{part.ordered} IS NULL" if or_equal else "1=0"
+    below = f"{part.ordered}<{'=' if or_equal else ''}{part.literal(value)}"
+    return f"({below} OR {part.ordered} IS NULL)" if part.column.nullable else below
+
+
+def _beyond(parts: Sequence[KeyPart], bound: Values, beyond: Callable[..., str], *, or_equal: bool) -> str:
     """A row comparison written out: servers use an index for this form, and not for (a, b) > (1, 2)."""
-    values = [part.literal(value) for part, value in zip(parts, bound, strict=True)]
     last = len(parts) - 1
     steps = [
         " AND ".join(
             [
-                *(f"{parts[j].ordered}={values[j]}" for j in range(i)),
-                f"{parts[i].ordered}{sign}{'=' if or_equal and i == last else ''}{values[i]}",
+                *(_equal(parts[j], bound[j]) for j in range(i)),
+                beyond(parts[i], bound[i], or_equal=or_equal and i == last),
             ]
         )
         for i in range(len(parts))
     ]
     if len(steps) == 1:
         return steps[0]
-    return f"{parts[0].ordered}{sign}={values[0]} AND ({' OR '.join(f'({step})' for step in steps)})"
+    return f"{beyond(parts[0], bound[0], or_equal=True)} AND ({' OR '.join(f'({step})' for step in steps)})"
 
 
 def any_of(parts: Sequence[KeyPart], keys: Sequence[Values]) -> str:
     """A condition: the key is one of these."""
-    return " OR ".join(
-        "(" + " AND ".join(f"{p.ordered}={p.literal(v)}" for p, v in zip(parts, key, strict=True)) + ")" for key in keys
-    )
+    return " OR ".join("(" + " AND ".join(_equal(p, v) for p, v in zip(parts, key, strict=True)) + ")" for key in keys)
 
 
 def literal_of(column: ColumnInfo, value: bytes | None) -> str:

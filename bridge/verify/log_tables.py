@@ -11,13 +11,14 @@ from bridge.target.catalog import Table, TableName
 from bridge.target.session import quote_name
 from bridge.verify.checksums import row_hash
 from bridge.verify.definitions import Definition
-from bridge.verify.drill_down import PartlyKnown, Side
 from bridge.verify.keys import key_parts
 from bridge.verify.last_states import LoggedShape, Place, known_names
 from bridge.verify.lineage import Lineage, key_of
 from bridge.verify.reader import Reader
 from bridge.verify.rows import Shape
 from bridge.verify.scratch import GONE, PERHAPS, SHAPE, Scratch
+from bridge.verify.sides import PartlyKnown, Side
+from bridge.verify.tables import index_to_go_by
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
@@ -27,6 +28,7 @@ _ACTUAL: Final = "t"
 class LoggedTable:
     """A table of the target that the log speaks of.
 
+    index: lower-case names of an index's columns, by whose ranges a table without a key is compared, () without one.
     missing: columns that messages have and the target lacks.
     is_whole: the log holds every row; otherwise rows that it never mentioned are not covered.
     perhaps: some rows may have gone with their partitions.
@@ -35,6 +37,7 @@ class LoggedTable:
     place: Place
     definition: Definition
     scratch: Scratch
+    index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
     perhaps: bool
@@ -53,6 +56,12 @@ class LoggedTable:
         return Shape(columns, columns, tuple(names.index(part) for part in self.place.key if names))
 
     @property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the columns that ranges go by."""
+        names = [column.name.lower() for column in self.shape.actual]
+        return self.shape.key or tuple(names.index(part) for part in self.index if names)
+
+    @property
     def matched(self) -> str:
         """FROM: the target's rows that the log speaks of."""
         return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.scratch.name} {_EXPECTED} ON {self._same_key}"
@@ -65,7 +74,7 @@ class LoggedTable:
     def sides(self, reader: Reader) -> tuple[Side, Side]:
         """What should be, and what is."""
         shape = self.shape
-        key = [shape.actual[i] for i in shape.key]
+        key = [shape.actual[i] for i in self.order]
         partly = self._partly(shape)
         expected = Side(
             reader,
@@ -128,12 +137,16 @@ def logged_table(
     place = Place(table, choose_log_key(table, definition, shapes))
     known = {_known(place, shape) for shape in shapes}
     spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
+    is_whole = key_of(table.name) in lineage.whole and "" not in known
+    everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
+    index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
     return LoggedTable(
         place,
         definition,
-        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""}))),
+        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index),
+        index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
-        key_of(table.name) in lineage.whole and "" not in known,
+        is_whole,
         any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pymysql.err import MySQLError
@@ -11,6 +12,9 @@ from bridge.target.session import Session, error_code, is_lost_connection, serve
 
 _TABLE_CHANGED: Final = 1412
 _LOOK: Final = "bridge_look"
+_BLOCK_ROWS: Final = 5_000
+_PATIENCE_SECONDS: Final = 86_400
+"""How long a server waits for a stream that is not read on, because a server is busy (`--max-load`)."""
 
 
 class Reader:
@@ -39,6 +43,16 @@ class Reader:
         except (MySQLError, OSError) as error:
             raise self._stopped(error, sql) from error
         return found
+
+    def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
+        try:
+            self._session.execute(f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}")
+            yield from self._session.stream(sql, _BLOCK_ROWS)
+            if self._is_snapshot:
+                self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
+        except (MySQLError, OSError) as error:
+            raise self._stopped(error, sql) from error
 
     def close(self) -> None:
         """Ends the session."""

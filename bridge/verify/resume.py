@@ -12,7 +12,16 @@ import orjson
 
 from bridge.errors import UsageError
 from bridge.target.catalog import TableName
-from bridge.verify.drill_down import Tally
+from bridge.verify.rows import Shape
+from bridge.verify.walk import Tally
+
+
+def looks_of(shape: Shape, order: tuple[int, ...]) -> str:
+    """A digest of what rows are compared by: where it has changed, what was found equal counts no more.
+
+    order: numbers of the columns that ranges go by.
+    """
+    return hashlib.sha256(repr((shape, order)).encode()).hexdigest()[:16]
 
 
 class State:
@@ -25,7 +34,7 @@ class State:
         digest = hashlib.sha256(orjson.dumps(dict(identity), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
         self._path = _folder() / f"verify-{digest}.jsonl"
         self._lock = Lock()
-        self._tables: dict[TableName, Tally] = self._load() if resume else {}
+        self._tables: dict[tuple[TableName, str], Tally] = self._load() if resume else {}
         self.path.write_bytes(b"" if not resume else self.path.read_bytes() if self.path.exists() else b"")
 
     @property
@@ -33,19 +42,21 @@ class State:
         """Where it is kept."""
         return self._path
 
-    def tally(self, table: TableName) -> Tally:
-        """How far a table was found equal."""
-        return self._tables.get(table, Tally())
+    def tally(self, table: TableName, looks: str) -> Tally:
+        """How far a table was found equal.  looks: see `looks_of`."""
+        return self._tables.get((table, looks), Tally())
 
-    def keep(self, table: TableName, tally: Tally) -> None:
-        """After a chunk: everything up to tally.upto was equal."""
-        if tally.upto is None or tally.differences:
+    def keep(self, table: TableName, looks: str, tally: Tally) -> None:
+        """After a chunk: everything up to tally.upto was equal, or all of the table."""
+        if tally.differences or not (tally.is_done or tally.upto is not None):
             return
         line = {
             "table": list(table),
+            "looks": looks,
             "rows": tally.rows,
             "chunks": tally.chunks,
-            "upto": [None if value is None else value.hex() for value in tally.upto],
+            "upto": [None if value is None else value.hex() for value in tally.upto or ()],
+            "done": tally.is_done,
         }
         with self._lock, self._path.open("ab") as file:
             file.write(orjson.dumps(line) + b"\n")
@@ -54,17 +65,18 @@ class State:
         """The verification came to its end."""
         self._path.unlink(missing_ok=True)
 
-    def _load(self) -> dict[TableName, Tally]:
+    def _load(self) -> dict[tuple[TableName, str], Tally]:
         if not self._path.exists():
             return {}
-        tables: dict[TableName, Tally] = {}
+        tables: dict[tuple[TableName, str], Tally] = {}
         for line in self._path.read_bytes().splitlines():
             try:
                 found = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue  # the last line of a process that was killed
             upto = tuple(None if value is None else bytes.fromhex(value) for value in found["upto"])
-            tables[TableName(*found["table"])] = Tally(found["rows"], found["chunks"], [], upto)
+            tally = Tally(found["rows"], found["chunks"], [], upto or None, found["done"])
+            tables[TableName(*found["table"]), found["looks"]] = tally
         return tables
 
 

@@ -187,3 +187,14 @@ def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -
 
 def _comparable_row(shape: Shape, row: Row) -> Hashable:
     return tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
+
+
+def netted(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+    """The same for rows without a key: what is missing in one range and extra in another cancels."""
+    if len({difference.finding for difference in differences}) < 2:
+        return list(differences)
+    left, right = (
+        [row for d in differences if d.finding is finding and (row := d.expected or d.actual) for _ in range(d.copies)]
+        for finding in (Finding.MISSING, Finding.EXTRA)
+    )
+    return as_multisets(shape, left, right)

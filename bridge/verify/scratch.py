@@ -37,20 +37,26 @@ _LONG: Final = 1000
 class Scratch:
     """A table of expected rows.
 
-    name: quoted; shapes: the columns that rows have, by number, joined by SEP.
+    name: quoted; shapes: the columns that rows have, by number, joined by SEP; index: columns of an index, of a table
+    without a key.
     """
 
     name: str
     definition: Definition
     key: tuple[str, ...]
     shapes: tuple[str, ...]
+    index: tuple[str, ...] = ()
 
     def create(self) -> str:
         """The statement that makes it."""
-        lines = [_line(column, is_key=name in self.key) for name, column in self._columns()]
+        lines = [
+            _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
+        ]
         lines += [f"{quote_name(name)} {kind}" for name, kind in _META]
         if self.key:
             lines.append(self._index())
+        if self.index:
+            lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB"
 
     def inserts(self, rows: pa.Table) -> Iterator[str]:
@@ -102,10 +108,10 @@ class Scratch:
         return f"PRIMARY KEY ({','.join(quote_name(self.definition.columns[part].name) for part in index.parts)})"
 
 
-def _line(column: ColumnInfo, *, is_key: bool) -> str:
+def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
     kind = column.type
     length = _LENGTH.match(kind)
-    if not is_key and length and int(length[1]) > _LONG:
+    if not (is_key or is_indexed) and length and int(length[1]) > _LONG:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"

@@ -10,14 +10,15 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.session import Session, Target
-from bridge.verify.chunks import Pace
 from bridge.verify.definitions import load_definitions
-from bridge.verify.drill_down import Comparison, Tally
+from bridge.verify.drill_down import Comparison
 from bridge.verify.last_states import LogPlan, balance, fold_steps, shapes, steps
 from bridge.verify.lineage import LoggedChange, trace
 from bridge.verify.log_tables import LoggedTable, logged_table
 from bridge.verify.reader import Reader
 from bridge.verify.snapshots import begin_snapshot
+from bridge.verify.throttle import Throttle
+from bridge.verify.walk import Tally
 from tests.verify.servers import execute
 
 T = TableName("app", "t")
@@ -73,8 +74,7 @@ def compared(session: Session, events: list[dict[str, Any]], *statements: str) -
     reader = Reader(session, is_snapshot=True, place="target")
     with ThreadPoolExecutor(1) as pool:
         comparison = Comparison(
-            logged.shape, *logged.sides(reader), pool=pool, pace=Pace(0.5), pause=lambda: None,
-            on_chunk=lambda _: None,
+            logged.shape, *logged.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
         )  # fmt: skip
         return logged, comparison.run(Tally())
 

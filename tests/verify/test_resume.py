@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from bridge.errors import StoppedError
 from bridge.target.catalog import TableName
-from bridge.verify import drill_down
-from bridge.verify.drill_down import Tally
 from bridge.verify.reader import Reader
 from bridge.verify.resume import State
+from bridge.verify.walk import Tally
 from tests.verify.servers import Pair, said
 
 NAME = TableName("app", "a")
@@ -28,7 +28,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, chunks: int) -> None:
             raise KeyboardInterrupt
         add(self, *arguments)
 
-    monkeypatch.setattr(drill_down.Tally, "add", dying)
+    monkeypatch.setattr(Tally, "add", dying)
 
 
 def test_resume_goes_on_behind_what_was_equal(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,18 +54,58 @@ def test_a_range_that_differs_is_read_again(tmp_path: Path, monkeypatch: pytest.
     """Nothing is kept from the first difference on; another pipeline has another file."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     state = State({"pipeline": "a"}, resume=False)
-    state.keep(NAME, Tally(5, 1, [], (b"\xff\x00", b"2")))
-    state.keep(NAME, Tally(9, 2, [None], (b"3", b"4")))  # type: ignore[list-item]
-    assert State({"pipeline": "a"}, resume=True).tally(NAME) == Tally(5, 1, [], (b"\xff\x00", b"2"))
-    assert State({"pipeline": "b"}, resume=True).tally(NAME) == Tally()
-    assert State({"pipeline": "a"}, resume=False).tally(NAME) == Tally()
+    state.keep(NAME, "looks", Tally(5, 1, [], (b"\xff\x00", b"2")))
+    state.keep(NAME, "looks", Tally(9, 2, [None], (b"3", b"4")))  # type: ignore[list-item]
+    assert State({"pipeline": "a"}, resume=True).tally(NAME, "looks") == Tally(5, 1, [], (b"\xff\x00", b"2"))
+    assert State({"pipeline": "b"}, resume=True).tally(NAME, "looks") == Tally()
+    assert State({"pipeline": "a"}, resume=False).tally(NAME, "looks") == Tally()
 
 
 def test_a_line_that_was_cut_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may die while it writes."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     state = State({}, resume=False)
-    state.keep(NAME, Tally(5, 1, [], (b"1",)))
+    state.keep(NAME, "looks", Tally(5, 1, [], (b"1",)))
     with state.path.open("ab") as file:
         file.write(b'{"table": ["app')
-    assert State({}, resume=True).tally(NAME).rows == 5
+    assert State({}, resume=True).tally(NAME, "looks").rows == 5
+
+
+def test_a_large_table_is_read_by_all_workers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in its own snapshot; a difference in a range of either is found, and the ranges make up the table."""
+    pair.both(TABLES)
+    pair.damage("UPDATE app.a SET v = 0 WHERE id IN (5, 25000, 50000); DELETE FROM app.a WHERE id = 31000")
+    seen: dict[int, int] = {}
+    rows = Reader.rows
+
+    def counting(self: Reader, sql: str) -> list[tuple[Any, ...]]:
+        if sql.startswith("SELECT COUNT(*),COUNT(h)"):
+            seen[id(self)] = seen.get(id(self), 0) + 1
+        return rows(self, sql)
+
+    monkeypatch.setattr(Reader, "rows", counting)
+    monkeypatch.setattr("bridge.verify.chunks._MOST_ROWS", 2_000)
+    report = pair.verify("app.*", workers=3)
+    assert said(report) == {"a 5 different v", "a 25000 different v", "a 31000 missing", "a 50000 different v"}
+    assert (report.tables[0].rows, len(seen)) == (50_000, 6)
+    assert min(seen.values()) > 3
+
+
+def test_a_failure_of_one_worker_ends_all(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, with its own words, not when every other table has been compared."""
+    pair.both(TABLES + "CREATE TABLE app.b LIKE app.a; INSERT INTO app.b SELECT * FROM app.a")
+    chunks: list[str] = []
+    rows = Reader.rows
+
+    def failing(self: Reader, sql: str) -> list[tuple[Any, ...]]:
+        if sql.startswith("SELECT COUNT(*),COUNT(h)"):
+            chunks.append(sql)
+            if len(chunks) == 4:
+                raise StoppedError("the server was lost")
+        return rows(self, sql)
+
+    monkeypatch.setattr(Reader, "rows", failing)
+    monkeypatch.setattr("bridge.verify.chunks._MOST_ROWS", 1_000)
+    with pytest.raises(StoppedError, match="the server was lost"):
+        pair.verify("app.*")
+    assert len(chunks) < 12
