@@ -8,9 +8,8 @@ itself: with `_tidb` it has a commit_ts, without it goes by its event time, `es`
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
-
-import orjson
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols.canal_types import canal_types, converter_of
@@ -28,8 +27,11 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
+from bridge.protocols.templates import Hole, Row, Templates, cells, plain
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
+_IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
+"""What `data` holds."""
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
 """Official Canal's notes that change nothing: the text of a statement whose rows follow (binlog_rows_query_log_events)
 and the end of an XA transaction whose rows came when it was prepared."""
@@ -46,6 +48,12 @@ _STATEMENT: Final = (
 _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
+
+_TICDC: Final = b'{"id":0,'
+"""How TiCDC's messages begin."""
+_KIND_END: Final = b',"es":'
+"""Before it stand schema, table and type, and nothing that changes."""
+_COMMIT_TS: Final = {"commitTs": Hole.COMMIT_TS}
 
 _new_event = tuple.__new__
 """Half the time of Event(...), which counts at one per row."""
@@ -68,42 +76,42 @@ class CanalJsonDecoder(GuardedDecoder):
         super().__init__(options)
         self._types = canal_types(options.timezone)
         self._slots: dict[tuple[str, str, str], _Slot] = {}
+        self._templates = Templates()
+        self._is_plain = False
 
-    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:  # noqa: ARG002
-        """One row with the TiDB extension, as most messages are; see `GuardedDecoder.usual_row`."""
-        message = orjson.loads(value)  # type: ignore[arg-type]
-        slot = self._slots[message["database"], message["table"], message["type"]]
-        extension, rows, layout = message["_tidb"], message["data"], slot.layout
-        commit_ts, row = extension["commitTs"], rows[0]
-        if (
-            layout is None
-            or layout.unrolled is None
-            or layout.names != tuple(row)
-            or layout.shape != message["mysqlType"]
-            or layout.handle != message["pkNames"]
-            or message["isDdl"] is not False
-            or not slot.wanted
-            or len(rows) != 1
-            or len(extension) != 1
-            or type(commit_ts) is not int
-            or not 0 < commit_ts <= MAX_COMMIT_TS
-        ):
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """Whether templates can be used; see `GuardedDecoder.look_over`."""
+        self._is_plain = plain(values)
+
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
+        """One row, as TiCDC writes it; see `GuardedDecoder.usual_events`."""
+        template = self._templates.of.get(value[: value.find(_KIND_END)])  # type: ignore[index, union-attr]
+        if template is None or not self._is_plain:
             return None
-        kind, before, after = slot.kind, None, layout.unrolled(row)
-        if kind is Kind.UPDATE:
-            (old,) = message["old"]
-            if layout.names != tuple(old):
-                return None
-            before = layout.unrolled(old)
-        elif kind is Kind.DELETE:
-            before, after = after, None  # type: ignore[assignment]
-        fields = (
-            kind, commit_ts, 0, slot.schema, slot.table, layout.columns, layout.key, before, after, None, False,
-        )  # fmt: skip
-        return _new_event(Event, fields)
+        event = template(value.decode(), 0, 0)  # type: ignore[union-attr]
+        return None if event is None else (event,)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
-        return self.events_of(canal_message(value))
+        message = canal_message(value)
+        events = self.events_of(message)
+        if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES:
+            kind = value[: value.find(_KIND_END)]
+            if self._templates.wants(kind):
+                self._note(kind, value, message, events[0])
+        return events
+
+    def _note(self, kind: bytes, value: bytes, message: dict[str, Any], event: Event) -> None:
+        """Tells the templates of a row as TiCDC writes it, with its commit_ts."""
+        image, slot = _IMAGES[event.kind], self._slots[event.schema, event.table, message["type"]]
+        rows = {image: message["data"][0]}
+        holes = {"es": Hole.NUMBER, "ts": Hole.NUMBER, "data": [cells(image, rows[image])], "_tidb": _COMMIT_TS}
+        if event.kind is Kind.UPDATE and message.get("old"):
+            rows["before"] = message["old"][0]
+            holes["old"] = [cells("before", rows["before"])]
+        if slot.layout is not None and not event.by_time and len(message["_tidb"]) == 1:
+            self._templates.note(
+                kind, value, event, Row(slot.layout, rows), lambda: {**message, **holes}, kind.decode()
+            )
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """The events of a message that is already parsed."""

@@ -8,6 +8,7 @@ the binlog, whatever its files are called.  There is no commit_ts: rows go by TI
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bridge.events import Event, Kind
@@ -18,8 +19,14 @@ from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, Gua
 from bridge.protocols.event_time import local_event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
+from bridge.protocols.templates import Hole, Row, Templates, cells, plain
 
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
+_IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
+_IN_BINLOG: Final = ("BINLOG_NAME", "BINLOG_POS", "EVENT_SERVER_ID", "GLOBAL_ID", "GROUP_ID")
+_PLACES: Final = {str: Hole.TEXT, int: Hole.NUMBER}
+_TYPE: Final = slice(-3, -2)
+"""Of a message that ends with its type, as in `"TYPE":"I"}`."""
 _LABEL: Final = "a value without a type"
 
 _new_event = tuple.__new__
@@ -46,6 +53,19 @@ class CkafkaDecoder(GuardedDecoder):
         self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
         self._event_ts = local_event_ts(options.timezone)
         self._slots: dict[tuple[str, str], _Slot] = {}
+        self._templates = Templates()
+        self._is_plain = False
+
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """Whether templates can be used; see `GuardedDecoder.look_over`."""
+        self._is_plain = plain(values)
+
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
+        """One row; see `GuardedDecoder.usual_events`."""
+        if not value or not self._is_plain:
+            return None
+        event = self._templates.of[_kind_of(value)](value.decode(), 0, 0)
+        return None if event is None else (event,)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         message = canal_message(value)
@@ -54,7 +74,19 @@ class CkafkaDecoder(GuardedDecoder):
         slot = self._slots.get((message["DATABASE"], message["TABLE"]))
         if slot is None:
             slot = self._new_slot(message["DATABASE"], message["TABLE"])
-        return [self._row(message, slot)] if slot.wanted else []
+        if not slot.wanted:
+            return []
+        event = self._row(message, slot)
+        if value and self._templates.wants(kind := _kind_of(value)):
+            self._note(kind, value, message, event, slot)
+        return [event]
+
+    def _note(self, kind: bytes, value: bytes, message: dict[str, Any], event: Event, slot: _Slot) -> None:
+        """Tells the templates of a row."""
+        rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
+        if slot.layout is not None:
+            row = Row(slot.layout, rows, self._event_ts)
+            self._templates.note(kind, value, event, row, lambda: _tree(message, rows))
 
     def _new_slot(self, schema: str, table: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:
@@ -82,6 +114,19 @@ class CkafkaDecoder(GuardedDecoder):
         commit_ts = self._event_ts(message["TIME"])
         fields = (kind, commit_ts, 0, slot.schema, slot.table, slot.columns, "", before, after, None, True)
         return _new_event(Event, fields)
+
+
+def _kind_of(value: bytes) -> bytes:
+    """What tells table and type, where a message looks as ckafka writes it."""
+    table = value.rfind(b',"TABLE":')
+    schema = value[value.find(b'"DATABASE":') : value.find(b',"EVENT_SERVER_ID":')]
+    return schema + value[table : value.find(b',"TIME":', table)] + value[_TYPE]
+
+
+def _tree(message: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
+    places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
+    images = {_IMAGES[image]: cells(image, row) for image, row in rows.items()}
+    return {**message, **places, "TIME": Hole.MOMENT, **images}
 
 
 def _layout(row: object) -> Layout:

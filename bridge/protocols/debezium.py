@@ -9,6 +9,7 @@ A message says by its form what it is: a row (`op` c, u, d, r), a truncated tabl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -33,6 +34,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
+from bridge.protocols.templates import Hole, Row, Templates, cells, plain
 
 _TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({_TICDC, "mysql", "mariadb", None})
@@ -40,6 +42,10 @@ _CONNECTORS: Final = frozenset({_TICDC, "mysql", "mariadb", None})
 _KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE, "t": Kind.SCHEMA_CHANGE}
 """A snapshot's read (r) is an upsert, as every insert is."""
 _IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
+_NAMES: Final = ("before", "after")
+_TABLE: Final = b'"db":'
+_TABLE_END: Final = b',"server_id":'
+_OPERATION: Final = b'"op":"'
 _DDL_MARK: Final = b'"ddl"'
 
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
@@ -78,6 +84,23 @@ class DebeziumDecoder(GuardedDecoder):
         self._envelopes = Envelopes()
         self._has_schemas = True
         self._slots: dict[tuple[str | None, str, str, str], _Slot] = {}
+        self._templates = Templates()
+        self._usual: dict[bytes, tuple[HandleKeys, list[str]]] = {}
+        self._is_plain = False
+
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """Whether templates can be used; see `GuardedDecoder.look_over`."""
+        self._is_plain = plain(values)
+
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
+        """One row of TiCDC's; see `GuardedDecoder.usual_events`."""
+        if not value or not self._is_plain:
+            return None
+        kind = _kind_of(value)
+        template = self._templates.of[kind]
+        keys, handle = self._usual[kind]
+        event = template(value.decode(), 0, 0) if keys.names(key) == handle else None
+        return None if event is None else (event,)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if value is None:
@@ -97,7 +120,18 @@ class DebeziumDecoder(GuardedDecoder):
             slot = self._new_slot(source, op)
         if slot.image is None:
             return [_truncation(payload, source)]
-        return [self._row(key, payload, source, schema, slot)] if slot.wanted else []
+        if not slot.wanted:
+            return []
+        event = self._row(key, payload, source, schema, slot)
+        if slot.modes is TICDC_MODES and self._templates.wants(kind := _kind_of(value)):
+            self._note(kind, value, event, payload, schema, slot)
+        return [event]
+
+    def _note(self, kind: bytes, value: bytes, event: Event, payload: dict[str, Any], schema: Any, slot: _Slot) -> None:
+        if slot.layout is not None:
+            rows = {image: row for image in _NAMES if (row := payload[image]) is not None}
+            self._usual[kind] = slot.keys, slot.layout.handle
+            self._templates.note(kind, value, event, Row(slot.layout, rows), lambda: _tree(payload, schema, rows))
 
     def _value(self, value: bytes) -> Document:
         """A message's payload and schema; one without a schema, most likely if the last had none, is parsed at once."""
@@ -155,6 +189,19 @@ class DebeziumDecoder(GuardedDecoder):
             commit_ts, by_time = _commit_ts(payload, source)
         fields = (kind, commit_ts, 0, slot.schema, slot.table, layout.columns, layout.key, before, after, None, by_time)
         return _new_event(Event, fields)
+
+
+def _kind_of(value: bytes) -> bytes:
+    """What tells table and operation, where a message looks as TiCDC writes it."""
+    table, operation = value.find(_TABLE), value.find(_OPERATION)
+    return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
+
+
+def _tree(payload: dict[str, Any], schema: Any, rows: dict[str, Any]) -> dict[str, Any]:
+    source = {**payload["source"], "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
+    images = {image: cells(image, row) for image, row in rows.items()}
+    document = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
+    return document if schema is None else {**document, "schema": schema}
 
 
 def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
@@ -65,8 +65,11 @@ class Decoder(Protocol):
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
 
-    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
-        """What `decode` gives for a message of one row of a known layout; None or a failure for others."""
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """To be told the values of the messages that `usual_events` is asked for next."""
+
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
+        """What `decode` gives for a message like many before; None or a failure for others."""
 
 
 class GuardedDecoder:
@@ -82,9 +85,12 @@ class GuardedDecoder:
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
 
-    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
-        """The event of a message that holds one row of a layout known by now, decoded the shortest way; None, or any
-        of FAILURES or DecodeError, for every other message: `decode` tells what it is."""
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """To be told the values of the messages that `usual_events` is asked for next."""
+
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
+        """The events of a message like many before, decoded the shortest way (see `templates`); None, or any of
+        FAILURES or DecodeError, for every other message: `decode` tells what it is."""
         del key, value
         return None
 
@@ -112,22 +118,20 @@ def decode_message(decoder: Decoder, key: bytes | None, value: bytes | None) -> 
 
 
 def decode_all(
-    decoder: Decoder, keys: Iterable[bytes | None], values: Iterable[bytes | None]
+    decoder: Decoder, keys: Sequence[bytes | None], values: Sequence[bytes | None]
 ) -> tuple[list[Event], list[int]]:
     """The events of many messages, in order, and of each event the number of its message."""
     events: list[Event] = []
     numbers: list[int] = []
-    usual_row = decoder.usual_row
+    decoder.look_over(values)
+    usual_events = decoder.usual_events
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
-            event = usual_row(key, value)
+            found = usual_events(key, value)
         except (*FAILURES, DecodeError):
-            event = None
-        if event is not None:
-            events.append(event)
-            numbers.append(number)
-            continue
-        found = decode_message(decoder, key, value)
+            found = None
+        if found is None:
+            found = decode_message(decoder, key, value)
         events.extend(found)
         numbers.extend([number] * len(found))
     return events, numbers

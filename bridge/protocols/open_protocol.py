@@ -5,7 +5,9 @@ A message is a batch: the key holds the version and one frame per event, the val
 
 from __future__ import annotations
 
+import re
 from binascii import a2b_base64
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -15,7 +17,6 @@ from bridge.protocols import literals
 from bridge.protocols.compression import decompressed, growth_limit
 from bridge.protocols.decoder import (
     MAX_CACHED,
-    MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
     GuardedDecoder,
@@ -29,6 +30,7 @@ from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
 from bridge.protocols.literals import Converter
 from bridge.protocols.open_old_rows import Columns, old_row
+from bridge.protocols.templates import Row, Templates, cells
 from bridge.protocols.timezones import timestamp_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
@@ -37,6 +39,12 @@ HANDLE_KEY_FLAG: Final = 0x02
 
 _LENGTH: Final = 8
 _PLAIN_KEY: Final = len(("ts", "scm", "tbl", "t"))
+_PLAIN_HEAD: Final = re.compile(
+    r'\{"ts":([1-9][0-9]{0,17}),"scm":"([^"\\\x00-\x1f]*)","tbl":"([^"\\\x00-\x1f]*)","t":1\}'
+).fullmatch
+_PLAIN_STARTS: Final = frozenset({b'{"u"', b'{"d"'})
+_START: Final = 4
+_WITH_OLD: Final = b'},"p":{"'
 
 
 def _base64_binary(value: str) -> str:
@@ -130,44 +138,24 @@ class OpenProtocolDecoder(GuardedDecoder):
         super().__init__(options)
         self._types = TYPES | {7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._slots: dict[tuple[str, str], _Slot] = {}
+        self._templates = Templates(strict=True)
+        self._head, self._moment, self._table = b"", 0, ("", "")
 
-    def usual_row(self, key: bytes | None, value: bytes | None) -> Event | None:
-        """One whole row in one plain frame, as most messages are; see `GuardedDecoder.usual_row`."""
+    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
+        """Whole rows in plain frames, as most messages are; see `GuardedDecoder.usual_events`."""
         if not key or not value or key[:_LENGTH] != VERSION:
             return None
-        head_at, body_at = 2 * _LENGTH, _LENGTH
-        if head_at + int.from_bytes(key[_LENGTH:head_at]) != len(key):
-            return None
-        if body_at + int.from_bytes(value[:body_at]) != len(value):
-            return None
-        head, change = orjson.loads(key[head_at:]), orjson.loads(value[body_at:])
-        commit_ts, schema, table = head["ts"], head["scm"], head["tbl"]
-        slot, new, old = self._slots[schema, table], change.get("u"), change.get("p")
-        layout, columns = (slot.deleted, change["d"]) if new is None else (slot.new, new)
-        row = _values_out_of(columns)
-        if (
-            layout is None
-            or layout.unrolled is None
-            or layout.shape != columns
-            or layout.names != tuple(row)
-            or not slot.wanted
-            or head["t"] != 1
-            or len(head) != _PLAIN_KEY
-            or len(change) != (1 if old is None else 2)
-            or type(commit_ts) is not int
-            or not 0 < commit_ts <= MAX_COMMIT_TS
-        ):
-            return None
-        image = layout.unrolled(row)
-        if new is None:
-            return Event(Kind.DELETE, commit_ts, 0, schema, table, layout.columns, layout.key, image)
-        if old is None:
-            return Event(Kind.INSERT, commit_ts, 0, schema, table, layout.columns, layout.key, None, image)
-        was = _values_out_of(old)
-        if old != new or layout.names != tuple(was):
-            return None
-        before = layout.unrolled(was)
-        return Event(Kind.UPDATE, commit_ts, 0, schema, table, layout.columns, layout.key, before, image)
+        events = []
+        for index, (head, body) in enumerate(zip(_frames(key, _LENGTH), _frames(value, 0), strict=True)):
+            if head != self._head:
+                ts, schema, table = _PLAIN_HEAD(head.decode()).groups()  # type: ignore[union-attr]
+                self._head, self._moment, self._table = head, int(ts), (schema, table)
+            template = self._templates.of[*self._table, body[:_START], _WITH_OLD in body]
+            event = template(body.decode(), self._moment, index)
+            if event is None:
+                return None
+            events.append(event)
+        return events
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if not key:
@@ -232,7 +220,9 @@ class OpenProtocolDecoder(GuardedDecoder):
             layout, row = self._image(change["d"], slot.deleted)
             slot.deleted = layout
             before = image_of(layout, row)
-            return Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
+            event = Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
+            self._note(value, event, Row(layout, {"before": row}), change)
+            return event
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
         cut = _cut(key) if len(key) > _PLAIN_KEY else None
@@ -240,10 +230,21 @@ class OpenProtocolDecoder(GuardedDecoder):
         layout, row = self._image(new, slot.new)
         slot.new = layout
         image = image_of(layout, row)
-        kind, old_image = Kind.INSERT, None
+        kind, images, old_image = Kind.INSERT, {"after": row}, None
         if change.get("p") is not None:
-            kind, old_image = Kind.UPDATE, _old_image(change["p"], new, row, layout)
-        return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
+            kind, was = Kind.UPDATE, old_row(change["p"], new, row, layout)
+            if was is not None:
+                images["before"], old_image = was, image_before(layout, was, row)
+        event = Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
+        if cut is None:
+            self._note(value, event, Row(layout, images), change)
+        return event
+
+    def _note(self, value: bytes, event: Event, row: Row, change: dict[str, Any]) -> None:
+        """Tells the templates of a row; its values have been taken out of the change."""
+        kind = (event.schema, event.table, value[:_START], _WITH_OLD in value)
+        if value[:_START] in _PLAIN_STARTS and self._templates.wants(kind):
+            self._templates.note(kind, value, event, row, lambda: _tree(change, row.images))
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """The values of an image, which are taken out of `columns`, and the layout of what stays there."""
@@ -273,6 +274,15 @@ def _values_out_of(columns: Columns) -> dict[str, Any]:
     return {name: column.pop("v") for name, column in columns.items()}
 
 
+def _tree(change: dict[str, Columns], images: Mapping[str, Any]) -> dict[str, Any]:
+    """A change without its values, with cells for them."""
+    named = {"u": "after", "p": "before", "d": "before"}
+    return {
+        part: {name: {**columns[name], "v": cell} for name, cell in cells(named[part], images[named[part]]).items()}
+        for part, columns in change.items()
+    }
+
+
 def _cut(key: dict[str, Any]) -> Code | None:
     """Why the event holds the columns of the key only, None when it holds the row."""
     if key.get("ccl"):
@@ -288,11 +298,6 @@ def _flags(column: dict[str, Any]) -> int:
     if not isinstance(flags, int | float):
         raise DecodeError(f"the flags of a column are {shown(flags)}, not a number")
     return int(flags)
-
-
-def _old_image(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> str | None:
-    values = old_row(old, new, row, layout)
-    return None if values is None else image_before(layout, values, row)
 
 
 def _frames(packed: bytes, at: int) -> list[bytes]:

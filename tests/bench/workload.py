@@ -79,7 +79,7 @@ def _row(columns: int, key: int, number: int) -> Row:
     """The row that a key and a random number of 64 bits make."""
     if not columns:
         return key, number & 0x7FFFFFF, f"{number:020d}-" * 5 + "c" * 15, f"{number:020d}-" * 2 + "p" * 18
-    cells: tuple[Value, ...] = (f"{number & 0xFFFFFFF:08x}", number & 0x7FFFFFF, number >> 2, f"v{number}")
+    cells: tuple[Value, ...] = (number & 0x7FFFFFF, number >> 2, f"v{number}", f"{number & 0xFFFFFFF:08x}")
     return (key, *(cells[i % 4] for i in range(1, columns)))
 
 
