@@ -192,3 +192,20 @@ def test_a_table_that_changes_is_learnt_anew() -> None:
         for _ in range(20 * WARM):
             assert decode_all(decoder, [b""], [value])[0] == decode_message(decoder, b"", value)
         assert _the_short_way(decoder, value) is not None
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize(
+    ("what", "instead"),
+    [
+        (b"yyy", b"y\x00y"), (b"yyy", b"y\ny"), (b"yyy", b"y\x1fy"), (b"yyy", b"y\xffy"), (b"yyy", b'y"y'),
+        (b"yyy", b"y'y"), (b"yyy", b"y\\y"), (b"yyy", b"\\u0041"), (b"777", b"0777"), (b"777", b"-0"), (b"777", b"+7"),
+        (b"777", b"9" * 19), (b"777", b"9" * 20), (b"777", b"-" + b"9" * 19), (b"777", b"7e2"), (b"777", b"7.0"),
+    ],
+)  # fmt: skip
+def test_what_needs_care_is_left_to_parsing(protocol: str, what: bytes, instead: bytes) -> None:
+    """What JSON forbids, what needs escaping, numbers in other forms than they are written in."""
+    (message,) = _messages(protocol, [(None, (7, 777, "yyy"))])
+    value = (message.value or b"").replace(what, instead)
+    found = _the_short_way(TAUGHT[protocol], value, message.key)
+    assert found is None or found == decode_message(TAUGHT[protocol], message.key, value)
