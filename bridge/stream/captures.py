@@ -67,6 +67,10 @@ class CaptureSource:
             self._messages += rows
         return extents
 
+    def topic_ids(self) -> dict[str, str]:
+        """Files have none."""
+        return {}
+
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream of all files as one micro-batch, so that no boundary is seen before what it vouches for."""
         del messages_per_batch

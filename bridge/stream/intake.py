@@ -11,12 +11,14 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
 from bridge.stream.decode import decode_messages, event_decoder, unpacked
 from bridge.stream.executors import arrival_on_executors
 from bridge.stream.source import MicroBatch, MicroBatches
+from bridge.stream.topic_ids import TopicGuard
 from bridge.stream.worker import ApplierThread
 
 DRIVER_DECODES: Final = 2_000
@@ -74,6 +76,7 @@ class Intake:
     """What foreachBatch does: decode, and hand over to the applier.
 
     room: rows the backlog may hold before micro-batches stay on the executors.
+    topics: whose messages they have to be.
     by_partition: they never do, as all they hold is due at once.
     limit: the most messages of a micro-batch.
     """
@@ -87,12 +90,13 @@ class Intake:
         worker: ApplierThread,
         gate: Gate,
         room: int,
+        topics: TopicGuard,
         *,
         by_partition: bool,
         limit: int,
     ) -> None:
-        self._micro_batches, self._backlog, self._worker, self._gate, self._room = (
-            micro_batches, backlog, worker, gate, room
+        self._micro_batches, self._backlog, self._worker, self._gate, self._room, self._topics = (
+            micro_batches, backlog, worker, gate, room, topics
         )  # fmt: skip
         self._by_partition, self._limit, self._pace = by_partition, limit, Pace(limit)
         self._decode = event_decoder(protocol, options)
@@ -101,8 +105,11 @@ class Intake:
     def hand_over(self, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch: at most one Spark job when the driver has room for it."""
         with self._gate.entered() as is_open:
-            if is_open:
-                self._take(self._micro_batches(batch, batch_id))
+            if is_open and self._worker.failure is None:
+                try:
+                    self._take(self._micro_batches(batch, batch_id))
+                except BridgeError as error:  # through Spark it would come back as a traceback
+                    self._worker.fail(error)
 
     def _take(self, batch: MicroBatch) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
@@ -111,7 +118,10 @@ class Intake:
             if self._gate.is_closed:
                 return  # what is not taken is read again, by the next bridge
             began = time.monotonic()
-            self._worker.offer(self._arrival(part, is_last=number == len(parts)))
+            arrival = self._arrival(part, is_last=number == len(parts))
+            if not self._topics.is_same(lambda: self._gate.is_closed):
+                return
+            self._worker.offer(arrival)
             self._pace.note(part.messages or 0, time.monotonic() - began)
 
     def _arrival(self, batch: MicroBatch, *, is_last: bool) -> Arrival:

@@ -34,6 +34,7 @@ from bridge.stream.session import checkpoint_folder, start_session
 from bridge.stream.source import Extent, Source
 from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, lost_chunks, source_error
 from bridge.stream.status import Status
+from bridge.stream.topic_ids import TopicGuard, topics_to_keep
 from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
@@ -87,6 +88,7 @@ class Job:
         self._filter = TableFilter(settings.filter)
         self._ddl = settings.ddl.rules()
         self._stop = threading.Event()
+        self._topics: dict[str, str] = {}
 
     def stop(self) -> None:
         """Asks the job to end; safe from a signal handler."""
@@ -117,6 +119,7 @@ class Job:
                     if started is None:
                         return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
                     spark, extents = started
+                    self._topics = self._keep_topics(table, ownership, progress)
                     streaming, counts, losses = time.monotonic(), Counts(), Losses()
                     while True:
                         applier = self._applier(spark, writer, progress, extents, plan)
@@ -162,6 +165,13 @@ class Job:
             if not self._stop.is_set():
                 raise
             return None
+
+    def _keep_topics(self, table: ProgressTable, ownership: Ownership, progress: Progress) -> dict[str, str]:
+        """The ids of the topics, kept with the progress before anything of them is applied."""
+        ids = topics_to_keep(progress, self._source.topic_ids())
+        if ids != progress.topics and not table.set_topics(ownership.control, ownership.epoch, ids):
+            raise ownership.lost()
+        return ids
 
     @contextmanager
     def _owned(self, table: ProgressTable, plan: _Plan) -> Iterator[tuple[Ownership, Progress]]:
@@ -259,6 +269,7 @@ class Job:
                 if lost_chunks(failure):
                     raise ChunksLost(str(failure)) from failure
                 worker.raise_failure()
+                self._guard(applier).is_same(lambda: True)  # says more than Spark, if that is why
                 raise source_error(error) from error
 
     @contextmanager
@@ -283,6 +294,7 @@ class Job:
             worker,
             gate,
             stream.driver_rows - self._source.batch_size(stream.messages_per_batch),
+            self._guard(applier),
             by_partition=applier.by_partition,
             limit=stream.messages_per_batch,
         )
@@ -296,6 +308,9 @@ class Job:
             .trigger(**trigger)
             .start()
         )
+
+    def _guard(self, applier: Applier) -> TopicGuard:
+        return TopicGuard(self._source, self._topics, applier.by_partition)
 
     def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
         while not self._stop.is_set():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import orjson
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -20,6 +22,7 @@ from bridge.stream.frontier import PartitionId
 from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
+from bridge.stream.topic_ids import read_topic_ids
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
@@ -54,6 +57,10 @@ class KafkaSource:
             raise self._unreachable(str(error)) from error
         finally:
             consumer.close()
+
+    def topic_ids(self) -> dict[str, str]:
+        """Asked anew each time (`topic_ids.read_topic_ids`, with its errors)."""
+        return read_topic_ids(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages."""
@@ -140,6 +147,10 @@ class KafkaSource:
 
     def _client_properties(self) -> tuple[tuple[str, str], ...]:
         return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
 
     def _consumer(self) -> Any:
         return Consumer(

@@ -78,6 +78,9 @@ class Source(Protocol):
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
         """Every partition, and what it holds now."""
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids that Kafka gave the topics when they were made, as far as there are any."""
+
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream of messages (the fields of `Messages`) from `starts` on."""
 

@@ -39,7 +39,7 @@ class ApplierThread:
         self._waiting: queue.Queue[Arrival] = queue.Queue(maxsize=1)
         self._no_more = threading.Event()
         self.failure: BaseException | None = None
-        """What ended the thread."""
+        """What ended the thread, or reading."""
         self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
 
     def start(self) -> None:
@@ -56,9 +56,13 @@ class ApplierThread:
             return
 
     def raise_failure(self) -> None:
-        """Raises what ended the thread, if anything did."""
+        """Raises what ended the thread, or reading, if anything did."""
         if self.failure is not None:
             raise self.failure
+
+    def fail(self, error: BaseException) -> None:
+        """Has `error`, met by who reads, raised by raise_failure, if nothing has ended the thread before."""
+        self.failure = self.failure or error
 
     def drain(self) -> None:
         """Lets the thread work off what is waiting, then end; raises what ended it."""

@@ -1,0 +1,118 @@
+"""Topics made anew: deleted and created again under its name a topic is another one, whatever its offsets look like.
+
+Kafka gives each topic an id when it is created (KIP-516).  The ids of the topics that the target's positions speak of
+are kept with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from bridge.errors import SourceError
+from bridge.stream.source import Source
+from bridge.target.progress import Progress, goes_by_partition
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long Kafka may not answer while the bridge runs."""
+_TIMEOUT_SECONDS: Final = 10.0
+_NO_ID: Final = "A" * 22
+"""16 bytes of zero: a broker before 2.8."""
+
+log = structlog.get_logger()
+
+
+class UnansweredError(SourceError):
+    """Kafka did not answer; it may later."""
+
+
+def read_topic_ids(admin: AdminClient, topics: list[str]) -> dict[str, str]:
+    """The ids of the topics, without those of brokers that give none.
+
+    Raises SourceError for a topic that there is not, or that may not be read, UnansweredError when Kafka is silent.
+    """
+    asked = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
+    try:
+        ids = {topic: str(future.result().topic_id) for topic, future in asked.items()}
+    except KafkaException as error:
+        kind = SourceError if error.args[0].code() in _FINAL else UnansweredError
+        raise kind(
+            f"the topics' ids cannot be read: {error.args[0].str()}",
+            where=", ".join(topics),
+            mend="see that the topics are there, that Kafka answers, and that its user may describe them",
+        ) from error
+    return {topic: known for topic, known in ids.items() if known != _NO_ID}
+
+
+_FINAL: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+
+def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]:
+    """The ids to be kept with the progress.  Raises SourceError when a topic that it speaks of was made anew."""
+    spoken_of = {topic for topic, _ in progress.positions}
+    known = {topic: id_ for topic, id_ in progress.topics.items() if topic in spoken_of}
+    _refuse_others(known, now, by_partition=goes_by_partition(progress.positions))
+    return {**known, **now}
+
+
+@dataclass(frozen=True)
+class TopicGuard:
+    """Sees to it that what was read comes from the topics that were there at the start.
+
+    ids: theirs.  by_partition: progress stands in the order of the partitions.
+    """
+
+    source: Source
+    ids: Mapping[str, str]
+    by_partition: bool
+
+    def is_same(self, given_up: Callable[[], bool]) -> bool:
+        """To be asked between reading and applying; False when `given_up` said so before Kafka answered.
+
+        Raises SourceError when a topic was made anew, is gone, or Kafka stays silent.
+        """
+        until = time.monotonic() + PATIENCE_SECONDS
+        while self.ids:
+            try:
+                _refuse_others(self.ids, self.source.topic_ids(), by_partition=self.by_partition)
+            except UnansweredError as error:
+                if given_up():
+                    return False
+                if time.monotonic() > until:
+                    raise
+                log.warning("Kafka does not answer", error=error.what)
+            else:
+                break
+        return True
+
+
+def _refuse_others(known: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:
+    for topic, id_ in known.items():
+        if topic in now and now[topic] != id_:
+            raise _made_anew(topic, id_, now[topic], by_partition=by_partition)
+
+
+def _made_anew(topic: str, known: str, now: str, *, by_partition: bool) -> SourceError:
+    copy = "copy the upstream's tables to the target, `bridge reset`, and begin at the copy's moment with --from"
+    again = (
+        "if the new one holds every change from the target's applied ts on (`bridge status`; from that of a schema"
+        " change still to run, if there is one), `bridge reset` and start with --from that commit ts; otherwise "
+    )
+    return SourceError(
+        "the topic was deleted and made anew: what it holds does not follow on what is in the target",
+        where=f"{topic}, whose id is {now} and was {known}",
+        mend=copy if by_partition else again + copy,
+    )
