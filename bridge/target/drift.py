@@ -9,7 +9,7 @@ here, in every row: one pattern per column list says what an image looks like th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -29,24 +29,26 @@ _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 _ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
-"""A text; not a number, as BIT, ENUM and SET values come."""
+"""A text; not a number, as BIT, ENUM and SET values come.  Told by the first character."""
+_FIRST_OF_QUOTED: Final = np.frombuffer(b"'xN", np.uint8)
 _NO_BLANK_AT_THE_END: Final = r"(?:'(?:[^\x00]*[^\x00 ])?'|(?:x'|NULL)[^\x00]*)"
-_BLANK_AT_THE_END: Final = b" '"
-"""Nowhere else in images: a quote inside of a text stands behind a backslash, an opening one behind no blank."""
+_QUOTE: Final = ord("'")
+_BLANK: Final = ord(" ")
 
 
 @dataclass(frozen=True)
 class _Fit:
     """What images of one column list look like that lose nothing.
 
-    columns: a pattern for each column.  pattern: all of them; "" when anything fits.
-    blanks: the same for images with a blank at the end of some text; "" when the table has no CHAR.
-    floats: positions of FLOAT columns.
+    columns: a pattern for each column.  pattern: all of them, but for texts, which would be long to read; "" when
+        anything fits.
+    texts, chars, floats: positions of columns of texts, of CHAR among them, and of FLOAT.
     """
 
     columns: tuple[str, ...]
     pattern: str
-    blanks: str
+    texts: tuple[int, ...]
+    chars: tuple[int, ...]
     floats: tuple[int, ...]
 
 
@@ -69,20 +71,35 @@ def check_needs(table: Table, changes: pa.Table, shapes: Iterable[str]) -> None:
 
 def _check_images(table: Table, changes: pa.Table, columns: Sequence[Column]) -> None:
     fit = _fit(tuple("" if column.generated else column.type for column in columns))
-    images = changes["after"].combine_chunks()
-    fits = [pc.match_substring_regex(images, pattern) for pattern in _patterns(fit, images)]
+    after = changes["after"]
+    images = after.chunk(0) if after.num_chunks == 1 else after.combine_chunks()
+    fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
     fits += [_is_float(images, position) for position in fit.floats]
+    fits += _are_texts(images, fit, len(columns))
     for fitting in fits:
         if pc.all(fitting, min_count=0).as_py() is False:
             row = pc.index(pc.fill_null(fitting, True), False).as_py()
             raise _cut(table, changes.slice(row, 1).to_pylist()[0], columns, fit)
 
 
-def _patterns(fit: _Fit, images: pa.Array) -> Iterable[str]:
-    if fit.pattern:
-        yield fit.pattern
-    if fit.blanks and _BLANK_AT_THE_END in (images.buffers()[2] or pa.py_buffer(b"")).to_pybytes():
-        yield fit.blanks
+def _are_texts(images: pa.Array, fit: _Fit, columns: int) -> Iterator[pa.Array]:
+    """For each column of texts where its literals are texts, and keep what is at their end."""
+    if not fit.texts or images.null_count == len(images):
+        return
+    is_image = images.is_valid().to_numpy(zero_copy_only=False)
+    offsets = np.frombuffer(images.buffers()[1], np.int32)[images.offset : images.offset + len(images) + 1]
+    characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
+    begins, ends = offsets[:-1][is_image], offsets[1:][is_image]
+    between = np.flatnonzero(characters[offsets[0] :] == 0).reshape(len(begins), columns - 1) + offsets[0]
+    for position in fit.texts:
+        begin = between[:, position - 1] + 1 if position else begins
+        fitting = np.isin(characters[begin], _FIRST_OF_QUOTED)
+        if position in fit.chars:
+            end = between[:, position] if position < columns - 1 else ends
+            fitting &= (characters[end - 2] != _BLANK) | (characters[end - 1] != _QUOTE)
+        found = np.ones(len(images), np.bool_)
+        found[is_image] = fitting
+        yield pa.array(found)
 
 
 def _is_float(images: pa.Array, position: int) -> pa.Array:
@@ -125,9 +142,11 @@ def _fit(types: tuple[str, ...]) -> _Fit:
     """`types`: as information_schema has them, "" for a column that is not written."""
     plain = [_plain_pattern(one) for one in types]
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
+    texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
+    chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
     floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
-    has_char = strict != tuple(plain)
-    return _Fit(strict, _joined(plain), _joined(strict) if has_char else "", floats)
+    pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
+    return _Fit(strict, pattern, texts, chars, floats)
 
 
 def _joined(patterns: Sequence[str]) -> str:
