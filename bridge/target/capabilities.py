@@ -36,7 +36,10 @@ class Feature(StrEnum):
     NOT_ENFORCED = "NOT ENFORCED"
     CHECKS = "CHECK constraints"
     DROP_CHECK = "DROP CHECK"
+    NAMED_COLUMN_CHECK = "named CHECK constraints of a column"
     GENERATED_NULL = "NOT NULL behind a generated column"
+    EXPRESSION_DEFAULT = "expressions as defaults"
+    RENAME_COLUMN = "RENAME COLUMN"
     JSON_ARROW = "the operators -> and ->>"
     VECTOR_TEXT = "VECTOR columns that take text"
     NGRAM_PARSER = "the parser ngram"
@@ -71,6 +74,14 @@ SUPPORT: Final = (
     Support(_F.CHECKS, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
     Support(_F.DROP_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/alter-table.html"),
     Support(_F.DROP_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.NAMED_COLUMN_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
+    Support(_F.NAMED_COLUMN_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.EXPRESSION_DEFAULT, _MY, (8, 0, 13), f"{_MYSQL_MANUAL}/8.0/en/data-type-defaults.html"),
+    Support(_F.EXPRESSION_DEFAULT, _MA, (10, 2, 1), "mariadb.com/kb/en/create-table/#default-column-option"),
+    Support(_F.EXPRESSION_DEFAULT, _TI, (), f"{_TIDB_DOCS}/data-type-default-values"),
+    Support(_F.RENAME_COLUMN, _MY, (8, 0, 3), "dev.mysql.com/worklog/task/?id=10761"),
+    Support(_F.RENAME_COLUMN, _MA, (10, 5, 2), "mariadb.com/kb/en/alter-table/#rename-column"),
+    Support(_F.RENAME_COLUMN, _TI, (), f"{_TIDB_DOCS}/sql-statement-rename-column"),
     Support(_F.GENERATED_NULL, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
     Support(_F.GENERATED_NULL, _TI, (), f"{_TIDB_DOCS}/generated-columns"),
     Support(_F.JSON_ARROW, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/json-search-functions.html"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bridge.target.capabilities import Feature
-from bridge.target.ddl_rules import Edit, Omission, Site, remove
+from bridge.target.ddl_classes import ChangeClass as C
+from bridge.target.ddl_classes import StatementKind
+from bridge.target.ddl_lexer import Token
+from bridge.target.ddl_rules import Edit, Omission, Site, UnsupportedError, remove
 from bridge.target.ddl_shape import ADDS_COLUMN, Shape, at, closing, span_of, with_depth
 
 
@@ -67,17 +70,62 @@ def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             )
 
 
+def renamed_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Where there is no RENAME COLUMN, CHANGE wants the whole definition: the target's own."""
+    if site.target.has(Feature.RENAME_COLUMN):
+        return
+    for item in statement.items:
+        if [token.word for token in item.tokens[:2]] != ["RENAME", "COLUMN"]:
+            continue
+        old, new = at(item.tokens, 2), at(item.tokens, 4)
+        definition = site.around.column_definition(statement.classified.tables[0], old.name or "")
+        if definition is None:
+            raise UnsupportedError(
+                "the target renames a column only by CHANGE COLUMN with its whole definition, and the target's table"
+                f" has no column {old.text} to take it from"
+            )
+        text = f"CHANGE COLUMN {old.text} {new.text} {definition}"
+        yield Edit(*item.span, text, "the target has no RENAME COLUMN; the definition is the column's own")
+
+
+def expression_defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Rows come with all their values, so a default that the target cannot have is left out; but not where rows that
+    are there already would get it."""
+    if site.target.has(Feature.EXPRESSION_DEFAULT):
+        return
+    fills = statement.classified.kind is StatementKind.ALTER_TABLE
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or _sequence_at(column, i):
+                continue
+            if at(column, i + 1).text != "(":
+                continue
+            if fills and item.change is C.ADD_COLUMN:
+                raise UnsupportedError(
+                    f"the target takes no expression as a default, and its rows would not get that of {column[0].text}:"
+                    " add the column with another default, fill it as it is upstream, then skip the statement"
+                )
+            yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")
+
+
 def sequences(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """A sequence is never sent; the values that it gave come with the rows."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for item in statement.items:
-        column = item.definition
-        for i, token, depth in with_depth(column):
-            if item.change not in ADDS_COLUMN or token.word != "DEFAULT" or depth != 0:
-                continue
-            inside = at(column, i + 1).text == "("
-            words = [at(column, i + 1 + inside + n).word for n in range(3)]
-            if words[0] in {"NEXTVAL", "LASTVAL"} or words == ["NEXT", "VALUE", "FOR"]:
-                end = closing(column, i + 1) if inside else i + 4 if words[0] == "NEXT" else closing(column, i + 2)
-                yield remove(column[i : end + 1], "a sequence is not replicated; its values come with the rows")
+        for i, token, depth in with_depth(item.definition):
+            end = _sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
+            if token.word == "DEFAULT" and end:
+                yield remove(
+                    item.definition[i : end + 1], "a sequence is not replicated; its values come with the rows"
+                )
+
+
+def _sequence_at(column: Sequence[Token], i: int) -> int | None:
+    """Where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
+    inside = at(column, i + 1).text == "("
+    words = [at(column, i + 1 + inside + n).word for n in range(3)]
+    if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:
+        return None
+    return closing(column, i + 1) if inside else i + 4 if words[0] == "NEXT" else closing(column, i + 2)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from bridge.target.capabilities import Feature
+from bridge.target.catalog import TableName
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
+from bridge.target.ddl_lexer import Token
 from bridge.target.ddl_rules import Edit, LeftOut, Omission, Site, remove
-from bridge.target.ddl_shape import ADDS_COLUMN, Item, Shape, at, span_of, with_depth
+from bridge.target.ddl_shape import ADDS_COLUMN, Item, Shape, at, closing, span_of, with_depth
+from bridge.target.session import quote_name
 
 
 def checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
-    """A check that is not enforced cannot be had where all are: it is left out, or dropped."""
+    """A check that is not enforced cannot be had where all are: it is left out, or dropped.  A server that keeps none
+    reads some forms of them only (MySQL 8.0 manual, CHECK Constraints: before 8.0.16 CHECK without a name)."""
     if site.target.has(Feature.NOT_ENFORCED):
         return
     for item in statement.items:
-        if item.change is C.ALTER_CHECK:
+        if item.change is C.ADD_CHECK and not site.target.has(Feature.CHECKS):
+            yield Omission(item, "the target keeps no checks")
+        elif item.change is C.ALTER_CHECK:
             yield from _altered_check(item, site)
         elif item.change in {C.ADD_CHECK, *ADDS_COLUMN}:
             yield from _check_options(item)
@@ -62,21 +69,77 @@ def dropped_checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
 
 def constraint_names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """Constraints without a name get the one that the upstream's server has chosen, by which later statements drop
-    them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1."""
+    them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A check of a column whose
+    name the target cannot keep becomes one of the table."""
     if statement.classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}:
         return
-    table = statement.classified.tables[0]
-    prefixes = {
-        C.ADD_FOREIGN_KEY: "fk_" if site.source == "tidb" else f"{table.table}_ibfk_",
-        C.ADD_CHECK: f"{table.table}_chk_",
-    }
-    used: dict[str, int] = {}
+    names = _Names(statement.classified.tables[0], site)
     for item in statement.items:
-        prefix = prefixes.get(item.change)
-        if prefix is None or item.name is not None:
+        if item.change in names.prefixes and item.name is None:
+            first = item.definition[1 if item.definition[0].word == "CONSTRAINT" else 0]
+            yield Edit(item.definition[0].span[0], first.span[0], f"CONSTRAINT {names.next(item.change)} ", _NAMED)
+        elif item.change in ADDS_COLUMN:
+            yield from _column_checks(statement.text, item, names, site)
+
+
+_NAMED: Final = "named as upstream, where a later statement may drop it by its name"
+
+
+class _Names:
+    """Gives the names that the upstream has given, in the order of the text."""
+
+    def __init__(self, table: TableName, site: Site) -> None:
+        self._table, self._around = table, site.around
+        self.prefixes = {
+            C.ADD_FOREIGN_KEY: "fk_" if site.source == "tidb" else f"{table.table}_ibfk_",
+            C.ADD_CHECK: f"{table.table}_chk_",
+        }
+        self._used: dict[str, int] = {}
+
+    def next(self, change: C) -> str:
+        """In backticks."""
+        prefix = self.prefixes[change]
+        self._used[prefix] = self._used.get(prefix, self._around.next_number(self._table, prefix) - 1) + 1
+        return quote_name(prefix + str(self._used[prefix]))
+
+
+def _column_checks(text: str, item: Item, names: _Names, site: Site) -> Iterator[Edit | Omission]:
+    """Each where it stands, with its name; for MariaDB, whose checks of columns have none, behind the column."""
+    column, add = item.definition, "" if item.tokens == item.definition else "ADD "
+    for start, check, end in _checks_in(column):
+        name = column[check - 1].text if start == check - 2 else names.next(C.ADD_CHECK)
+        if _is_off(column, end) and not site.target.has(Feature.NOT_ENFORCED):
             continue
-        used[prefix] = used.get(prefix, site.around.next_number(table, prefix) - 1) + 1
-        name = f"CONSTRAINT `{(prefix + str(used[prefix])).replace('`', '``')}` "
-        first = item.definition[1 if item.definition[0].word == "CONSTRAINT" else 0]
-        start = item.definition[0].span[0]
-        yield Edit(start, first.span[0], name, "named as upstream, where a later statement may drop it by its name")
+        before = Edit(column[start].span[0], column[check].span[0], f"CONSTRAINT {name} ", _NAMED)
+        if site.target.has(Feature.NAMED_COLUMN_CHECK):
+            if start != check - 2:
+                yield before
+        elif not site.target.has(Feature.CHECKS):
+            yield remove(column[start : end + 1], "the target keeps no checks")
+        elif _is_last(column, end):
+            yield before._replace(start=column[start - 1].span[1], text=f", {add}CONSTRAINT {name} ", why=_UNNAMED)
+        else:
+            yield remove(column[start : end + 1], _UNNAMED)
+            condition = text[column[check].span[0] : column[end].span[1]]
+            yield Edit(item.span[1], item.span[1], f", {add}CONSTRAINT {name} {condition}", _UNNAMED)
+
+
+_UNNAMED: Final = "the target's checks of a column have no name, by which a later statement may drop it"
+
+
+def _checks_in(column: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+    """Of each check of a column where it begins, where CHECK stands, and its last parenthesis."""
+    for i, token, depth in with_depth(column):
+        if token.word == "CHECK" and depth == 0 and at(column, i + 1).text == "(":
+            start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)
+            yield start, i, closing(column, i + 1)
+
+
+def _is_off(column: Sequence[Token], end: int) -> bool:
+    return [at(column, end + n).word for n in (1, 2)] == ["NOT", "ENFORCED"]
+
+
+def _is_last(column: Sequence[Token], end: int) -> bool:
+    """Nothing of the column but more checks follows a check that ends there."""
+    rest = end + 1 + (at(column, end + 1).word == "ENFORCED")
+    return rest == len(column) or any(start == rest and _is_last(column, last) for start, _, last in _checks_in(column))

@@ -43,6 +43,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_tables.engines,
     ddl_tables.encryption,
     ddl_columns.sequences,
+    ddl_columns.renamed_columns,
+    ddl_columns.expression_defaults,
     ddl_charsets.charsets,
     ddl_charsets.names,
     ddl_charsets.defaults,

@@ -61,6 +61,9 @@ class Surroundings(Protocol):
     def default_is_nobodys(self, schema: str) -> bool:
         """Neither the upstream nor the operator has chosen the default collation of this database."""
 
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+
     def next_number(self, table: TableName, prefix: str) -> int:
         """One more than the highest constraint named prefix + number."""
 
@@ -82,6 +85,11 @@ class Nowhere:
         """Unknown."""
         del schema
         return False
+
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """Unknown."""
+        del table, column
+        return None
 
     def next_number(self, table: TableName, prefix: str) -> int:
         """As of a new table."""

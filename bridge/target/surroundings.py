@@ -10,7 +10,7 @@ from bridge.target.ddl_rules import LeftOut
 from bridge.target.ddl_text import DATABASE_KINDS, Classified, classify
 from bridge.target.evidence import definition
 from bridge.target.journal import Journal, State
-from bridge.target.session import Session
+from bridge.target.session import Session, quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
 """What TiDB and MySQL call an index on an expression that was given no name."""
@@ -69,6 +69,12 @@ class OnTarget:
         done = [e for e in self._journal.entries(self._session, [State.DONE]) if e.classes in kinds]
         known = (classify(entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
+
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        begin = f"  {quote_name(column)} ".lower()
+        lines = (definition(self._session, table) or "").splitlines()
+        return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
     def next_number(self, table: TableName, prefix: str) -> int:
         """One more than the highest constraint named prefix + number."""

@@ -97,6 +97,7 @@ NOT_AS_IT_CAME: dict[tuple[str, str], str] = {
         "ALTER TABLE `t` SHARD_ROW_ID_BITS = 2")},
     **{(f, "ALTER TABLE `t` ALTER CHECK `k` NOT ENFORCED"): "ALTER TABLE `t` DROP CONSTRAINT `k`" for f in (M11, M10)},
     **{(f, "ALTER TABLE `t` DROP CHECK `k`"): "ALTER TABLE `t` DROP CONSTRAINT `k`" for f in (M11, M10)},
+    (MY57, "ALTER TABLE `t` ADD CONSTRAINT `k` CHECK (`a`>0)"): NOTHING,
     (MY57, "ALTER TABLE `t` ALTER CHECK `k` NOT ENFORCED"): NOTHING,
     (MY57, "ALTER TABLE `t` DROP CHECK `k`"): NOTHING,
     **{(f, "ALTER TABLE `t`"): NOTHING for f in ALL},
@@ -174,11 +175,26 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE TABLE t (a INT, CONSTRAINT k CHECK (a>0) NOT ENFORCED)",
      flavours("CREATE TABLE t (a INT)", M11, M10, MY57)),
     ("CREATE TABLE t (a INT, CONSTRAINT k CHECK (a>0) ENFORCED)",
-     flavours("CREATE TABLE t (a INT, CONSTRAINT k CHECK (a>0))", M11, M10, MY57)),
+     flavours("CREATE TABLE t (a INT, CONSTRAINT k CHECK (a>0))", M11, M10)
+     | flavours("CREATE TABLE t (a INT)", MY57)),
     ("ALTER TABLE t ADD COLUMN b INT CHECK (b>0) NOT ENFORCED NOT NULL",
-     flavours("ALTER TABLE t ADD COLUMN b INT NOT NULL", M11, M10, MY57)),
+     flavours("ALTER TABLE t ADD COLUMN b INT NOT NULL", M11, M10, MY57)
+     | flavours("ALTER TABLE t ADD COLUMN b INT CONSTRAINT `t_chk_1` CHECK (b>0) NOT ENFORCED NOT NULL", MY8, TIDB)),
+    ("CREATE TABLE t (a INT CHECK (a>0), b INT CONSTRAINT k CHECK (b>0) CHECK (b<9) ENFORCED, CHECK (a>b))",
+     flavours("CREATE TABLE t (a INT, CONSTRAINT `t_chk_1` CHECK (a>0), b INT, CONSTRAINT k CHECK (b>0),"
+              " CONSTRAINT `t_chk_2` CHECK (b<9), CONSTRAINT `t_chk_3` CHECK (a>b))", *MARIADB)
+     | flavours("CREATE TABLE t (a INT CONSTRAINT `t_chk_1` CHECK (a>0), b INT CONSTRAINT k CHECK (b>0)"
+                " CONSTRAINT `t_chk_2` CHECK (b<9) ENFORCED, CONSTRAINT `t_chk_3` CHECK (a>b))", MY8, TIDB)
+     | flavours("CREATE TABLE t (a INT, b INT)", MY57)),
+    ("ALTER TABLE t ADD COLUMN c INT CONSTRAINT CHECK (c>0) NOT NULL AFTER id, ADD COLUMN (d INT CHECK (d>0))",
+     flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD CONSTRAINT `t_chk_1` CHECK (c>0),"
+              " ADD COLUMN (d INT, CONSTRAINT `t_chk_2` CHECK (d>0))", *MARIADB)
+     | flavours("ALTER TABLE t ADD COLUMN c INT CONSTRAINT `t_chk_1` CHECK (c>0) NOT NULL AFTER id,"
+                " ADD COLUMN (d INT CONSTRAINT `t_chk_2` CHECK (d>0))", MY8, TIDB)
+     | flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD COLUMN (d INT)", MY57)),
     ("ALTER TABLE t ALTER CHECK k ENFORCED", flavours(NOTHING, M11, M10, MY57)),
-    ("ALTER TABLE t ADD CHECK (a>0)", flavours("ALTER TABLE t ADD CONSTRAINT `t_chk_1` CHECK (a>0)", *ALL)),
+    ("ALTER TABLE t ADD CHECK (a>0)", flavours("ALTER TABLE t ADD CONSTRAINT `t_chk_1` CHECK (a>0)", *ALL)
+     | {MY57: NOTHING}),
     ("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (b)",
      flavours("ALTER TABLE t ADD CONSTRAINT `fk_1` FOREIGN KEY (a) REFERENCES u (b)", *ALL)),
     # columns
@@ -197,6 +213,12 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE TABLE t (a VARCHAR(9) DEFAULT _GB18030'x')",
      flavours("CREATE TABLE t (a VARCHAR(9) DEFAULT 'x')", M11, M10, TIDB)),
     ("CREATE TABLE t (a VARCHAR(9) DEFAULT _GBK'中')", flavours(HELD, *ALL)),
+    ("ALTER TABLE t RENAME COLUMN a TO c", {MY57: HELD}),
+    ("CREATE TABLE t (a INT DEFAULT (1 + 1) NOT NULL, b JSON DEFAULT (JSON_ARRAY()))",
+     {MY57: "CREATE TABLE t (a INT NOT NULL, b JSON)"}),
+    ("ALTER TABLE t MODIFY COLUMN a INT DEFAULT (1 + 1)", {MY57: "ALTER TABLE t MODIFY COLUMN a INT"}),
+    ("ALTER TABLE t ADD COLUMN c INT DEFAULT (1 + 1)", {MY57: HELD}),
+    ("ALTER TABLE t ADD COLUMN c INT DEFAULT 1 COMMENT '(x)'", {}),
     # collations and character sets
     ("CREATE TABLE t (a VARCHAR(9) COLLATE utf8mb4_0900_ai_ci)",
      {M10: "CREATE TABLE t (a VARCHAR(9) COLLATE utf8mb4_uca1400_nopad_ai_ci)",
@@ -233,7 +255,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     # executable comments: the upstream ran them
     ("CREATE TABLE t (a INT /*!80016 CHECK (a>0) NOT ENFORCED */)",
      flavours("CREATE TABLE t (a INT)", M11, M10, MY57)
-     | flavours("CREATE TABLE t (a INT CHECK (a>0) NOT ENFORCED)", MY8, TIDB)),
+     | flavours("CREATE TABLE t (a INT CONSTRAINT `t_chk_1` CHECK (a>0) NOT ENFORCED)", MY8, TIDB)),
     ("CREATE TABLE t (a INT)/*!50100 PARTITION BY HASH (a) */",
      flavours("CREATE TABLE t (a INT) PARTITION BY HASH (a)", *ALL)),
     # what only looks like something

@@ -12,10 +12,14 @@ from sqlalchemy import make_url
 from bridge.errors import SchemaChangeError
 from bridge.events import ms_tso
 from bridge.ops.ddl import release
-from bridge.target.journal import State
+from bridge.target.capabilities import named_capabilities
+from bridge.target.ddl_rewrite import Rewritten, rewrite
+from bridge.target.ddl_rules import Site
+from bridge.target.journal import Journal, State
 from bridge.target.progress import ProgressTable, SchemaChange
 from bridge.target.schema_changes import COPIES_IN_A_PACKET
 from bridge.target.session import Session, Target
+from bridge.target.surroundings import OnTarget
 from tests.stream.pipelines import admin, journal, opened, run_all
 from tests.stream.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -33,6 +37,12 @@ def session(target: str) -> Iterator[Session]:
         session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
         session.execute("USE m")
         yield session
+
+
+@pytest.fixture(params=["target", "old_target"], ids=["11.4", "10.11"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Either server."""
+    return str(request.getfixturevalue(request.param))
 
 
 def run(url: str, *statements: str, ts: int = TS) -> None:
@@ -227,6 +237,56 @@ def test_anonymous_indexes_and_constraints_have_the_upstream_s_names(target: str
         "ALTER TABLE t DROP INDEX a, DROP INDEX a_2, DROP INDEX b, DROP INDEX b_2",
     )
     assert session.rows("SHOW INDEX FROM t") == []
+
+
+def test_checks_of_columns_have_the_upstream_s_names(url: str) -> None:
+    """MariaDB knows no names for checks of a column, and stops at one: they become checks of the table, which a later
+    statement drops by the name that they have upstream."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run(
+            url,
+            "CREATE TABLE t (a INT CHECK (a > 0), b INT CONSTRAINT k CHECK (b > 0) NOT NULL, CHECK (b > 1))",
+            "ALTER TABLE t ADD COLUMN c INT CHECK (c > 0) AFTER a, ADD COLUMN (d INT CHECK (d > c))",
+        )
+        create = session.rows("SHOW CREATE TABLE m.t")[0][1]
+        names = re.findall(r"CONSTRAINT `(\w+)` CHECK \((.*)\)", create)
+        assert names == [
+            *[("t_chk_1", "`a` > 0"), ("k", "`b` > 0"), ("t_chk_2", "`b` > 1")],
+            *[("t_chk_3", "`c` > 0"), ("t_chk_4", "`d` > `c`")],
+        ]
+
+
+RENAMED = [
+    "a INT(11) NOT NULL DEFAULT 3 COMMENT ', x'",
+    "`o``dd` VARCHAR(9) CHARACTER SET latin1 DEFAULT 'it''s'",
+    "a DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)",
+    "a ENUM('x,','y') NOT NULL",
+    "a BIGINT UNSIGNED AUTO_INCREMENT UNIQUE",
+    "A BIT(3) DEFAULT b'101'",
+    "a INT AS (v + 1) STORED",
+]
+
+
+@pytest.mark.parametrize("column", RENAMED)
+def test_a_column_renamed_by_change(url: str, column: str) -> None:
+    """For MySQL 5.7 RENAME COLUMN is CHANGE with the definition that the target's table has; on a server that knows
+    both they do the same."""
+    name = column.split()[0]
+    renames = f"ALTER TABLE m.t RENAME COLUMN {name} TO `new`, RENAME COLUMN id TO {name}"
+    created = []
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        site = Site(named_capabilities("mysql-5.7"), around=OnTarget(session, Journal("bridge", "_bridge")))
+        for by_change in (True, False):
+            session.execute("DROP TABLE IF EXISTS m.t")
+            session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v INT, {column}) DEFAULT CHARSET utf8mb4")
+            found = rewrite(renames, "m", site)
+            assert isinstance(found, Rewritten)
+            assert "RENAME" not in str(found.text)
+            session.execute(str(found.text) if by_change else renames)
+            created.append(session.rows("SHOW CREATE TABLE m.t"))
+        assert created[0] == created[1]
 
 
 def test_a_binary_default(target: str, session: Session) -> None:
