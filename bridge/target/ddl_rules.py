@@ -126,12 +126,17 @@ def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
 
 
 def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edit | Omission]:
-    """Takes options of the form NAME [=] value out."""
+    """Takes options of the form [DEFAULT] NAME [=] value out."""
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word in names and depth == 0:
                 equals = at(scope, i + 1).text == "="
-                yield from take_out(statement, scope, i, i + 2 + equals, why)
+                yield from take_out(statement, scope, beginning(scope, i), i + 2 + equals, why)
+
+
+def beginning(scope: Sequence[Token], i: int) -> int:
+    """Where the option named at `i` begins: at the DEFAULT that may stand before it."""
+    return i - (at(scope, i - 1).word == "DEFAULT")
 
 
 def take_out(statement: Shape, scope: Sequence[Token], start: int, end: int, why: str) -> Iterator[Edit | Omission]:

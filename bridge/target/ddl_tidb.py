@@ -9,7 +9,7 @@ from bridge.target.capabilities import Feature
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
 from bridge.target.ddl_lexer import Token, tidb_comments
-from bridge.target.ddl_rules import Edit, Omission, Site, option_scopes, remove, take_out
+from bridge.target.ddl_rules import Edit, Omission, Site, beginning, option_scopes, remove, take_out
 from bridge.target.ddl_shape import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
 
 _WHY: Final = "TiDB's alone: it says how rows are stored, not what they are"
@@ -83,12 +83,13 @@ def _in_scope(statement: Shape, scope: Sequence[Token]) -> Iterator[Edit | Omiss
         end = _option_end(scope, i) if depth == 0 else None
         if end is None or (run is not None and i < run[1]):
             continue
-        if run is not None and i == run[1]:
+        start = beginning(scope, i)
+        if run is not None and start == run[1]:
             run = run[0], end
             continue
         if run is not None:
             yield from take_out(statement, scope, *run, _WHY)
-        run = i, end
+        run = start, end
     if run is not None:
         yield from take_out(statement, scope, *run, _WHY)
 

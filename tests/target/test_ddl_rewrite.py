@@ -258,6 +258,11 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      | flavours("CREATE TABLE t (a INT CONSTRAINT `t_chk_1` CHECK (a>0) NOT ENFORCED)", MY8, TIDB)),
     ("CREATE TABLE t (a INT)/*!50100 PARTITION BY HASH (a) */",
      flavours("CREATE TABLE t (a INT) PARTITION BY HASH (a)", *ALL)),
+    ("CREATE DATABASE x /*!40100 DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin */ /*!80016 DEFAULT ENCRYPTION='N' */",
+     flavours("CREATE DATABASE x DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin", M11, M10, MY57)
+     | flavours("CREATE DATABASE x DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin DEFAULT ENCRYPTION='N'", MY8, TIDB)),
+    ("CREATE DATABASE x COLLATE utf8mb4_bin DEFAULT PLACEMENT POLICY = p",
+     flavours("CREATE DATABASE x COLLATE utf8mb4_bin", *NOT_TIDB)),
     # what only looks like something
     ("ALTER TABLE t ADD COLUMN `AUTO_RANDOM` INT COMMENT 'CLUSTERED, VECTOR(3) /*T! x */ -- '' \\\\'", {}),
     ("CREATE TABLE t (`CHARACTER` INT, `SET` INT, `COLLATE` INT) COMMENT='TTL=x'", {}),

@@ -60,12 +60,6 @@ LEFT_OUT = {
 }
 
 
-@pytest.fixture(params=["target", "old_target"], ids=["11.4", "10.11"])
-def url(request: pytest.FixtureRequest) -> str:
-    """Either server."""
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture(scope="module", params=VARIANTS)
 def variant(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -39,12 +39,6 @@ def session(target: str) -> Iterator[Session]:
         yield session
 
 
-@pytest.fixture(params=["target", "old_target"], ids=["11.4", "10.11"])
-def url(request: pytest.FixtureRequest) -> str:
-    """Either server."""
-    return str(request.getfixturevalue(request.param))
-
-
 def run(url: str, *statements: str, ts: int = TS) -> None:
     """A pipeline that comes to these statements, all of one commit_ts, and to its end."""
     run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]))
