@@ -8,7 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from bridge.errors import SourceError, StoppedError
+from bridge.errors import ApplyError, SourceError, StoppedError
 
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
@@ -18,6 +18,7 @@ ends the JVM too."""
 LOSSES_IN_PLACE: Final = 5
 """Executors that are lost one after the other before anything new is in the target: then it is no accident."""
 
+_OURS: Final = re.compile(r"bridge\.errors\.(?:Apply|RefusedRows)Error: ")
 _LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
 
@@ -49,9 +50,14 @@ def lost_chunks(error: BaseException) -> bool:
 
 
 def source_error(error: Exception) -> StoppedError:
-    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened"."""
+    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened".  What
+    the bridge itself raised on an executor says place and mend in its own words."""
+    named = _named(str(error))
+    ours = _OURS.match(named)
+    if ours:
+        return ApplyError(named[ours.end() :])
     return SourceError(
-        f"a Spark job failed: {_named(str(error))}",
+        f"a Spark job failed: {named}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",
     )
 

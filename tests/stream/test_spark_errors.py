@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from bridge.errors import SourceError
+from bridge.errors import ApplyError, RefusedRowsError, SourceError
 from bridge.stream.spark_errors import LOSSES_IN_PLACE, ChunksLost, Losses, lost_chunks, source_error
 
 LOST = (
@@ -41,3 +41,12 @@ def test_the_innermost_exception_is_shown() -> None:
     """Spark's traces are long; the cause stands in the last "Caused by"."""
     error = PySparkException("org.a.SparkException: job failed\n\tat x\nCaused by: org.b.DiskException: disk full\n")
     assert "a Spark job failed: org.b.DiskException: disk full" in str(source_error(error))
+
+
+def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
+    """Rows that the target's columns cannot hold are no fault of the source, and their own mend is shown."""
+    raised = RefusedRowsError("the column n is INT", table=("m", "t"), code="x", where="commit ts 7", mend="alter it")
+    error = PySparkException(f"org.a.SparkException: job failed\n  bridge\nbridge.errors.RefusedRowsError: {raised}\n")
+    shown = source_error(error)
+    assert isinstance(shown, ApplyError)
+    assert str(shown) == str(raised)
