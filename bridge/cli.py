@@ -62,6 +62,7 @@ def _protocol(settings: Settings, source: Any) -> str:
 
 
 def _job(settings: Settings) -> Any:
+    from bridge.ops.extra_keys import warn_of_extra_keys
     from bridge.stream.job import Job
     from bridge.upstream.rows import UpstreamRows
 
@@ -73,6 +74,8 @@ def _job(settings: Settings) -> Any:
         if settings.upstream.url
         else None
     )
+    if settings.upstream.url:
+        warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
     job = Job(settings, target, source, _protocol(settings, source), upstream)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: job.stop())

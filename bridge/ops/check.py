@@ -12,10 +12,12 @@ from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters import TableFilter
+from bridge.ops.extra_keys import extra_keys
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.stream.look import Look, look_at
 from bridge.stream.source import KeyAndValue, Source
 from bridge.stream.status import tso_time
+from bridge.target.extra_keys import MEND
 from bridge.target.session import Session, Target, quote_name, server_words
 from bridge.target.side_effects import find_side_effects
 
@@ -46,6 +48,7 @@ def check_all(
         lambda: _check_source(source(), settings),
         lambda: _check_side_effects(target(), source(), settings),
         lambda: _check_upstream(upstream(), source(), settings) if settings.upstream.url else iter(()),
+        lambda: _check_keys(target(), upstream(), settings) if settings.upstream.url else iter(()),
     )
     return [finding for part in parts for finding in _guarded(part)]
 
@@ -181,6 +184,11 @@ def _count_cut_rows(source: Source, settings: Settings) -> int:
         return 0
     protocol = recognise(sample)[0] if settings.protocol == "auto" else settings.protocol
     return sum(event.kind <= Kind.UPDATE and event.text is not None for event in _decoded(sample, protocol, settings))
+
+
+def _check_keys(target: Target, upstream: Target, settings: Settings) -> Iterator[Finding]:
+    for found in extra_keys(target, upstream, TableFilter(settings.filter)):
+        yield Finding(True, str(found), MEND)
 
 
 def _check_events(events: list[Event]) -> Iterator[Finding]:
