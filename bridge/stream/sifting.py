@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ Group = Sequence[int]
 """Numbers of the steps of one key, in order."""
 Trial = Callable[[Sequence[int]], RefusedRowsError | None]
 """Why the target refuses these steps together, None when it takes them."""
+
+MOST_LOOKED_THROUGH: Final = 500_000
+"""Row changes of one transaction that are brought to the driver to find the one that is to blame."""
 
 
 def apply_sifted(
@@ -57,7 +60,7 @@ def exact(
     writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
 ) -> RefusedRowsError:
     """The refusal with the position and commit_ts of a row change that is to blame; the same where none is found."""
-    if refusal.is_exact:
+    if refusal.is_exact or rows.count > MOST_LOOKED_THROUGH:
         return refusal
     name = TableName(*refusal.table)
     changes = rows.changes(name)

@@ -173,8 +173,7 @@ def _plain_pattern(column_type: str) -> str:
 
 _KINDS: Final = {
     "decimal": rf"NULL|[-0-9]{_ANYTHING}",
-    "float": rf"NULL|[-0-9]{_ANYTHING}",
-    "double": r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+",  # any number of 15 digits is a DOUBLE, not of 16
+    **dict.fromkeys(("float", "double"), r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"),  # 16 digits may be no DOUBLE
     "year": "NULL|0|[0-9]{4}|'[0-9]{4}'",
     "date": rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'",
     "datetime": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
