@@ -28,7 +28,9 @@ def submit(folder: Path, cluster: Cluster, *arguments: str) -> Process:
     return Process(folder, str(Path(bridge.__file__).with_name("__main__.py")), *arguments, program=program)
 
 
-@pytest.mark.parametrize(("driver_rows", "events"), [(500_000, 40_000), (0, 20_000)])
+@pytest.mark.parametrize(
+    ("driver_rows", "events"), [(500_000, 40_000), pytest.param(0, 20_000, marks=pytest.mark.soak)]
+)
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, driver_rows: int, events: int
 ) -> None:

@@ -21,7 +21,7 @@ LIVE_SECONDS = 6.0
 
 
 class Victim:
-    """A bridge that is killed at random moments: most of them while it applies, some while it starts."""
+    """A bridge that is killed at random moments: two of three while it applies, the third while it starts."""
 
     def __init__(self, folder: Path, arguments: list[str], target: str, seed: int) -> None:
         self._folder, self._arguments, self._target = folder, arguments, target
@@ -30,7 +30,7 @@ class Victim:
     def live_and_die(self, number: int) -> None:
         """One life."""
         with running(self._folder, *self._arguments) as process:
-            if number % 5 == 3:
+            if number % 3 == 1:
                 self._sleep(process, self._random.uniform(0, 12))
             else:
                 before = applied_ts(self._target)
@@ -82,12 +82,12 @@ def survive(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("protocol", "kills"), [("canal-json", 5), ("open-protocol", 1)])
+@pytest.mark.parametrize(("protocol", "kills"), [("canal-json", 2), ("open-protocol", 1)])
 def test_a_killed_bridge_loses_and_repeats_nothing(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, protocol: str, kills: int
 ) -> None:
-    """The whole process group is killed, every message comes twice, boundaries lag: each snapshot is a state of the
-    upstream, the end is the upstream's, schema changes run once."""
+    """The whole process group is killed, while it applies and while it starts; every message comes twice, boundaries
+    lag: each snapshot is a state of the upstream, the end is the upstream's, schema changes run once."""
     survive(kills, protocol, 7, kafka, topic(PARTITIONS), target, tmp_path)
 
 

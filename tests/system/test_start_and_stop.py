@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
+from bridge.stream import kafka_source
 from tests.stream.pipelines import sql
 from tests.system.command import bridge
 from tests.system.feeds import Feed
@@ -24,7 +25,9 @@ Topics = Callable[..., str]
 # --- starts and stops
 
 
-@pytest.mark.parametrize(("number", "seconds"), [(signal.SIGINT, 2.0), (signal.SIGTERM, 5.0)])
+@pytest.mark.parametrize(
+    ("number", "seconds"), [(signal.SIGINT, 2.0), pytest.param(signal.SIGTERM, 5.0, marks=pytest.mark.soak)]
+)
 def test_a_signal_while_it_starts_ends_it_with_0(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals, seconds: float
 ) -> None:
@@ -37,7 +40,7 @@ def test_a_signal_while_it_starts_ends_it_with_0(
         assert "Traceback" not in process.log, process.log
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
 def test_a_signal_to_the_group_ends_it_with_0(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -198,8 +201,9 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
     assert_equal(target, feed.bank)
 
 
-def test_an_unreachable_kafka_ends_with_3(target: str) -> None:
+def test_an_unreachable_kafka_ends_with_3(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the address."""
+    monkeypatch.setattr(kafka_source, "_TIMEOUT_SECONDS", 2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
