@@ -22,6 +22,22 @@ NATIVE_SOURCE = {
     "db": "d", "table": "t", "server_id": 223344, "gtid": None, "file": "mysql-bin.000003", "pos": 484, "row": 0,
     "thread": 7, "query": None,
 }  # fmt: skip
+ID = {"type": "int32", "optional": False, "field": "id"}
+CUSTOMER = {"id": 1004, "first_name": "Anne", "last_name": "Kretchmar", "email": "annek@noanswer.org"}
+MARRIED = CUSTOMER | {"first_name": "Anne Marie"}
+CUSTOMER_FIELDS = [
+    {"type": "int32", "optional": False, "field": "id"},
+    *({"type": "string", "optional": False, "field": name} for name in ("first_name", "last_name", "email")),
+]
+CUSTOMER_KEY = compact(
+    {
+        "schema": {"type": "struct", "name": "mysql-server-1.inventory.customers.Key", "optional": False,
+                   "fields": [{"field": "id", "type": "int32", "optional": False}]},
+        "payload": {"id": 1004},
+    }
+)  # fmt: skip
+CUSTOMERS = NATIVE_SOURCE | {"db": "inventory", "table": "customers"}
+CREATE = "CREATE TABLE `customers` (\n  `id` int NOT NULL\n)"
 
 
 def payload(op: str, row: dict[str, Any] | None, source: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -64,3 +80,22 @@ def raw_row(event: Event, image: str | None) -> dict[str, tuple[str, str]]:
     """Column name -> (literal, form)."""
     names, forms = split_forms(event.columns or "")
     return dict(zip(names.split("\0"), zip(split(image), forms, strict=True), strict=True))
+
+
+def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": True, "name": f"io.debezium.{name}", "version": 1} | more
+
+
+def connect(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": True, "name": f"org.apache.kafka.connect.data.{name}", "version": 1} | more
+
+
+def plain(kind: str, tidb_type: str | None = None) -> dict[str, Any]:
+    return {"type": kind, "optional": True} | ({"tidb_type": tidb_type} if tidb_type else {})
+
+
+def schema_change(ddl: str, snapshot: Any = "false", **fields: Any) -> bytes:
+    source = CUSTOMERS | {"snapshot": snapshot}
+    content = {"source": source, "ts_ms": TS_MS + 5, "databaseName": "inventory", "schemaName": None, "ddl": ddl,
+               "tableChanges": []}  # fmt: skip
+    return compact({"schema": {"type": "struct", "fields": []}, "payload": content | fields})

@@ -1,0 +1,111 @@
+"""The native Debezium connector: the messages that its page documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.events import Event, Kind, ms_tso
+from tests.protocols.debezium_wire import (
+    CREATE,
+    CUSTOMER,
+    CUSTOMER_FIELDS,
+    CUSTOMER_KEY,
+    CUSTOMERS,
+    MARRIED,
+    TS_MS,
+    event_of,
+    events_of,
+    native,
+    schema_change,
+    ticdc,
+)
+from tests.protocols.wire import compact
+
+COLUMNS = "id\0first_name\0last_name\0email"
+ANNE = "1004\0'Anne'\0'Kretchmar'\0'annek@noanswer.org'"
+ANNE_MARIE = ANNE.replace("Anne'", "Anne Marie'")
+
+
+@pytest.mark.parametrize("with_schema", [True, False])
+@pytest.mark.parametrize(
+    ("op", "before", "after", "kind", "images"),
+    [
+        ("c", None, CUSTOMER, Kind.INSERT, (None, ANNE)),
+        ("r", None, CUSTOMER, Kind.INSERT, (None, ANNE)),
+        ("u", CUSTOMER, MARRIED, Kind.UPDATE, (ANNE, ANNE_MARIE)),
+        ("u", None, MARRIED, Kind.UPDATE, (None, ANNE_MARIE)),
+        ("d", MARRIED, None, Kind.DELETE, (ANNE_MARIE, None)),
+    ],
+)
+def test_rows_of_the_native_connector(
+    op: str, before: Any, after: Any, kind: Kind, images: tuple[str | None, str | None], with_schema: bool
+) -> None:
+    """Create, snapshot read, update and delete, with schemas and without; ordered by the binlog, timed by its event."""
+    fields = CUSTOMER_FIELDS if with_schema else None
+    key = CUSTOMER_KEY if with_schema else b'{"id":1004}'
+    event = event_of(native(op, None, fields, source=CUSTOMERS, before=before, after=after), key)
+    assert event[:5] == (kind, ms_tso(TS_MS), 0, "inventory", "customers")
+    assert (event.columns or "").split("\0\0")[0] == COLUMNS
+    assert (event.key, event.before, event.after, event.by_time) == ("id", *images, True)
+
+
+def test_schema_change_topic() -> None:
+    """The native connector's schema-change topic gives the statements that changed something upstream."""
+    changed = Event(Kind.SCHEMA_CHANGE, ms_tso(TS_MS), 0, "inventory", "customers", text=CREATE, by_time=True)
+    assert events_of(b'{"databaseName":"inventory"}', schema_change(CREATE)) == [changed]
+    assert events_of(None, schema_change(CREATE, "true")) == [changed]
+    for ddl in ("SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "use `inventory`"):
+        assert events_of(None, schema_change(ddl)) == []
+    for ddl in ("DROP TABLE IF EXISTS `inventory`.`customers`", "DROP DATABASE IF EXISTS `inventory`"):
+        assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
+        for snapshot in (True, "true", "first", "last", "incremental"):
+            assert events_of(None, schema_change(ddl, snapshot)) == []
+
+
+def test_truncated_table() -> None:
+    """op t, which a connector sends that does not skip it, truncates the table."""
+    source = CUSTOMERS | {"table": "cust`omers"}
+    event = event_of(native("t", None, source=source), None)
+    assert (event.kind, event.by_time) == (Kind.SCHEMA_CHANGE, True)
+    assert event.text == "TRUNCATE TABLE `inventory`.`cust``omers`"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b'{"id":1004}', None),
+        (CUSTOMER_KEY, None),
+        (b'{"id":1004}', b'{"schema":null,"payload":null}'),
+        (b'{"serverName":"mysql-server-1"}', b'{"ts_ms":1465491411815}'),
+        (b"", b'{"schema":{"type":"struct","fields":[]},"payload":{"ts_ms":1465491411815}}'),
+        (b'{"id":"571"}', compact({"status": "BEGIN", "id": "571", "ts_ms": 1, "event_count": None,
+                                   "data_collections": None})),
+        (b'{"id":"571"}', compact({"status": "END", "id": "571", "ts_ms": 1, "event_count": 2,
+                                   "data_collections": [{"data_collection": "a.b", "event_count": 2}]})),
+    ],
+)  # fmt: skip
+def test_messages_that_change_nothing(key: bytes, value: bytes | None) -> None:
+    """Tombstones, heartbeats and transaction metadata give no event."""
+    assert events_of(key, value) == []
+
+
+def test_event_time_of_a_snapshot() -> None:
+    """Where a snapshot's row has no binlog time, the connector's own time stands in."""
+    event = event_of(native("r", CUSTOMER, source=CUSTOMERS | {"ts_ms": 0, "snapshot": "true"}), None)
+    assert event.commit_ts == ms_tso(TS_MS + 5)
+
+
+@pytest.mark.parametrize(
+    ("key", "handle"),
+    [
+        (b'{"payload":{"id":1}}', "id"), (b'{"payload":{"v":"a","id":1}}', "v\0id"), (b'{"payload":{}}', ""),
+        (b"", ""),
+        (None, ""), (b'{"id":1}', "id"), (b"{}", ""), (b"1004", ""), (b'{"schema":null,"payload":{"id":1}}', "id"),
+        (b'{"payload":{"id":1},"schema":{"fields":[],"type":"struct"}}', "id"), (CUSTOMER_KEY, "id"),
+    ],
+)  # fmt: skip
+def test_handle_key(key: bytes | None, handle: str) -> None:
+    """The key's columns are the message key's, with a schema or without; a table without a key has none."""
+    assert event_of(ticdc("c", {"id": 1, "v": "a"}), key).key == handle
