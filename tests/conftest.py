@@ -101,7 +101,11 @@ def old_mariadb() -> Iterator[MariaDB]:
 
 @pytest.fixture(scope="session")
 def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
-    """A Kafka broker: `.bootstrap_servers`, `.create_topic()`, `.kill()`, `.restart()`."""
+    """A Kafka broker: `.bootstrap_servers`, `.create_topic()`, `.kill()`, `.restart()`.
+
+    Whoever asks for one starts bridges, and those start sooner with the archive.
+    """
+    subprocess.run([sys.executable, "-m", "bridge.stream.class_archive"], check=True, stdout=subprocess.DEVNULL)
     with KafkaInDocker() if use_docker else Kafka() as server:
         yield server
 

@@ -60,7 +60,7 @@ class DecodeOptions:
 
 
 class Decoder(Protocol):
-    """A protocol's decoder: made once per batch, since it keeps what it learnt of each table's columns."""
+    """A protocol's decoder: it keeps what it learns of each table, so that one serves many batches."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+from uuid import uuid4
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -32,14 +33,23 @@ EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
 def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     """A decoder to be sent to Spark's Python workers."""
 
+    name = uuid4().hex
+
     def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
         gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
-        decoder = make_decoder(protocol, options)
+        if name not in _decoders:
+            _decoders.clear()
+            _decoders[name] = make_decoder(protocol, options)
         for some in messages:
-            yield decode_messages(decoder, some)
+            yield decode_messages(_decoders[name], some)
 
     return decode
+
+
+_decoders: dict[str, Decoder] = {}
+"""The decoder of this process, by the name of its `event_decoder`: a Python worker of Spark lives on from task to task,
+and a decoder goes on learning."""
 
 
 def _keep_zip_directories() -> None:

@@ -19,8 +19,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
+from bridge.stream.class_archive import java_options
+from bridge.stream.connector import connector
 
-KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1"
+"""The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
+was no faster for it."""
 
 _CHECKPOINT: Final = "bridge-checkpoint-"
 _DEFAULTS: Final = {
@@ -29,9 +33,6 @@ _DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.driver.memory": "1g",
-    # The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a
-    # catch-up was no faster for it.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -52,8 +53,13 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
     AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
-    defaults = {**_DEFAULTS, **({"spark.jars.packages": KAFKA_PACKAGE} if with_kafka else {})}
-    for key, value in {**defaults, **_submitted(), **settings}.items():
+    given = {**_submitted(), **settings}
+    defaults = {
+        **_DEFAULTS,
+        "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
+        **connector(given, fetch=with_kafka),
+    }
+    for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
@@ -61,7 +67,8 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
                 session: SparkSession = builder.getOrCreate()
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
-            said = [line.strip() for line in jvm_output.read().splitlines() if line.strip()]
+            lines = map(str.strip, jvm_output.read().splitlines())
+            said = [line for line in lines if line and not line.startswith("at ")]
             raise UsageError(
                 f"Spark did not start: {error}; the JVM said: {' | '.join(said[-5:])}",
                 mend="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"

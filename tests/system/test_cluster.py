@@ -10,7 +10,7 @@ import pytest
 
 import bridge
 from bridge.local import Kafka
-from bridge.stream.session import KAFKA_PACKAGE
+from bridge.stream.connector import KAFKA_PACKAGE
 from tests.bench.database import fingerprint, make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill

@@ -1,0 +1,94 @@
+"""Spark's classes as an archive that the JVM maps into memory, where it would else read and verify them one by one:
+`python -m bridge.stream.class_archive` makes it, once for each user, and a bridge then starts 4 s of processor time
+sooner (Java, Class Data Sharing).
+
+The JVM itself checks that an archive is of its own version and of the same jars; if not, it starts without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from bridge.errors import UsageError
+from bridge.local.cache import cache_folder, cached
+from bridge.stream.connector import jars_in
+
+_ARCHIVE: Final = "classes.jsa"
+_MICRO_BATCHES: Final = 3
+_SECONDS: Final = 120
+_FETCH: Final = "from bridge.stream.session import start_session; start_session({}, with_kafka=True).stop()"
+_QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def java_options() -> str:
+    """What a driver's JVM is to be started with; nothing while there is no archive."""
+    archive = cache_folder() / _name() / _ARCHIVE
+    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {_QUIET}" if archive.is_file() else ""
+
+
+def make_archive() -> Path:
+    """Makes the archive, if it is not there: runs a small stream and lets the JVM write down what it has loaded.
+
+    Only for a process without a Spark session.  Raises UsageError when Spark does not start.
+    """
+    if not jars_in() and subprocess.run([sys.executable, "-c", _FETCH], check=False).returncode:
+        raise UsageError("Spark's connector for Kafka was not fetched", mend="the reason stands above; then try again")
+    return cached(_name(), _fill) / _ARCHIVE
+
+
+def _name() -> str:
+    """One for each Java, Spark and class path."""
+    java = str(Path(shutil.which("java") or "java").resolve())
+    told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(Path(pyspark.__file__).parent)])
+    told += "\0".join(map(str, jars_in()))
+    return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+def _fill(folder: Path) -> None:
+    from bridge.stream.session import DRIVER_JAVA_OPTIONS, start_session  # it asks for java_options
+
+    options = f"{DRIVER_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={folder / _ARCHIVE} {_QUIET}"
+    spark = start_session({"spark.driver.extraJavaOptions": options}, with_kafka=True)
+    _run_a_stream(spark)
+    gateway = SparkContext._gateway
+    spark.stop()
+    gateway.shutdown()  # type: ignore[union-attr]
+    gateway.proc.stdin.close()  # type: ignore[union-attr]
+    gateway.proc.wait(_SECONDS)  # type: ignore[union-attr]
+
+
+def _run_a_stream(spark: SparkSession) -> None:
+    seen: list[int] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        spark.sparkContext.parallelize(batch.collect(), 2).map(str).collect()
+        seen.append(number)
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            spark.readStream.format("rate")
+            .load()
+            .writeStream.foreachBatch(take)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        end = time.monotonic() + _SECONDS
+        while len(seen) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:
+            time.sleep(0.1)
+        query.stop()
+
+
+if __name__ == "__main__":
+    print(make_archive())

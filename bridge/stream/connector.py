@@ -1,0 +1,36 @@
+"""Spark's connector for Kafka: where its jars are, and the Spark properties that bring it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+_KAFKA_JARS: Final = (
+    "org.apache.spark_spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    "org.apache.spark_spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    "org.apache.kafka_kafka-clients-3.9.0.jar",
+    "org.apache.commons_commons-pool2-2.12.0.jar",
+)
+"""What the package brings that Spark does not have itself, as Spark's Ivy calls it."""
+_IVY: Final = Path.home() / ".ivy2.5.2"
+"""Where Spark 4.0 keeps what it has fetched."""
+
+
+def connector(given: Mapping[str, str], *, fetch: bool) -> dict[str, str]:
+    """The properties that bring the connector, under those that were given: its jars, where they have been fetched
+    before, as asking Ivy for them takes 1.5 s and classes on the class path can be archived; else, on request, the
+    package, which is fetched.  An archive is of one class path, so that the jars are on it, needed or not."""
+    is_local = given.get("spark.master", "local").startswith("local")
+    jars = jars_in(Path(given.get("spark.jars.ivy", _IVY)))
+    if is_local and jars and "spark.driver.extraClassPath" not in given:
+        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
+    return {"spark.jars.packages": KAFKA_PACKAGE} if fetch else {}
+
+
+def jars_in(ivy: Path = _IVY) -> list[Path]:
+    """The connector's jars in an Ivy folder; none until all are there."""
+    jars = [ivy / "jars" / name for name in _KAFKA_JARS]
+    return jars if all(jar.is_file() for jar in jars) else []
