@@ -164,14 +164,13 @@ def _plain_pattern(column_type: str) -> str:
     if parsed is None:
         return _ANYTHING
     kind, size, scale = parsed[1], int(parsed[2] or 0), parsed[3]
-    if kind.endswith("int") or kind == "bit":
-        return "NULL|-?[0-9]+(?:\\.0*)?"
     if kind == "double" and scale is not None:  # DOUBLE(M,D) rounds
         return rf"NULL|-?[0-9]+(?:\.[0-9]{{0,{scale}}}0*)?(?:e0)?|-?[0-9.]+e\+[0-9]+"
     return _KINDS.get(kind, _ANYTHING).replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?")
 
 
 _KINDS: Final = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), r"NULL|-?[0-9]+(?:\.0*)?"),
     "decimal": rf"NULL|[-0-9]{_ANYTHING}",
     **dict.fromkeys(("float", "double"), r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"),  # 16 digits may be no DOUBLE
     "year": "NULL|0|[0-9]{4}|'[0-9]{4}'",
