@@ -261,6 +261,13 @@ def test_layouts_do_not_leak() -> None:
         assert decode_message(decoder, b"", value) == decode("canal-json", b"", value)
 
 
+def test_repeated_names() -> None:
+    """Of a name that a JSON object holds twice the last value counts, as it does to the parsers of Go and Java."""
+    value = canal("INSERT", {"id": ("int", "1"), "v": ("int", "2")}).replace(b'"v":"2"', b'"v":"2","v":"3","id":"4"')
+    event = canal_event(value)
+    assert row_of(event, event.after) == {"id": "4", "v": "3"}
+
+
 def test_unwanted_tables() -> None:
     """Rows of unwanted tables are dropped before their values are looked at; schema changes are not."""
     asked = []
