@@ -83,8 +83,9 @@ def nothing_is_left(of: Parent, supervisor: int) -> bool:
     return not (is_alive(of.server_pid) or is_alive(supervisor) or of.folder.exists())
 
 
-@pytest.mark.parametrize("kind", ["MariaDB", "Kafka"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("kind", "number"), [("MariaDB", signal.SIGKILL), ("MariaDB", signal.SIGTERM), ("Kafka", signal.SIGKILL)]
+)
 def test_parent_is_killed(parent: Callable[..., Parent], kind: str, number: signal.Signals) -> None:
     """A parent that cannot clean up leaves no server, no supervisor and no temp folder."""
     one = parent(kind)

@@ -43,7 +43,9 @@ def test_units_hold_every_statement_once_and_tables_that_are_not_split_in_order(
     assert len(tables) == len(set(tables))
 
 
-@pytest.mark.parametrize("scenario", ["add column", "swap by one rename", "exchange partition"])
+@pytest.mark.parametrize(
+    "scenario", ["add column", "swap by one rename", pytest.param("exchange partition", marks=pytest.mark.soak)]
+)
 def test_crash_at_every_step_around_schema_changes(target: str, victims: Victims, scenario: str) -> None:
     """Wherever a process dies among parts, progress and schema changes, the next one ends where an uninterrupted run
     does, also with rows of a table without a key."""

@@ -80,9 +80,9 @@ def test_a_killed_bridge_loses_and_repeats_nothing(
         feed.start()
         for make in (feed.bank.add_column, feed.bank.create_table):
             with running(folder, *arguments) as process:
-                live(process, target, chance.uniform(0, 3))
+                live(process, target, chance.uniform(0, 2))
                 feed.ask(make)
-                time.sleep(chance.uniform(0, 4))
+                time.sleep(chance.uniform(0, 2))
         feed.finish()
         with running(folder, *arguments) as process:
             process.wait_for(lambda: unread(target, kafka.bootstrap_servers, name) == 0, "the end")
