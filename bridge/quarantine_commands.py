@@ -68,8 +68,8 @@ def show_entry(
     protocol: ProtocolFlag = None,
     target: TargetFlag = None,
     filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
-    upstream: SourceFlag = None,
+    zone: ZoneFlag = None,
+    source: SourceFlag = None,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
@@ -77,14 +77,7 @@ def show_entry(
     from bridge.ops.quarantine import bytes_document, document, event_document
 
     settings = settings_of(
-        config,
-        assignments,
-        name=name,
-        protocol=protocol,
-        target=target,
-        filter=filters,
-        timezone=timezone,
-        source=upstream,
+        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=zone, source=source
     )
     quarantine = _quarantine(settings)
     entry = quarantine.entry(id_)
@@ -104,21 +97,14 @@ def retry(
     protocol: ProtocolFlag = None,
     target: TargetFlag = None,
     filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
-    upstream: SourceFlag = None,
+    zone: ZoneFlag = None,
+    source: SourceFlag = None,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
     """Applies entries whose rows are still as they were before the change, or absent for an insert; says why not."""
     settings = settings_of(
-        config,
-        assignments,
-        name=name,
-        protocol=protocol,
-        target=target,
-        filter=filters,
-        timezone=timezone,
-        source=upstream,
+        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=zone, source=source
     )
     _report(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 

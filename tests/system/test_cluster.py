@@ -29,7 +29,7 @@ def submit(folder: Path, cluster: Cluster, *arguments: str) -> Process:
 
 
 @pytest.mark.parametrize(
-    ("driver_rows", "events"), [(500_000, 40_000), pytest.param(0, 20_000, marks=pytest.mark.soak)]
+    ("driver_rows", "events"), [pytest.param(500_000, 40_000, marks=pytest.mark.soak), (0, 20_000)]
 )
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, driver_rows: int, events: int
