@@ -15,7 +15,7 @@ class Pace:
 
     def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:
         self._seconds = seconds
-        self.rows = rows
+        self.rows = min(rows, _MOST_ROWS)
         """How many rows the next chunk holds."""
 
     def took(self, seconds: float) -> None:
