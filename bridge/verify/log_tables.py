@@ -93,7 +93,9 @@ class LoggedTable:
             alias=_ACTUAL,
         )
         if not self.place.key:
-            return expected, actual if self.is_whole else replace(actual, condition=_also_in(actual, expected))
+            return expected, actual if self.is_whole or partly else replace(
+                actual, condition=_also_in(actual, expected)
+            )
         if self.is_whole and partly is None:
             return expected, actual
         if self.is_whole:

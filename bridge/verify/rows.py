@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.verify.definitions import ColumnInfo, ValueClass
 from bridge.verify.keys import Values
@@ -170,14 +170,15 @@ def _folded(shape: Shape, key: Values) -> Hashable:
 
 def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
     """What differs between rows without keys: equal rows are counted, and a row that differs is one missing and one
-    extra."""
+    extra.  An expected row of which only some values are known takes any row of the target that has them."""
     left, right = list(expected), list(actual)
-    balance = Counter(_comparable_row(shape, row) for row in left)
-    balance.subtract(_comparable_row(shape, row) for row in right)
-    examples = {_comparable_row(shape, row): row for row in (*left, *right)}
+    balance = Counter(_look_of(shape, row) for row in left)
+    balance.subtract(_look_of(shape, row) for row in right)
+    _match_partly_known(balance)
+    examples = {_look_of(shape, row): row for row in (*left, *right)}
     differences = []
-    for comparable, copies in balance.items():
-        row = examples[comparable]
+    for look, copies in balance.items():
+        row = examples[look]
         if copies > 0:
             differences.append(Difference(Finding.MISSING, row.values, row, None, copies))
         elif copies < 0:
@@ -185,8 +186,34 @@ def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -
     return differences
 
 
-def _comparable_row(shape: Shape, row: Row) -> Hashable:
-    return tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
+class _Look(NamedTuple):
+    """What a row without a key is known by.  known: numbers of the columns of known values, None for all."""
+
+    known: frozenset[int] | None
+    values: tuple[Hashable, ...]
+
+    def under(self, known: frozenset[int]) -> tuple[Hashable, ...]:
+        return tuple(self.values[i] for i in sorted(known))
+
+
+def _look_of(shape: Shape, row: Row) -> _Look:
+    known = None if row.known is None or len(row.known) == len(row.values) else row.known
+    return _Look(known, tuple(shape.comparable(i, value) for i, value in enumerate(row.values)))
+
+
+def _match_partly_known(balance: Counter[_Look]) -> None:
+    """Rows of which more is known choose first: since columns only ever come to be known, what is known of one row is
+    part of what is known of the other, and no choice takes a row away that only a later one could have taken."""
+    for known in sorted({look.known for look in balance if look.known is not None}, key=len, reverse=True):
+        surplus: dict[Hashable, list[_Look]] = {}
+        for look, copies in balance.items():
+            if look.known is None and copies < 0:
+                surplus.setdefault(look.under(known), []).append(look)
+        for look in [look for look, copies in balance.items() if look.known == known and copies > 0]:
+            for other in surplus.get(look.under(known), ()):
+                taken = min(balance[look], -balance[other])
+                balance[look] -= taken
+                balance[other] += taken
 
 
 def netted(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:

@@ -36,9 +36,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("column", "value"), KEYS, ids=[key[0] for key in KEYS])
-def test_no_row_falls_between_two_ranges(
-    pair: Pair, column: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_row_falls_between_two_ranges(pair: Pair, column: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal tables are equal; a row that is lost, one that is new and one that changed are found wherever they are."""
     monkeypatch.setattr("bridge.verify.chunks._MOST_ROWS", 100)
     monkeypatch.setattr("bridge.verify.drill_down.LEAF_ROWS", 10)

@@ -161,3 +161,18 @@ def test_the_key_that_the_messages_name_is_taken(target: str) -> None:
         assert compared(session, [event])[0].place.key == ("a",)
     finally:
         session.close()
+
+
+def test_rows_without_a_key_whose_columns_are_not_all_known(target: str) -> None:
+    """A column that was added after a row's message may hold anything; what is known must be there as often as the
+    log says."""
+    made(target, "v INT, w INT, KEY (v)", "1,5", "1,5", "2,7", "3,6")
+    log = [put(150, "v", "1"), put(151, "v", "1"), put(250, "v,w", "2,7"), put(251, "v,w", "3,6")]
+    create = "CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN w INT DEFAULT 5"
+    assert said(target, log, *create)[0] == set()
+    execute(target, "UPDATE app.t SET v = 4 WHERE v = 1 LIMIT 1; UPDATE app.t SET w = 8 WHERE v = 2")
+    assert said(target, log, *create)[0] == {"missing 1,NULL", "extra 4,5", "missing 2,7", "extra 2,8"}
+    assert {word for word in said(target, log, "DO 0", create[1])[0] if "missing" in word} == {
+        "missing 1,NULL",
+        "missing 2,7",
+    }
