@@ -15,7 +15,7 @@ from bridge.events import tso_ms
 from bridge.target.catalog import TableName
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.session import Session, Target, quote_name
-from bridge.verify.create_text import column_statements, create_statements, index_statements
+from bridge.verify.create_text import column_statements, create_statements, index_statements, opening_statements
 from bridge.verify.crew import Crew
 from bridge.verify.definitions import Definition, Flavour, list_tables, load_definitions
 from bridge.verify.drill_down import Comparison
@@ -157,7 +157,9 @@ class SourceVerification:
         """The tables to compare, and the results of those that only the target has."""
         found = {name for name in list_tables(self._source_look) if self._is_wanted(name)}
         schemas = {name.schema for name in found}
-        there = {name for name in list_tables(self._look) if self._is_wanted(name) and name.schema in schemas}
+        there = {name for name in list_tables(self._look) if self._is_wanted(name)}
+        if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
+            there = {name for name in there if name.schema in schemas}
         sources = load_definitions(self._source_look, found)
         targets = load_definitions(self._look, found & there)
         collations = {
@@ -278,8 +280,12 @@ class SourceVerification:
         if table.target is None:
             fix.add_schema(create_statements(source, create))
         else:
+            schema = table.schema
             fix.add_schema(
-                column_statements(source, create, table.schema.missing_columns, table.schema.changed_columns),
+                [
+                    *column_statements(source, create, schema.missing_columns, schema.changed_columns),
+                    *opening_statements(table.target, schema.barring_columns),
+                ],
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
         if differences:

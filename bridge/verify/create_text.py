@@ -42,6 +42,16 @@ def column_statements(table: Definition, create: str, missing: Iterable[str], ch
     ]
 
 
+def opening_statements(target: Definition, barring: Iterable[str]) -> list[str]:
+    """For the target's own columns that no row could be written without: they may be NULL."""
+    columns = [target.columns[name] for name in barring]
+    return [
+        f"ALTER TABLE {quote_name(*target.name)} MODIFY COLUMN {quote_name(column.name)} {column.type}"
+        f"{f' CHARACTER SET {column.charset} COLLATE {column.collation}' if column.charset else ''} NULL"
+        for column in columns
+    ]
+
+
 def _place(source: Definition, name: str) -> str:
     names = list(source.columns)
     at = names.index(name)

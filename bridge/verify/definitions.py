@@ -71,6 +71,12 @@ class ColumnInfo:
     generated: bool
     is_json: bool
     default: str | None = None
+    is_automatic: bool = False
+
+    @property
+    def must_be_given(self) -> bool:
+        """A row without a value for it is refused."""
+        return not (self.nullable or self.generated or self.is_automatic or self.default is not None)
 
     @property
     def value_class(self) -> ValueClass:
@@ -182,6 +188,7 @@ def _columns(
             generated="GENERATED" in said and "DEFAULT_GENERATED" not in said,
             is_json=data_type.lower() == "json" or (schema, table, name.lower()) in json,
             default=None if default is None else _text(default),
+            is_automatic="AUTO_INCREMENT" in said,
         )
     return found
 

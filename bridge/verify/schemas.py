@@ -20,13 +20,15 @@ _OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
 @dataclass(frozen=True)
 class SchemaFindings:
     """differences: what must be mended; notes: what may be; missing_columns: lower-case names;
-    changed_columns: of another type, nullability or collation; missing_indexes: names of the source's."""
+    changed_columns: of another type, nullability or collation; missing_indexes: names of the source's;
+    barring_columns: the target's own, without which the writer's rows are refused."""
 
     differences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     missing_columns: tuple[str, ...] = ()
     changed_columns: tuple[str, ...] = ()
     missing_indexes: tuple[str, ...] = ()
+    barring_columns: tuple[str, ...] = ()
 
 
 def compare_schemas(source: Definition, target: Definition, collations: Collection[str]) -> SchemaFindings:
@@ -36,9 +38,10 @@ def compare_schemas(source: Definition, target: Definition, collations: Collecti
     notes: list[str] = []
     missing = [name for name in source.columns if name not in target.columns]
     differences += (f"column {source.columns[name].name} is missing" for name in missing)
-    notes += (
-        f"column {c.name} is the target's own" for name, c in target.columns.items() if name not in source.columns
-    )
+    own = {name: column for name, column in target.columns.items() if name not in source.columns}
+    barring = [name for name, column in own.items() if column.must_be_given]
+    differences += (f"column {own[name].name} is the target's own, NOT NULL and without a default" for name in barring)
+    notes += (f"column {column.name} is the target's own" for name, column in own.items() if name not in barring)
     changed: list[str] = []
     for name, column in source.columns.items():
         if name in target.columns:
@@ -51,7 +54,7 @@ def compare_schemas(source: Definition, target: Definition, collations: Collecti
         if not _has(source, index) and "" not in index.parts:
             words = f"{_index(name, index)} is the target's own"
             (differences if index.unique else notes).append(words)
-    return SchemaFindings(tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(lost))
+    return SchemaFindings(tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(lost), tuple(barring))
 
 
 def _column_differences(

@@ -108,6 +108,9 @@ DAMAGE = [
     ("ALTER TABLE many MODIFY v INT NULL", "many: column v is NULL instead of NOT NULL"),
     ("ALTER TABLE pairs MODIFY b VARCHAR(10) COLLATE utf8mb4_general_ci",
      "pairs: column b has the collation utf8mb4_general_ci instead of utf8mb4_bin"),
+    ("ALTER TABLE pairs CHANGE COLUMN v n INT NOT NULL",
+     "pairs: column v is missing", "pairs: column n is the target's own, NOT NULL and without a default",
+     "pairs 'a,b' different v", "pairs 'd' different v"),
     ("DROP TABLE pairs", "pairs: the table is missing", "pairs 'a,b' missing", "pairs 'd' missing"),
 ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from bridge.verify.create_text import column_lines, index_lines
 from bridge.verify.definitions import ColumnInfo, Definition, Index
 from bridge.verify.schemas import compare_schemas, plain_type
 from bridge.verify.tables import plan_of
+from tests.verify.servers import Pair, said
 
 
 def column(kind: str, collation: str = "", **more: object) -> ColumnInfo:
@@ -126,3 +127,37 @@ def test_lines_of_a_create_table() -> None:
         "u": "UNIQUE KEY `u` (`a``b`)",
         "k": "KEY `k` (`id`,`g`) USING BTREE",
     }
+
+
+def test_a_database_that_only_the_target_has(pair: Pair) -> None:
+    """Is named where it is asked for; without rules the target may hold databases of its own."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
+    pair.damage("CREATE DATABASE left_over; CREATE TABLE left_over.b (id INT PRIMARY KEY)")
+    assert said(pair.verify("app.*", "left_*.*")) == {"b: the source has no such table"}
+    assert not any(table.name.schema == "left_over" for table in pair.verify().tables)
+
+
+def test_values_that_statements_trip_over(pair: Pair) -> None:
+    """Quotes, backslashes, NUL and other bytes in names, keys and values; foreign keys; the whole database lost: the
+    fix SQL makes all of it equal."""
+    pair.both(
+        r"""CREATE DATABASE app CHARACTER SET utf8mb4; USE app; CREATE TABLE `we``ird.%s` (`k``%d` VARBINARY(20)
+        PRIMARY KEY, `t x` TEXT, e ENUM('a''b','c\\d','é;--'), s SET('x''','y'), b LONGBLOB, u VARCHAR(20) UNIQUE);
+        INSERT INTO `we``ird.%s` VALUES (x'00', CONCAT('a', CHAR(0), 'b\\''"%s'), 1, 3, REPEAT(x'0027225c0a0d1a', 99),
+        'a'), (x'ff00', '😀\n-- ;', 2, 1, x'', NULL), (x'', NULL, 3, 0, NULL, 'b');
+        CREATE TABLE p (id INT PRIMARY KEY); CREATE TABLE c (id INT PRIMARY KEY, p INT, g INT AS (p + 1) STORED,
+        CONSTRAINT f FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE);
+        INSERT INTO p VALUES (1), (2); INSERT INTO c (id, p) VALUES (1, 1), (2, 2)"""
+    )
+    assert said(pair.verify("app.*")) == set()
+    for damage in (
+        "USE app; DELETE FROM `we``ird.%s`; DELETE FROM p WHERE id = 1; SET foreign_key_checks = 0;"
+        "INSERT INTO c (id, p) VALUES (3, 77)",
+        "USE app; UPDATE `we``ird.%s` SET `t x` = '', e = 0, s = 0, b = x'01', u = CONCAT(IFNULL(u, ''), 'z')",
+        "USE app; DROP TABLE c; DROP TABLE p; DROP TABLE `we``ird.%s`",
+        "DROP DATABASE app",
+    ):
+        pair.damage(damage)
+        assert len(said(pair.verify("app.*"))) >= 3
+        pair.mend()
+        assert said(pair.verify("app.*")) == set()
