@@ -12,12 +12,12 @@ import pytest
 
 from bridge.local import Kafka
 from bridge.upstream import rows
-from tests.stream.test_ckafka_on_target import ckafka_lines
 from tests.system.captures import Line, write_lines
 from tests.system.command import Ended, bridge
 from tests.system.feeds import Feed
 from tests.system.golden import CUT_ROWS, replay_arguments
 from tests.system.pipelines import applied_ts, kafka_arguments, running
+from tests.system.test_ckafka_replay import as_ckafka_capture
 from tests.system.test_cut_rows import StandIn
 from tests.verify.servers import execute
 
@@ -118,7 +118,7 @@ DELETE FROM enums WHERE id = 1; INSERT INTO bits (id) VALUES (99); UPDATE bins S
 def _arguments(golden: Path, variant: str, script: str, target: str, folder: Path) -> list[str]:
     if variant != "ckafka":
         return replay_arguments(golden, variant, script, target)[1:]
-    capture = write_lines(folder / "ckafka.jsonl", ckafka_lines(golden, script))
+    capture = as_ckafka_capture(golden, script, folder)
     return ["--protocol", "ckafka", "--input", str(capture), "--target", target, "--timezone", "UTC",
             "--set", "ckafka.binary=latin1", "--set", "stream.idle_seconds=1"]  # fmt: skip
 
