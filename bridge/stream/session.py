@@ -11,11 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import AccumulatorServer
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
@@ -74,12 +75,42 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
                 mend="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
+    if _is_submitted():
+        _hand_signals_over(session)
     return session
+
+
+def _is_submitted() -> bool:
+    """spark-submit has started the JVM, and the JVM this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+class _HandedOver:
+    """A signal that the JVM was sent, handed to this process (sun.misc.SignalHandler, which Spark uses as well)."""
+
+    class Java:
+        implements: ClassVar = ["sun.misc.SignalHandler"]
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def handle(self, _: object) -> None:
+        """Called by the JVM."""
+        os.kill(os.getpid(), self._number)
+
+
+def _hand_signals_over(session: SparkSession) -> None:
+    """Who stops spark-submit signals the JVM, which would be gone at once, in the midst of whatever is read."""
+    gateway: Any = session.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    sun = gateway.jvm.sun.misc
+    for name, number in (("TERM", signal.SIGTERM), ("INT", signal.SIGINT)):
+        sun.Signal.handle(sun.Signal(name), _HandedOver(number))
 
 
 def _submitted() -> dict[str, str]:
     """The properties that spark-submit was given; it has started the JVM then."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not _is_submitted():
         return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +18,15 @@ from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
 from tests.system.clusters import SPARK_HOME, Cluster
 from tests.system.command import Process
-from tests.system.pipelines import applied_ts, kafka_arguments
+from tests.system.feeds import Feed
+from tests.system.pipelines import applied_ts, assert_equal, kafka_arguments
 
 
-def submit(folder: Path, cluster: Cluster, *arguments: str) -> Process:
-    """The bridge as an application of the cluster."""
+def submit(folder: Path, master: str, *arguments: str) -> Process:
+    """The bridge as an application of a cluster, by its URL."""
     properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": "512m"}
     conf = [part for name, value in properties.items() for part in ("--conf", f"{name}={value}")]
-    program = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--packages", KAFKA_PACKAGE, *conf]
+    program = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--packages", KAFKA_PACKAGE, *conf]
     return Process(folder, str(Path(bridge.__file__).with_name("__main__.py")), *arguments, program=program)
 
 
@@ -43,10 +45,34 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     sizes = {"messages_per_batch": 4000, "driver_rows": driver_rows}
     settings = [part for key, value in sizes.items() for part in ("--set", f"stream.{key}={value}")]
     arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target, *settings)
-    with Cluster(workers=2) as cluster, submit(tmp_path, cluster, *arguments) as process:
+    with Cluster(workers=2) as cluster, submit(tmp_path, cluster.url, *arguments) as process:
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         cluster.workers[0].kill()
         at_kill = applied_ts(target)
         assert process.wait() == 0, process.end_of_log
         assert applied_ts(target) > at_kill, "the kill came too late to tell anything"
     assert fingerprint(target, workload) == upstream.fingerprint()
+
+
+def test_a_signal_to_spark_submit_ends_it_with_0(
+    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """It reaches the JVM only, which hands it over: the transaction in hand is ended, nothing is said to have failed,
+    and the next start goes on."""
+    name = topic(PARTITIONS)
+    arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target)
+
+    def end_by(number: signal.Signals, applied: int) -> None:
+        with submit(tmp_path, "local[2]", *arguments) as process:
+            process.wait_for(lambda: applied_ts(target) >= applied, f"the commit ts {applied}")
+            process.signal(number)
+            assert process.wait(60) == 0, process.end_of_log
+            assert "Traceback" not in process.log, process.log
+            assert process.lines[-1].startswith("bridge: stopped; everything below"), process.end_of_log
+
+    with Feed(kafka.bootstrap_servers, name) as feed:
+        feed.open_bank()
+        feed.start()
+        end_by(signal.SIGTERM, 1)
+        end_by(signal.SIGINT, feed.finish())
+    assert_equal(target, feed.bank)
