@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,7 @@ from bridge.stream.topic_ids import read_topic_ids
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
+_GREETING_SECONDS = 3
 _LOOKED_AT_AT_ONCE = 1000
 
 
@@ -46,17 +49,12 @@ class KafkaSource:
     def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
         """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
         del spark
-        consumer = self._consumer()
-        try:
+        with self._consumer() as consumer:
             return {
                 (topic, partition): Extent(*self._offsets(consumer, topic, partition))
                 for topic in self._topics
                 for partition in self._partitions(consumer, topic)
             }
-        except KafkaException as error:
-            raise self._unreachable(str(error)) from error
-        finally:
-            consumer.close()
 
     def topic_ids(self) -> dict[str, str]:
         """Asked anew each time (`topic_ids.read_topic_ids`, with its errors)."""
@@ -96,8 +94,7 @@ class KafkaSource:
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Up to `count` messages from the beginning of the partitions."""
-        consumer = self._consumer()
-        try:
+        with self._consumer() as consumer:
             ends = [
                 TopicPartition(topic, partition, low)
                 for (topic, partition), (low, high) in (
@@ -110,10 +107,6 @@ class KafkaSource:
             consumer.assign(ends)
             messages = consumer.consume(count, timeout=5)
             return [(message.key(), message.value()) for message in messages if message.error() is None]
-        except KafkaException as error:
-            raise self._unreachable(str(error)) from error
-        finally:
-            consumer.close()
 
     def tails(self, count: int) -> list[list[KeyAndValue]]:
         """Read by the client that also decodes."""
@@ -152,16 +145,41 @@ class KafkaSource:
     def _admin(self) -> AdminClient:
         return AdminClient({**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
 
-    def _consumer(self) -> Any:
-        return Consumer(
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """For metadata and a look; SourceError when Kafka does not answer."""
+        complaints: list[KafkaError] = []
+        consumer = Consumer(
             {
                 **self._properties,
                 "bootstrap.servers": self._servers,
                 "group.id": "bridge-metadata",
                 "enable.auto.commit": False,
                 "log_level": 0,
+                "error_cb": complaints.append,
             }
         )
+        try:
+            self._greet(consumer, complaints)
+            yield consumer
+        except KafkaException as error:
+            raise self._unreachable(str(error), complaints) from error
+        finally:
+            consumer.close()
+
+    def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
+        """Waits for the first answer, no longer than it takes to see that there will be none: the client itself tries
+        on after a login was refused."""
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
+            except KafkaException:
+                consumer.poll(0)  # has the client tell why
+                if time.monotonic() > until or any(map(_refusal_mend, complaints)):
+                    raise
+            else:
+                return
 
     def _partitions(self, consumer: Any, topic: str) -> list[int]:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
@@ -177,10 +195,25 @@ class KafkaSource:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
         return low, high
 
-    def _unreachable(self, words: str) -> SourceError:
+    def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
+        for said in complaints:
+            if mend := _refusal_mend(said):
+                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, mend=mend)
         return SourceError(
-            f"Kafka does not answer: {words}", where=self._servers, mend="check --bootstrap-servers and that it runs"
+            f"Kafka does not answer: {words}",
+            where=self._servers,
+            mend="check --bootstrap-servers and that it runs, and that security.protocol in [source.kafka] is that of"
+            " the port",
         )
+
+
+def _refusal_mend(complaint: KafkaError) -> str:
+    """What mends a login or a TLS handshake that failed; "" for complaints of another kind."""
+    if complaint.code() == KafkaError._AUTHENTICATION:
+        return "check sasl.mechanism and sasl.username in [source.kafka], and BRIDGE_KAFKA_PASSWORD"
+    if "SSL" in str(complaint.str()):  # an alert of the other side is a transport error
+        return "check ssl.ca.location, and ssl.certificate.location where Kafka wants a certificate, in [source.kafka]"
+    return ""
 
 
 @dataclass(frozen=True)
