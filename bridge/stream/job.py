@@ -27,7 +27,7 @@ from bridge.stream.executors import Executors
 from bridge.stream.frontier import PartitionId
 from bridge.stream.intake import DRIVER_DECODES, Gate, Intake
 from bridge.stream.look import HEAD_MESSAGES, look_at
-from bridge.stream.order import OrderChanged
+from bridge.stream.order import OrderChanged, first_offsets
 from bridge.stream.ranges import loaded
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import checkpoint_folder, start_session
@@ -206,6 +206,8 @@ class Job:
         # Whatever comes from MySQL's log has no commit ts.
         writer.cascades_are_lost = by_partition and is_mysql_born(self._source.sample(HEAD_MESSAGES))
         self._refuse_side_effects(cascades=writer.cascades_are_lost)
+        if self._source.is_kafka:
+            lows = first_offsets(progress, lows)
         applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
         if self._source.is_kafka:
             _check_retained(applier.backlog.positions, extents)

@@ -16,6 +16,13 @@ class OrderChanged(Exception):  # noqa: N818  # not an error: reading begins ane
     """The pipeline has gone over to the other order, and progress on the target says so; the text says why."""
 
 
+def first_offsets(progress: Progress, lows: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+    """Where the partitions of a Kafka begin that progress does not know: at the first offset there is, but in a topic
+    that it knows at 0: such a partition was added since, and whatever is gone from its beginning was never read."""
+    known = {topic for topic, _ in progress.positions}
+    return {where: 0 if where[0] in known else low for where, low in lows.items()}
+
+
 def starts_of(progress: Progress, lows: Mapping[PartitionId, int], *, by_partition: bool) -> Starts:
     """Where to read from, for every partition of the source; one that progress does not know begins at its low
     offset, and nothing of it is in the target."""

@@ -61,7 +61,8 @@ class RangeLog:
     """What each micro-batch of a stream reads, from Spark's own log of offsets in the query's checkpoint folder
     (Structured Streaming, "Recovering from failures with checkpointing": written before the batch is run).
 
-    starts: where the stream begins; a partition that comes later begins at its first offset.
+    starts: where the stream begins; a partition that comes later begins at 0: were its first messages gone already,
+        reading them has to fail.
     """
 
     def __init__(self, folder: str, starts: Mapping[PartitionId, int]) -> None:

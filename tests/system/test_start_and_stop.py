@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from bridge.local import Kafka
 from bridge.stream import kafka_source
@@ -141,6 +142,29 @@ def test_messages_that_kafka_has_dropped_stop_it_with_3(target: str, kafka: Kafk
     assert ended.code == 3
     assert "Kafka no longer holds the messages from offset" in ended.last_line
     assert f"{name}/2" in ended.last_line
+
+
+def test_a_partition_added_meanwhile_has_to_be_whole(target: str, kafka: Kafka, topic: Topics) -> None:
+    """What Kafka has dropped of a partition that was never read is missing as much as of one that was."""
+    name = topic(1)
+    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
+    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
+        feed.open_bank()
+        feed.beat()
+        feed.finish()
+        assert bridge(*arguments).code == 0
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
+        feed.add_partition()
+        for _ in range(10):
+            feed.beat()
+        feed.finish()
+    for future in admin.delete_records([TopicPartition(name, 1, 1)]).values():
+        future.result(30)
+    ended = bridge(*arguments)
+    assert ended.code == 3
+    assert "no longer holds the messages from offset 0 on, only 1 to" in ended.last_line
+    assert f"{name}/1" in ended.last_line
 
 
 def made_anew(kafka: Kafka, name: str) -> Feed:
