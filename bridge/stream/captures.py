@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bridge.errors import UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.backlog import NO_ENDS
-from bridge.stream.decode import EventDecoder, Messages, messages_of, packed
+from bridge.stream.decode import EventDecoder, Messages, messages_of, packed, unpacked
 from bridge.stream.frontier import PartitionId
 from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches
 from bridge.target.progress import Positions
@@ -171,9 +171,9 @@ class CaptureBatch:
         """The messages, brought here."""
         return map(messages_of, self.lines.toArrow().to_batches())
 
-    def collected(self, decode: EventDecoder) -> Iterable[bytes]:
+    def collected(self, decode: EventDecoder) -> pa.Table:
         """Decoded as Spark cuts the files."""
-        return (value.as_buffer() for value in self._packed(decode).toArrow().column(0))
+        return unpacked(value.as_buffer() for value in self._packed(decode).toArrow().column(0))
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
         """The same, left on the executors."""

@@ -15,7 +15,7 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
-from bridge.stream.decode import decode_messages, event_decoder, unpacked
+from bridge.stream.decode import decode_messages, event_decoder
 from bridge.stream.executors import arrival_on_executors
 from bridge.stream.source import MicroBatch, MicroBatches
 from bridge.stream.topic_ids import TopicGuard
@@ -24,7 +24,6 @@ from bridge.stream.worker import ApplierThread
 DRIVER_DECODES: Final = 2_000
 """A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
 workers cost more than they bring (measured: 0.1 s)."""
-
 
 SECONDS_AT_ONCE: Final = 2.0
 """As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
@@ -130,7 +129,7 @@ class Intake:
             return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_last=is_last)
         if not self._by_partition and self._backlog.rows > self._room:
             return arrival_on_executors(batch.decoded(self._decode), batch.ends)
-        return self._gathered(unpacked(batch.collected(self._decode)), batch, is_last=is_last)
+        return self._gathered(batch.collected(self._decode), batch, is_last=is_last)
 
     def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_last: bool) -> Arrival:
         if not self._by_partition:

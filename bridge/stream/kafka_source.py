@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,8 +20,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import SourceError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
-from bridge.stream.decode import EventDecoder, Messages, packed
+from bridge.stream.decode import EventDecoder, Messages
 from bridge.stream.frontier import PartitionId
+from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
@@ -30,6 +32,7 @@ from bridge.target.progress import Positions
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _LOOKED_AT_AT_ONCE = 1000
+_EVENTS = "events"
 
 
 class KafkaSource:
@@ -85,7 +88,16 @@ class KafkaSource:
         """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         properties = self._client_properties()
-        return lambda batch, batch_id: KafkaBatch(batch.sparkSession, log.ranges(batch_id), properties)
+        events = Path(folder, _EVENTS)
+
+        def micro_batch(batch: DataFrame, batch_id: int) -> KafkaBatch:
+            spark = batch.sparkSession
+            is_here = str(spark.sparkContext.master).startswith("local")
+            if is_here:
+                events.mkdir(exist_ok=True)
+            return KafkaBatch(spark, log.ranges(batch_id), properties, str(events) if is_here else None)
+
+        return micro_batch
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """All messages of these offsets."""
@@ -218,11 +230,16 @@ def _refusal_mend(complaint: KafkaError) -> str:
 
 @dataclass(frozen=True)
 class KafkaBatch:
-    """Ranges of offsets.  properties: of the client that reads them."""
+    """Ranges of offsets.
+
+    properties: of the client that reads them.
+    folder: through which executors on this machine hand events over.
+    """
 
     spark: SparkSession
     ranges: list[OffsetRange]
     properties: tuple[tuple[str, str], ...]
+    folder: str | None = None
 
     @property
     def messages(self) -> int:
@@ -242,18 +259,21 @@ class KafkaBatch:
         """The messages, read here."""
         return process_reader(self.properties).read(self.ranges)
 
-    def collected(self, decode: EventDecoder) -> Iterable[bytes]:
+    def collected(self, decode: EventDecoder) -> pa.Table:
         """Read and decoded by one task for each core, whatever the number of partitions.
 
         An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
         """
-        return self.packed(decode).collect()
+        return taken(self._handed_over(decode, self.folder).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
         """The same, left on the executors."""
+        return self._handed_over(decode, None)
+
+    def _handed_over(self, decode: EventDecoder, folder: str | None) -> RDD[bytes]:
         plan, read = self._plan(), self._reader(decode)
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: map(packed, read(plan, numbers)))
+        return tasks.mapPartitions(lambda numbers: (handed_over(events, folder) for events in read(plan, numbers)))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Read and decoded by one task for each core, whatever the number of partitions."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -55,8 +55,8 @@ class MicroBatch(Protocol):
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
 
-    def collected(self, decode: EventDecoder) -> Iterable[bytes]:
-        """Their events, read and decoded on the executors and brought here packed."""
+    def collected(self, decode: EventDecoder) -> pa.Table:
+        """Their events (EVENT_SCHEMA), read and decoded on the executors and brought here."""
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Their events (EVENT_SCHEMA), read and decoded on the executors and left there."""
