@@ -61,11 +61,16 @@ def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:
 
 
 def cut_transactions(row_ts: Sequence[int], rows_per_transaction: int) -> Iterator[tuple[int, int]]:
-    """Index ranges of whole upstream transactions of about `rows_per_transaction` rows each; one upstream
-    transaction is never divided.  row_ts: commit_ts of the rows, ascending."""
+    """Index ranges of whole upstream transactions, of about equally many rows each, at most half as many again as
+    `rows_per_transaction` where no upstream transaction is larger; one upstream transaction is never divided.
+
+    row_ts: commit_ts of the rows, ascending.
+    """
+    count = max(1, round(len(row_ts) / rows_per_transaction))
+    size = -(-len(row_ts) // count)
     start = 0
     while start < len(row_ts):
-        end = min(start + rows_per_transaction, len(row_ts))
+        end = min(start + size, len(row_ts))
         if end < len(row_ts):
             end = bisect_left(row_ts, row_ts[end - 1] + 1, lo=end)
         yield start, end

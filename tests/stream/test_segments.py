@@ -62,7 +62,14 @@ def test_transactions_are_never_divided(row_ts: list[int], rows: int) -> None:
     assert [i for start, end in pieces for i in range(start, end)] == list(range(len(row_ts)))
     for start, end in pieces:
         assert end == len(row_ts) or row_ts[end - 1] < row_ts[end]
-        assert end - start <= rows or row_ts[start + rows - 1] == row_ts[end - 1]
+        most = max(rows + rows // 2, 1)
+        assert end - start <= most or row_ts[start + most - 1] == row_ts[end - 1]
+
+
+def test_a_rest_is_no_transaction_of_its_own() -> None:
+    """A commit costs as much for two rows as for thousands."""
+    assert list(cut_transactions(range(52), 50)) == [(0, 52)]
+    assert list(cut_transactions(range(104), 50)) == [(0, 52), (52, 104)]
 
 
 def test_copies_fold() -> None:
