@@ -12,7 +12,7 @@ from bridge.target.session import Session
 from tests.stream.pipelines import admin, contents, drop_all, journal, run_all
 from tests.stream.victims import Victims
 
-BANK_OPTIONS: Final = {"batch": 150, "rows_per_transaction": 60}
+BANK_OPTIONS: Final = {"batch": 150, "rows_per_transaction": 45}
 """With them the fixture `bank` takes several micro-batches of several transactions."""
 
 
