@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bridge.events import Code, Event, Kind
@@ -27,7 +28,8 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
-from bridge.protocols.templates import Hole, Row, Templates, cells, plain
+from bridge.protocols.template_code import Hole, Lesson, Part, cells
+from bridge.protocols.templates import Templates, plain
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
@@ -53,7 +55,6 @@ _TICDC: Final = b'{"id":0,'
 """How TiCDC's messages begin."""
 _KIND_END: Final = b',"es":'
 """Before it stand schema, table and type, and nothing that changes."""
-_COMMIT_TS: Final = {"commitTs": Hole.COMMIT_TS}
 
 _new_event = tuple.__new__
 """Half the time of Event(...), which counts at one per row."""
@@ -96,22 +97,11 @@ class CanalJsonDecoder(GuardedDecoder):
         events = self.events_of(message)
         if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES:
             kind = value[: value.find(_KIND_END)]
-            if self._templates.wants(kind):
-                self._note(kind, value, message, events[0])
+            slot = self._slots[message["database"], message["table"], message["type"]]
+            if slot.layout is not None:
+                lesson = partial(_lesson, kind, value, message, events[0], slot.layout)
+                self._templates.missed(kind, slot.layout, lesson)
         return events
-
-    def _note(self, kind: bytes, value: bytes, message: dict[str, Any], event: Event) -> None:
-        """Tells the templates of a row as TiCDC writes it, with its commit_ts."""
-        image, slot = _IMAGES[event.kind], self._slots[event.schema, event.table, message["type"]]
-        rows = {image: message["data"][0]}
-        holes = {"es": Hole.NUMBER, "ts": Hole.NUMBER, "data": [cells(image, rows[image])], "_tidb": _COMMIT_TS}
-        if event.kind is Kind.UPDATE and message.get("old"):
-            rows["before"] = message["old"][0]
-            holes["old"] = [cells("before", rows["before"])]
-        if slot.layout is not None and not event.by_time and len(message["_tidb"]) == 1:
-            self._templates.note(
-                kind, value, event, Row(slot.layout, rows), lambda: {**message, **holes}, kind.decode()
-            )
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """The events of a message that is already parsed."""
@@ -178,6 +168,29 @@ class CanalJsonDecoder(GuardedDecoder):
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
         return layout
+
+
+def _lesson(kind: bytes, value: bytes, message: dict[str, Any], event: Event, layout: Layout) -> Lesson:
+    """What templates learn from a row as TiCDC writes it, with its commit_ts.
+
+    The order within mysqlType is random, and the codes in sqlType follow the values (golden); neither is read but for
+    the types, which stay.
+    """
+    image = _IMAGES[event.kind]
+    rows = {image: message["data"][0]}
+    tree = {
+        **message,
+        "es": Hole.NUMBER,
+        "ts": Hole.NUMBER,
+        "sqlType": Part(lambda found: type(found) is dict),
+        "mysqlType": Part(lambda found: found == layout.shape),
+        "data": [cells(image, rows[image])],
+        "_tidb": {"commitTs": Hole.COMMIT_TS},
+    }
+    if event.kind is Kind.UPDATE and message.get("old"):
+        rows["before"] = message["old"][0]
+        tree["old"] = [cells("before", rows["before"])]
+    return Lesson(value, event, layout, rows, tree, kind.decode())
 
 
 def canal_message(value: bytes | None) -> dict[str, Any]:

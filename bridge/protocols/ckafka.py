@@ -8,7 +8,8 @@ the binlog, whatever its files are called.  There is no commit_ts: rows go by TI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bridge.events import Event, Kind
@@ -19,7 +20,8 @@ from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, Gua
 from bridge.protocols.event_time import local_event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
-from bridge.protocols.templates import Hole, Row, Templates, cells, plain
+from bridge.protocols.template_code import Hole, Lesson, cells
+from bridge.protocols.templates import Templates, plain
 
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
@@ -77,16 +79,10 @@ class CkafkaDecoder(GuardedDecoder):
         if not slot.wanted:
             return []
         event = self._row(message, slot)
-        if value and self._templates.wants(kind := _kind_of(value)):
-            self._note(kind, value, message, event, slot)
+        if value and slot.layout is not None:
+            lesson = partial(_lesson, value, message, event, slot.layout, self._event_ts)
+            self._templates.missed(_kind_of(value), slot.layout, lesson)
         return [event]
-
-    def _note(self, kind: bytes, value: bytes, message: dict[str, Any], event: Event, slot: _Slot) -> None:
-        """Tells the templates of a row."""
-        rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
-        if slot.layout is not None:
-            row = Row(slot.layout, rows, self._event_ts)
-            self._templates.note(kind, value, event, row, lambda: _tree(message, rows))
 
     def _new_slot(self, schema: str, table: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:
@@ -123,10 +119,15 @@ def _kind_of(value: bytes) -> bytes:
     return schema + value[table : value.find(b',"TIME":', table)] + value[_TYPE]
 
 
-def _tree(message: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
+def _lesson(
+    value: bytes, message: dict[str, Any], event: Event, layout: Layout, moment: Callable[[str], int]
+) -> Lesson:
+    """What templates learn from a row."""
+    rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
     places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
     images = {_IMAGES[image]: cells(image, row) for image, row in rows.items()}
-    return {**message, **places, "TIME": Hole.MOMENT, **images}
+    tree = {**message, **places, "TIME": Hole.MOMENT, **images}
+    return Lesson(value, event, layout, rows, tree, moment=moment)
 
 
 def _layout(row: object) -> Layout:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import orjson
 
@@ -34,7 +35,8 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
-from bridge.protocols.templates import Hole, Row, Templates, cells, plain
+from bridge.protocols.template_code import Hole, Lesson, cells
+from bridge.protocols.templates import Templates, plain
 
 _TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({_TICDC, "mysql", "mariadb", None})
@@ -85,7 +87,6 @@ class DebeziumDecoder(GuardedDecoder):
         self._has_schemas = True
         self._slots: dict[tuple[str | None, str, str, str], _Slot] = {}
         self._templates = Templates()
-        self._usual: dict[bytes, tuple[HandleKeys, list[str]]] = {}
         self._is_plain = False
 
     def look_over(self, values: Iterable[bytes | None]) -> None:
@@ -98,7 +99,7 @@ class DebeziumDecoder(GuardedDecoder):
             return None
         kind = _kind_of(value)
         template = self._templates.of[kind]
-        keys, handle = self._usual[kind]
+        keys, handle = self._templates.guards[kind]
         event = template(value.decode(), 0, 0) if keys.names(key) == handle else None
         return None if event is None else (event,)
 
@@ -123,15 +124,10 @@ class DebeziumDecoder(GuardedDecoder):
         if not slot.wanted:
             return []
         event = self._row(key, payload, source, schema, slot)
-        if slot.modes is TICDC_MODES and self._templates.wants(kind := _kind_of(value)):
-            self._note(kind, value, event, payload, schema, slot)
+        if slot.modes is TICDC_MODES and slot.layout is not None:
+            lesson = partial(_lesson, value, payload, schema, event, slot)
+            self._templates.missed(_kind_of(value), slot.layout, lesson)
         return [event]
-
-    def _note(self, kind: bytes, value: bytes, event: Event, payload: dict[str, Any], schema: Any, slot: _Slot) -> None:
-        if slot.layout is not None:
-            rows = {image: row for image in _NAMES if (row := payload[image]) is not None}
-            self._usual[kind] = slot.keys, slot.layout.handle
-            self._templates.note(kind, value, event, Row(slot.layout, rows), lambda: _tree(payload, schema, rows))
 
     def _value(self, value: bytes) -> Document:
         """A message's payload and schema; one without a schema, most likely if the last had none, is parsed at once."""
@@ -197,11 +193,16 @@ def _kind_of(value: bytes) -> bytes:
     return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
 
 
-def _tree(payload: dict[str, Any], schema: Any, rows: dict[str, Any]) -> dict[str, Any]:
+def _lesson(value: bytes, payload: dict[str, Any], schema: Any, event: Event, slot: _Slot) -> Lesson:
+    """What templates learn from a row of TiCDC's; the guard is how to read a key, and the columns that it must name."""
+    rows = {image: row for image in _NAMES if (row := payload.get(image)) is not None}
     source = {**payload["source"], "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
     images = {image: cells(image, row) for image, row in rows.items()}
-    document = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
-    return document if schema is None else {**document, "schema": schema}
+    tree = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
+    if schema is not None:
+        tree["schema"] = schema
+    layout = cast(Layout, slot.layout)
+    return Lesson(value, event, layout, rows, tree, guard=(slot.keys, layout.handle))
 
 
 def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:

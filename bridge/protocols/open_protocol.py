@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -30,7 +31,8 @@ from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
 from bridge.protocols.literals import Converter
 from bridge.protocols.open_old_rows import Columns, old_row
-from bridge.protocols.templates import Row, Templates, cells
+from bridge.protocols.template_code import Lesson, cells
+from bridge.protocols.templates import Templates
 from bridge.protocols.timezones import timestamp_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
@@ -44,6 +46,7 @@ _PLAIN_HEAD: Final = re.compile(
 ).fullmatch
 _PLAIN_STARTS: Final = frozenset({b'{"u"', b'{"d"'})
 _START: Final = 4
+_IMAGES: Final = {"u": "after", "p": "before", "d": "before"}
 _WITH_OLD: Final = b'},"p":{"'
 
 
@@ -120,6 +123,10 @@ FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = dict.fromkeys(
 )
 
 
+Images = dict[str, dict[str, Any]]
+"""By "before" and "after", rows as JSON gave them."""
+
+
 class _Slot:
     """What is known of one table: the layouts of its new rows and of its deleted ones."""
 
@@ -139,7 +146,8 @@ class OpenProtocolDecoder(GuardedDecoder):
         self._types = TYPES | {7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._slots: dict[tuple[str, str], _Slot] = {}
         self._templates = Templates(strict=True)
-        self._head, self._moment, self._table = b"", 0, ("", "")
+        self._head: bytes | None = None
+        self._moment, self._table = 0, ("", "")
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
         """Whole rows in plain frames, as most messages are; see `GuardedDecoder.usual_events`."""
@@ -221,7 +229,7 @@ class OpenProtocolDecoder(GuardedDecoder):
             slot.deleted = layout
             before = image_of(layout, row)
             event = Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
-            self._note(value, event, Row(layout, {"before": row}), change)
+            self._learn(value, event, layout, {"before": row}, change)
             return event
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
@@ -237,14 +245,14 @@ class OpenProtocolDecoder(GuardedDecoder):
                 images["before"], old_image = was, image_before(layout, was, row)
         event = Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
         if cut is None:
-            self._note(value, event, Row(layout, images), change)
+            self._learn(value, event, layout, images, change)
         return event
 
-    def _note(self, value: bytes, event: Event, row: Row, change: dict[str, Any]) -> None:
+    def _learn(self, value: bytes, event: Event, layout: Layout, images: Images, change: dict[str, Any]) -> None:
         """Tells the templates of a row; its values have been taken out of the change."""
-        kind = (event.schema, event.table, value[:_START], _WITH_OLD in value)
-        if value[:_START] in _PLAIN_STARTS and self._templates.wants(kind):
-            self._templates.note(kind, value, event, row, lambda: _tree(change, row.images))
+        if value[:_START] in _PLAIN_STARTS:
+            kind = (event.schema, event.table, value[:_START], _WITH_OLD in value)
+            self._templates.missed(kind, layout, partial(_lesson, value, event, layout, images, change))
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """The values of an image, which are taken out of `columns`, and the layout of what stays there."""
@@ -274,13 +282,12 @@ def _values_out_of(columns: Columns) -> dict[str, Any]:
     return {name: column.pop("v") for name, column in columns.items()}
 
 
-def _tree(change: dict[str, Columns], images: Mapping[str, Any]) -> dict[str, Any]:
-    """A change without its values, with cells for them."""
-    named = {"u": "after", "p": "before", "d": "before"}
-    return {
-        part: {name: {**columns[name], "v": cell} for name, cell in cells(named[part], images[named[part]]).items()}
+def _lesson(value: bytes, event: Event, layout: Layout, images: Images, change: dict[str, Columns]) -> Lesson:
+    tree = {
+        part: {name: {**columns[name], "v": cell} for name, cell in cells(_IMAGES[part], images[_IMAGES[part]]).items()}
         for part, columns in change.items()
     }
+    return Lesson(value, event, layout, images, tree)
 
 
 def _cut(key: dict[str, Any]) -> Code | None:
