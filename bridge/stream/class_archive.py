@@ -35,6 +35,8 @@ _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 def java_options() -> str:
     """What a driver's JVM is to be started with; nothing while there is no archive."""
     archive = cache_folder() / _name() / _ARCHIVE
+    if " " in str(archive):  # the options of a JVM are parted by blanks
+        return ""
     return f"-XX:SharedArchiveFile={archive} -Xshare:auto {_QUIET}" if archive.is_file() else ""
 
 
@@ -52,7 +54,7 @@ def _name() -> str:
     """One for each Java, Spark and class path."""
     java = str(Path(shutil.which("java") or "java").resolve())
     told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(Path(pyspark.__file__).parent)])
-    told += "\0".join(map(str, jars_in()))
+    told += "\0" + "\0".join(map(str, jars_in()))
     return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -66,7 +68,12 @@ def _fill(folder: Path) -> None:
     spark.stop()
     gateway.shutdown()  # type: ignore[union-attr]
     gateway.proc.stdin.close()  # type: ignore[union-attr]
-    gateway.proc.wait(_SECONDS)  # type: ignore[union-attr]
+    try:
+        gateway.proc.wait(_SECONDS)  # type: ignore[union-attr]
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()  # type: ignore[union-attr]
+    if not (folder / _ARCHIVE).is_file():
+        raise UsageError("Java wrote no archive of its classes", mend="bridges start without one, a little later")
 
 
 def _run_a_stream(spark: SparkSession) -> None:

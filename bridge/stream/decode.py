@@ -38,18 +38,24 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
         gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
-        if name not in _decoders:
-            _decoders.clear()
-            _decoders[name] = make_decoder(protocol, options)
+        decoder = decoder_called(name, protocol, options)
         for some in messages:
-            yield decode_messages(_decoders[name], some)
+            yield decode_messages(decoder, some)
 
     return decode
 
 
 _decoders: dict[str, Decoder] = {}
-"""The decoder of this process, by the name of its `event_decoder`: a Python worker of Spark lives on from task to task,
-and a decoder goes on learning."""
+
+
+def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
+    """This process's decoder of that name, made when it is asked for first: a Python worker of Spark lives on from task
+    to task, and a decoder goes on learning.  Only the last one asked for is kept."""
+    if name not in _decoders:
+        made = make_decoder(protocol, options)
+        _decoders.clear()
+        _decoders[name] = made
+    return _decoders[name]
 
 
 def _keep_zip_directories() -> None:

@@ -7,8 +7,10 @@ batches themselves pass through Spark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -16,14 +18,17 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA
 from bridge.stream.decode import packed
 
-_NAME_BEGINS = b"/"
+RESERVE_BYTES: Final = 16 << 20
+"""What is left free in the folder's file system: Spark writes its own log there, and a container's /dev/shm often has
+64 MiB.  What the driver holds of files counts until it is applied."""
+_NAME_BEGINS: Final = b"/"
 """With which no Arrow stream begins."""
 
 
 def handed_over(events: pa.RecordBatch, folder: str | None) -> bytes:
     """The name of a new file in `folder` that holds the events (EVENT_SCHEMA); without a folder, or where there is no
     room in it, the events as an Arrow IPC stream."""
-    if folder is None:
+    if folder is None or _free_bytes(folder) < events.nbytes + RESERVE_BYTES:
         return packed(events)
     file = Path(folder, f"{uuid4().hex}.events")
     try:
@@ -33,6 +38,14 @@ def handed_over(events: pa.RecordBatch, folder: str | None) -> bytes:
         file.unlink(missing_ok=True)
         return packed(events)
     return str(file).encode()
+
+
+def _free_bytes(folder: str) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 def taken(values: Iterable[bytes]) -> pa.Table:

@@ -25,6 +25,7 @@ from bridge.stream.frontier import PartitionId
 from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
+from bridge.stream.session import MEMORY
 from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
 from bridge.stream.topic_ids import read_topic_ids
 from bridge.target.progress import Positions
@@ -92,7 +93,7 @@ class KafkaSource:
 
         def micro_batch(batch: DataFrame, batch_id: int) -> KafkaBatch:
             spark = batch.sparkSession
-            is_here = str(spark.sparkContext.master).startswith("local")
+            is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
             if is_here:
                 events.mkdir(exist_ok=True)
             return KafkaBatch(spark, log.ranges(batch_id), properties, str(events) if is_here else None)
@@ -267,7 +268,7 @@ class KafkaBatch:
         return taken(self._handed_over(decode, self.folder).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """The same, left on the executors."""
+        """As Arrow IPC streams, left on the executors."""
         return self._handed_over(decode, None)
 
     def _handed_over(self, decode: EventDecoder, folder: str | None) -> RDD[bytes]:

@@ -72,6 +72,8 @@ def cut_transactions(row_ts: Sequence[int], rows_per_transaction: int) -> Iterat
     while start < len(row_ts):
         end = min(start + size, len(row_ts))
         if end < len(row_ts):
-            end = bisect_left(row_ts, row_ts[end - 1] + 1, lo=end)
+            end = bisect_left(row_ts, row_ts[end], lo=start)
+        if end == start:  # one upstream transaction is larger than that
+            end = bisect_left(row_ts, row_ts[start] + 1, lo=start)
         yield start, end
         start = end

@@ -27,6 +27,8 @@ DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1"
 """The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
 was no faster for it."""
 
+MEMORY: Final = "/dev/shm"
+"""Where Linux keeps files in memory."""
 _CHECKPOINT: Final = "bridge-checkpoint-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
@@ -126,7 +128,7 @@ def checkpoint_folder() -> tempfile.TemporaryDirectory[str]:
     In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
     killed are removed.
     """
-    memory = Path("/dev/shm")
+    memory = Path(MEMORY)
     base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     for folder in base.glob(f"{_CHECKPOINT}*-*"):
         pid = folder.name.removeprefix(_CHECKPOINT).partition("-")[0]

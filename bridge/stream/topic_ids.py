@@ -50,6 +50,7 @@ def read_topic_ids(admin: AdminClient, topics: list[str]) -> dict[str, str]:
     return {topic: known for topic, known in ids.items() if known != _NO_ID}
 
 
+_PAUSE_SECONDS: Final = 0.2
 _FINAL: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -84,7 +85,7 @@ class TopicGuard:
 
         Raises SourceError when a topic was made anew, is gone, or Kafka stays silent.
         """
-        until = time.monotonic() + PATIENCE_SECONDS
+        until, is_said = time.monotonic() + PATIENCE_SECONDS, False
         while self.ids:
             try:
                 _refuse_others(self.ids, self.source.topic_ids(), by_partition=self.by_partition)
@@ -93,7 +94,10 @@ class TopicGuard:
                     return False
                 if time.monotonic() > until:
                     raise
-                log.warning("Kafka does not answer", error=error.what)
+                if not is_said:
+                    log.warning("Kafka does not answer; the topics are asked for again", error=error.what)
+                is_said = True
+                time.sleep(_PAUSE_SECONDS)
             else:
                 break
         return True

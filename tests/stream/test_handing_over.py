@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import EVENT_SCHEMA
+from bridge.stream import handing_over
 from bridge.stream.handing_over import handed_over, taken
 
 
@@ -58,3 +59,10 @@ def test_without_room_the_events_themselves_are_handed_over(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
     assert taken([value]).equals(pa.Table.from_batches([batch]))
     assert taken([handed_over(batch, str(tmp_path / "absent"))]).equals(pa.Table.from_batches([batch]))
+
+
+def test_a_reserve_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark writes its log to the same memory, and ends the query where it cannot."""
+    monkeypatch.setattr(handing_over, "RESERVE_BYTES", 1 << 60)
+    assert not handed_over(_events(), str(tmp_path)).startswith(b"/")
+    assert not list(tmp_path.iterdir())
