@@ -28,6 +28,8 @@ workers cost more than they bring (measured: 0.1 s)."""
 SECONDS_AT_ONCE: Final = 2.0
 """As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
 LEAST_AT_ONCE: Final = 10_000
+FIRST_AT_ONCE: Final = 50_000
+"""The first are wanted soon: until they are there, the target has nothing to do."""
 
 
 class Pace:
@@ -37,7 +39,7 @@ class Pace:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = self.size = most
+        self._most, self.size = most, min(most, FIRST_AT_ONCE)
 
     def note(self, messages: int, seconds: float) -> None:
         """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
