@@ -43,6 +43,9 @@ _DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+_LOCALLY: Final = {"spark.python.daemon.module": "bridge.stream.daemon"}
+"""On a cluster the package may not be there yet when an executor starts its Python."""
+
 
 def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSession:
     """A session with the bridge's defaults under what spark-submit was given, where it started this process, and
@@ -61,6 +64,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
+        **(_LOCALLY if given.get("spark.master", "local").startswith("local") else {}),
     }
     for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
