@@ -48,6 +48,8 @@ class Counts:
     messages: int = 0
     rows: int = 0
     quarantined: int = 0
+    applying_since: float | None = None
+    """When the first transaction with row changes began, by the applier's clock."""
     late: Counter[PartitionId] = field(default_factory=Counter)
     repeated: Counter[PartitionId] = field(default_factory=Counter)
 
@@ -316,6 +318,8 @@ class Applier:
         if rows is None:
             self._writer.apply(step)
         else:
+            if self.counts.applying_since is None:
+                self.counts.applying_since = self._clock()
             self._load(rows.tables())
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.rows += rows.count - sum(entry.change is not None for entry in step.put_aside)

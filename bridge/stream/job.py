@@ -56,7 +56,8 @@ log = structlog.get_logger()
 class Outcome:
     """How a job ended.
 
-    seconds: from start to end; stream_seconds: the part of it after Spark had started.
+    seconds: from start to end; stream_seconds: the part of it after Spark had started; apply_seconds: the part of that
+        since the first transaction with row changes began.
     rest: row changes read but at or above the last boundary.
     quarantined: messages and rows put aside.
     until_reached: False when `--until` was given and not reached.
@@ -68,6 +69,7 @@ class Outcome:
     rows: int = 0
     seconds: float = 0.0
     stream_seconds: float = 0.0
+    apply_seconds: float = 0.0
     transactions: int = 0
     schema_changes: int = 0
     rest: int = 0
@@ -143,7 +145,8 @@ class Job:
                             progress = _read_progress(table, ownership)
                             losses.count(lost, progress.applied_ts)
                 ended = time.monotonic()
-                return _outcome(applier, writer, ended - began, ended - streaming)
+                since = counts.applying_since or ended
+                return _outcome(applier, writer, ended - began, ended - streaming, ended - since)
             finally:
                 writer.close()
 
@@ -379,13 +382,14 @@ def _check_retained(starts: Starts, extents: dict[PartitionId, Extent]) -> None:
             )
 
 
-def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: float) -> Outcome:
+def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: float, apply_seconds: float) -> Outcome:
     return Outcome(
         applied_ts=applier.applied_ts,
         messages=applier.counts.messages,
         rows=applier.counts.rows,
         seconds=seconds,
         stream_seconds=stream_seconds,
+        apply_seconds=apply_seconds,
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,
         rest=applier.backlog.rows,

@@ -65,7 +65,10 @@ class KafkaSource:
         return read_topic_ids(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages."""
+        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages.
+
+        Nobody reads from it: the messages of a micro-batch are read where they are decoded.
+        """
         offsets: dict[str, dict[str, int]] = {}
         for (topic, partition), start in starts.items():
             offsets.setdefault(topic, {})[str(partition)] = start.offset
@@ -79,7 +82,7 @@ class KafkaSource:
         )
         for name, value in for_java(self._properties).items():
             reader = reader.option(f"kafka.{name}", value)
-        return reader.load().select(*Messages._fields)
+        return reader.load()
 
     def batch_size(self, messages_per_batch: int) -> int:
         """As many as are asked for."""

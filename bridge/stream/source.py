@@ -82,7 +82,7 @@ class Source(Protocol):
         """The ids that Kafka gave the topics when they were made, as far as there are any."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream of messages (the fields of `Messages`) from `starts` on."""
+        """A stream that begins at `starts`, of which `micro_batches` makes messages."""
 
     def batch_size(self, messages_per_batch: int) -> int:
         """The most messages that a micro-batch can hold."""

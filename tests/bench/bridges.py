@@ -33,6 +33,7 @@ class Measured:
     """One catch-up.
 
     rate: row changes a second, from the start of the stream to the last commit (the start of Spark left out).
+    rate_applying: the same from the beginning of the first transaction: what a longer backlog comes near.
     cpu_seconds: by process: driver, jvm, workers, mariadb, kafka.
     peak_mib: resident memory: python, jvm, total (of the bridge).
     """
@@ -40,6 +41,7 @@ class Measured:
     rows: int
     rate: float
     seconds: float
+    rate_applying: float
     cpu_seconds: Mapping[str, float]
     peak_mib: Mapping[str, float]
 
@@ -86,6 +88,7 @@ def catch_up(servers: Servers, arguments: Sequence[str], roots: Mapping[str, int
         outcome["rows"],
         outcome["rows"] / outcome["stream_seconds"],
         outcome["stream_seconds"],
+        outcome["rows"] / outcome["apply_seconds"],
         usage.cpu_seconds,
         usage.peak_mib,
     )

@@ -52,14 +52,19 @@ def tables(found: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]
 def _catch_up(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
     ceilings = [
         (f"ceiling, {c['workload']}, {c['connections']} connection{'s' * (c['connections'] > 1)}",
-         *_rates(c["rows_per_s"]), "", "", "")
+         *_rates(c["rows_per_s"]), "", "", "", "")
         for c in part["ceilings"]
     ]  # fmt: skip
     cases = [
-        (f"{c['workload']}, {c['protocol']}, {c['consistency']}", *_rates(c["rows_per_s"]), *_ratios(c["ratio"]))
+        (
+            f"{c['workload']}, {c['protocol']}, {c['consistency']}",
+            *_rates(c["rows_per_s"]),
+            *_ratios(c["ratio"]),
+            f"{c['ratio_applying']['median']:.2f}",
+        )
         for c in part["cases"]
     ]
-    head: tuple[str, ...] = ("rows/s", "min", "median", "max", "ratio min", "median", "max")
+    head: tuple[str, ...] = ("rows/s", "min", "median", "max", "ratio min", "median", "max", "once applying")
     yield f"Catch-up, {part['events']:,} row changes", head, [*ceilings, *cases]
     kinds = ("driver", "workers", "jvm", "mariadb", "kafka")
     costs = [

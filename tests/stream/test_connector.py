@@ -1,0 +1,47 @@
+"""The connector for Kafka comes from where it was fetched before, unless the user has a way of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridge.stream import connector
+from bridge.stream.connector import KAFKA_PACKAGE
+
+
+@pytest.fixture
+def ivy(tmp_path: Path) -> str:
+    """An Ivy folder that holds the connector."""
+    (tmp_path / "jars").mkdir()
+    for name in connector._KAFKA_JARS:
+        (tmp_path / "jars" / name).touch()
+    return str(tmp_path)
+
+
+def test_jars_that_were_fetched_are_used(ivy: str) -> None:
+    """Without asking Ivy again."""
+    found = connector.connector({"spark.jars.ivy": ivy}, fetch=True)
+    assert list(found) == ["spark.driver.extraClassPath"]
+    assert found["spark.driver.extraClassPath"].count(".jar") == len(connector._KAFKA_JARS)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"spark.master": "spark://master:7077"},
+        {"spark.driver.extraClassPath": "/mine.jar"},
+        {"spark.jars": "/mine.jar"},
+        {"spark.jars.packages": "org.example:mine:1"},
+    ],
+)
+def test_otherwise_the_package_is_asked_for(ivy: str, given: dict[str, str]) -> None:
+    """On a cluster executors need it too; two versions of a connector on one class path are none that works."""
+    assert connector.connector({"spark.jars.ivy": ivy, **given}, fetch=True) == {"spark.jars.packages": KAFKA_PACKAGE}
+
+
+def test_what_is_not_there_is_fetched_on_request_only(ivy: str, tmp_path: Path) -> None:
+    """A replay of files needs no connector; a folder that lacks one jar does not count."""
+    (tmp_path / "jars" / connector._KAFKA_JARS[0]).unlink()
+    assert connector.connector({"spark.jars.ivy": ivy}, fetch=False) == {}
+    assert connector.connector({"spark.jars.ivy": ivy}, fetch=True) == {"spark.jars.packages": KAFKA_PACKAGE}
