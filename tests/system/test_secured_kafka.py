@@ -65,7 +65,9 @@ def configured(
     return flags
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [way if way == "SASL_SSL" else pytest.param(way, marks=pytest.mark.soak) for way in WAYS]
+)
 def test_every_way_in(
     target: str,
     secured: tuple[SecuredKafka, Feed],
@@ -91,7 +93,7 @@ def all_rows(target: str) -> list[object]:
     return [sql(target, f"SELECT * FROM _bridge.{table}") for table in ("progress", "owner", "schema_changes")]
 
 
-@pytest.mark.parametrize("way", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("way", [pytest.param("SASL_PLAINTEXT", marks=pytest.mark.soak), "SASL_SSL"])
 def test_a_wrong_password(target: str, configured: Configured, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """One line that says what was refused and what to look at; `check` ends with 2, `replay` with 3."""
     monkeypatch.setenv("BRIDGE_KAFKA_PASSWORD", "not-the-secret")

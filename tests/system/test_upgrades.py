@@ -51,7 +51,9 @@ def spliced(golden: Path, first: str, second: str, script: str) -> list[Line]:
     return lines
 
 
-@pytest.mark.parametrize(("first", "second"), UPGRADES)
+@pytest.mark.parametrize(
+    ("first", "second"), [*UPGRADES[:2], *(pytest.param(*pair, marks=pytest.mark.soak) for pair in UPGRADES[2:])]
+)
 def test_a_topic_goes_on(target: str, golden: Path, tmp_path: Path, first: str, second: str) -> None:
     """Schemas, boundaries, compression and what rows hold may come and go; the protocol is recognised, and the end is
     the upstream's."""

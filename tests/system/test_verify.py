@@ -77,7 +77,9 @@ def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) ->
 HOLD_LESS = ["ckafka", "open-updated-only", *CUT_ROWS]
 
 
-@pytest.mark.parametrize("variant", HOLD_LESS)
+@pytest.mark.parametrize(
+    "variant", [*HOLD_LESS[:2], *(pytest.param(variant, marks=pytest.mark.soak) for variant in HOLD_LESS[2:])]
+)
 def test_captures_that_hold_less(
     target: str, old_target: str, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     variant: str,
