@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.stream.intake import LEAST_AT_ONCE, Pace
+from bridge.stream.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
 from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, in_step, shares
 
 RANGES = st.lists(
@@ -54,7 +54,7 @@ def test_ranges_in_step_hold_every_offset_once_in_order(ranges: list[OffsetRange
 def test_the_pace_follows_the_rate() -> None:
     """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
     pace = Pace(100_000)
-    assert pace.size == 100_000
+    assert pace.size == FIRST_AT_ONCE
     pace.note(100_000, 10.0)
     assert pace.size == 20_000
     pace.note(20_000, 100.0)

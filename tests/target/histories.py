@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from bridge.events import SEP, Event, Kind
+from bridge.protocols.literals import double_number
 
 Row = tuple[Any, ...]
 Change = tuple[Row | None, Row | None]
@@ -22,7 +23,7 @@ def literal(value: object) -> str:
         return f"x'{value.hex()}'" if value else "''"
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return repr(value)
+    return double_number(value) if isinstance(value, float) else repr(value)
 
 
 def same(value: object) -> object:
