@@ -95,7 +95,7 @@ class CanalJsonDecoder(GuardedDecoder):
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         message = canal_message(value)
         events = self.events_of(message)
-        if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES:
+        if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES and not events[0].text:
             kind = value[: value.find(_KIND_END)]
             slot = self._slots[message["database"], message["table"], message["type"]]
             if slot.layout is not None:

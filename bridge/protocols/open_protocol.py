@@ -45,6 +45,8 @@ _PLAIN_HEAD: Final = re.compile(
     r'\{"ts":([1-9][0-9]{0,17}),"scm":"([^"\\\x00-\x1f]*)","tbl":"([^"\\\x00-\x1f]*)","t":1\}'
 ).fullmatch
 _PLAIN_STARTS: Final = frozenset({b'{"u"', b'{"d"'})
+_MOST_UNCOUNTED: Final = 16 << 20
+"""Bytes of a value whose images stay within the limit of a batch (`growth_limit`), whatever they hold."""
 _START: Final = 4
 _IMAGES: Final = {"u": "after", "p": "before", "d": "before"}
 _WITH_OLD: Final = b'},"p":{"'
@@ -151,7 +153,7 @@ class OpenProtocolDecoder(GuardedDecoder):
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
         """Whole rows in plain frames, as most messages are; see `GuardedDecoder.usual_events`."""
-        if not key or not value or key[:_LENGTH] != VERSION:
+        if not key or not value or key[:_LENGTH] != VERSION or len(value) > _MOST_UNCOUNTED:
             return None
         events = []
         for index, (head, body) in enumerate(zip(_frames(key, _LENGTH), _frames(value, 0), strict=True)):

@@ -30,7 +30,9 @@ _LONG: Final = 200
 """Characters from which on what stays is compared as a whole: a regular expression goes through it one by one."""
 _LONGEST: Final = 1 << 16
 """Characters that stay, in a message that is learnt from."""
-_MOST_SEEN: Final = 1000
+_MOST_SEEN: Final = 64
+_LONGEST_SEEN: Final = 256
+"""Ways of writing a part that are remembered, and characters of one: of many columns hardly any order comes twice."""
 
 _NATURAL: Final = "[1-9][0-9]{0,18}|0"
 _INTEGER: Final = _NATURAL + "|-[1-9][0-9]{0,17}"
@@ -79,9 +81,9 @@ class Part:
         """Whether a text is this object's.  Raises JSONDecodeError when it is not JSON."""
         if text in self._seen:
             return True
-        if not self._agrees(orjson.loads(text)):
+        if "[" in text or not self._agrees(orjson.loads(text)):  # a message may be nested too deeply as a whole
             return False
-        if len(self._seen) < _MOST_SEEN:
+        if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
             self._seen.add(text)
         return True
 

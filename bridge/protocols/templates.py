@@ -77,7 +77,7 @@ class Templates:
             if len(self._known) >= MAX_CACHED:
                 self._forget()
             known = self._known[kind] = _Known()
-        if known.layout is not layout:
+        if known.layout is not layout and _of(known.layout) != _of(layout):
             self._begin_anew(kind, known, layout)
         known.missed += 1
         if known.missed <= known.learn_at - _LOOKED_AT:
@@ -123,6 +123,11 @@ class Templates:
         self.of.clear()
         self.guards.clear()
         self._held = 0
+
+
+def _of(layout: Layout | None) -> tuple[Any, ...]:
+    """What makes layouts of one decoder equal."""
+    return () if layout is None else (layout.names, layout.shape, layout.handle, layout.columns)
 
 
 def plain(values: Iterable[bytes | None]) -> bool:

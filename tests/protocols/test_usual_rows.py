@@ -319,3 +319,26 @@ def test_templates_are_freed() -> None:
         assert not any(ref() for ref in alive)
     finally:
         gc.enable()
+
+
+def test_cut_rows_do_not_make_templates_be_forgotten() -> None:
+    """One row in a hundred that was cut to its key, whose layout is another."""
+    decoder = make_decoder("canal-json", DecodeOptions("UTC", cut_rows=True))
+    whole = orjson.dumps({**MESSAGE, "type": "INSERT"})
+    extension = {**MESSAGE["_tidb"], "onlyHandleKey": True}
+    cut = orjson.dumps({**MESSAGE, "data": [{"id": "1"}], "_tidb": extension})
+    for _ in range(WARM):
+        decode_all(decoder, [b""] * 4, [whole] * 4)
+        [event], _ = decode_all(decoder, [b""], [cut])
+        assert event.text
+    assert _the_short_way(decoder, whole) is not None
+
+
+def test_nesting_is_counted_from_the_message() -> None:
+    """What is too deep for the message as a whole is not read as a part of it."""
+    value = orjson.dumps({**MESSAGE, "type": "INSERT"})
+    for depth in range(1019, 1026):
+        codes = b'"sqlType":{"a":' + b"[" * depth + b"]" * depth + b"}"
+        deep = re.sub(rb'"sqlType":\{[^}]*\}', lambda _, codes=codes: codes, value)
+        found = _the_short_way(WARMED, deep)
+        assert found is None or found == decode_message(ORACLES["canal-json"], b"", deep)
