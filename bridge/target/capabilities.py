@@ -84,7 +84,7 @@ SUPPORT: Final = (
         _F.RENAME_COLUMN,
         _MY,
         (8, 0, 3),
-        "WL#10761, as MariaDB's commit fa8ad75439 names it; 8.0.3 by its release notes",
+        "WL#10761, as MariaDB's commit fa8ad75439 names it; 8.0.3 as third parties have it",
     ),
     Support(_F.RENAME_COLUMN, _MA, (10, 5, 2), "MDEV-16290, github.com/MariaDB/server/commit/fa8ad75439"),
     Support(_F.RENAME_COLUMN, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
