@@ -8,7 +8,7 @@ itself: with `_tidb` it has a commit_ts, without it goes by its event time, `es`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
-    GuardedDecoder,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -29,7 +28,7 @@ from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
 from bridge.protocols.template_code import Hole, Lesson, Part, cells
-from bridge.protocols.templates import Templates, plain
+from bridge.protocols.templates import JsonDecoder
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
@@ -70,19 +69,13 @@ class _Slot:
         self.layout: Layout | None = None
 
 
-class CanalJsonDecoder(GuardedDecoder):
+class CanalJsonDecoder(JsonDecoder):
     """Decodes Canal-JSON; the message's key says nothing that its value does not."""
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = canal_types(options.timezone)
         self._slots: dict[tuple[str, str, str], _Slot] = {}
-        self._templates = Templates()
-        self._is_plain = False
-
-    def look_over(self, values: Iterable[bytes | None]) -> None:
-        """Whether templates can be used; see `GuardedDecoder.look_over`."""
-        self._is_plain = plain(values)
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
         """One row, as TiCDC writes it; see `GuardedDecoder.usual_events`."""

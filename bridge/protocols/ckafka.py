@@ -8,7 +8,7 @@ the binlog, whatever its files are called.  There is no commit_ts: rows go by TI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,12 +16,12 @@ from bridge.events import Event, Kind
 from bridge.protocols import literals
 from bridge.protocols.canal_json import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka_raw import ckafka_form
-from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, GuardedDecoder, shown
+from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, shown
 from bridge.protocols.event_time import local_event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
 from bridge.protocols.template_code import Hole, Lesson, cells
-from bridge.protocols.templates import Templates, plain
+from bridge.protocols.templates import JsonDecoder
 
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
@@ -46,7 +46,7 @@ class _Slot:
         self.columns = ""
 
 
-class CkafkaDecoder(GuardedDecoder):
+class CkafkaDecoder(JsonDecoder):
     """Decodes official format 1; messages in Canal's form are left to Canal's decoder."""
 
     def __init__(self, options: DecodeOptions) -> None:
@@ -55,12 +55,6 @@ class CkafkaDecoder(GuardedDecoder):
         self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
         self._event_ts = local_event_ts(options.timezone)
         self._slots: dict[tuple[str, str], _Slot] = {}
-        self._templates = Templates()
-        self._is_plain = False
-
-    def look_over(self, values: Iterable[bytes | None]) -> None:
-        """Whether templates can be used; see `GuardedDecoder.look_over`."""
-        self._is_plain = plain(values)
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
         """One row; see `GuardedDecoder.usual_events`."""

@@ -9,7 +9,7 @@ A message says by its form what it is: a row (`op` c, u, d, r), a truncated tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -26,7 +26,6 @@ from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
-    GuardedDecoder,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -36,7 +35,7 @@ from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.raw_values import with_forms
 from bridge.protocols.template_code import Hole, Lesson, cells
-from bridge.protocols.templates import Templates, plain
+from bridge.protocols.templates import JsonDecoder
 
 _TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({_TICDC, "mysql", "mariadb", None})
@@ -77,7 +76,7 @@ class _Slot:
         self.layout: Layout | None = None
 
 
-class DebeziumDecoder(GuardedDecoder):
+class DebeziumDecoder(JsonDecoder):
     """Decodes Debezium's JSON."""
 
     def __init__(self, options: DecodeOptions) -> None:
@@ -86,12 +85,6 @@ class DebeziumDecoder(GuardedDecoder):
         self._envelopes = Envelopes()
         self._has_schemas = True
         self._slots: dict[tuple[str | None, str, str, str], _Slot] = {}
-        self._templates = Templates()
-        self._is_plain = False
-
-    def look_over(self, values: Iterable[bytes | None]) -> None:
-        """Whether templates can be used; see `GuardedDecoder.look_over`."""
-        self._is_plain = plain(values)
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
         """One row of TiCDC's; see `GuardedDecoder.usual_events`."""

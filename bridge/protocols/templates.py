@@ -20,11 +20,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError
+from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, DecodeOptions, GuardedDecoder
 from bridge.protocols.images import Layout
 from bridge.protocols.template_code import STRICT_TEXT, TEXT, Lesson, Template, Types, make_template
 
-__all__ = ["Templates", "plain"]
+__all__ = ["JsonDecoder", "Templates"]
 
 _LOOKED_AT: Final = 32
 """So many messages of a kind are parsed before a template is learnt.  Of those that do not match, the last so many are
@@ -54,7 +54,7 @@ class _Known:
 class Templates:
     """The templates of a decoder, `of` each kind of message: of what tells at a glance which it is.
 
-    strict: messages may hold control characters, since `plain` has not looked.
+    strict: messages may hold control characters, since nobody has looked (`JsonDecoder.look_over`).
     guards: of each template's kind, the `Lesson.guard`.
     """
 
@@ -130,7 +130,20 @@ def _of(layout: Layout | None) -> tuple[Any, ...]:
     return () if layout is None else (layout.names, layout.shape, layout.handle, layout.columns)
 
 
-def plain(values: Iterable[bytes | None]) -> bool:
+class JsonDecoder(GuardedDecoder):
+    """A decoder of messages that are JSON as a whole, with templates."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        super().__init__(options)
+        self._templates = Templates()
+        self._is_plain = False
+
+    def look_over(self, values: Iterable[bytes | None]) -> None:
+        """Whether templates can be used; see `GuardedDecoder.look_over`."""
+        self._is_plain = _are_plain(values)
+
+
+def _are_plain(values: Iterable[bytes | None]) -> bool:
     """Whether messages hold no control characters, which JSON has between tokens and never inside strings."""
     rest = filter(None, values)
     while some := b"".join(islice(rest, _CHECKED_AT_ONCE)):

@@ -27,11 +27,15 @@ def connector(given: Mapping[str, str], *, fetch: bool) -> dict[str, str]:
     """The properties that bring the connector, under those that were given: its jars, where they have been fetched
     before, as asking Ivy for them takes 1.5 s and classes on the class path can be archived; else, on request, the
     package, which is fetched.  An archive is of one class path, so that the jars are on it, needed or not."""
-    is_local = given.get("spark.master", "local").startswith("local")
     jars = jars_in(Path(given.get("spark.jars.ivy", _IVY)))
-    if is_local and jars and not _OTHER_WAYS & given.keys():
+    if is_local(given) and jars and not _OTHER_WAYS & given.keys():
         return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
     return {"spark.jars.packages": KAFKA_PACKAGE} if fetch else {}
+
+
+def is_local(given: Mapping[str, str]) -> bool:
+    """Whether Spark runs on this machine alone, as it does where nothing else was given."""
+    return given.get("spark.master", "local").startswith("local")
 
 
 def jars_in(ivy: Path = _IVY) -> list[Path]:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
 from bridge.stream.class_archive import java_options
-from bridge.stream.connector import connector
+from bridge.stream.connector import connector, is_local
 
 DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1"
 """The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
@@ -64,7 +64,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
-        **(_LOCALLY if given.get("spark.master", "local").startswith("local") else {}),
+        **(_LOCALLY if is_local(given) else {}),
     }
     for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
