@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from pymysql.err import MySQLError
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
@@ -25,29 +24,26 @@ from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.cut_rows import CutRows, Upstream
 from bridge.stream.executors import Executors
 from bridge.stream.frontier import PartitionId
-from bridge.stream.intake import DRIVER_DECODES, Gate, Intake
+from bridge.stream.intake import DRIVER_DECODES
 from bridge.stream.look import HEAD_MESSAGES, look_at
 from bridge.stream.order import OrderChanged, first_offsets
-from bridge.stream.ranges import loaded
+from bridge.stream.reading import Reading, warm_up
 from bridge.stream.sequenced import Patience
-from bridge.stream.session import checkpoint_folder, start_session
+from bridge.stream.session import start_session
 from bridge.stream.source import Extent, Source
-from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, lost_chunks, source_error
+from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, source_error
 from bridge.stream.status import Status
-from bridge.stream.topic_ids import TopicGuard, topics_to_keep
-from bridge.stream.worker import ApplierThread, Pulse, StatusReporter
+from bridge.stream.topic_ids import topics_to_keep
+from bridge.stream.worker import Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
-from bridge.target.progress import Progress, ProgressTable, SchemaChange, goes_by_partition
+from bridge.target.progress import Progress, ProgressTable, goes_by_partition
 from bridge.target.session import Target, is_lost_connection, server_words
 from bridge.target.side_effects import find_side_effects, refuse_side_effects
 from bridge.target.writer import Writer
 
-STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
-_POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
@@ -90,7 +86,6 @@ class Job:
         self._filter = TableFilter(settings.filter)
         self._ddl = settings.ddl.rules()
         self._stop = threading.Event()
-        self._topics: dict[str, str] = {}
 
     def stop(self) -> None:
         """Asks the job to end; safe from a signal handler."""
@@ -112,54 +107,67 @@ class Job:
 
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
-        table = ProgressTable(self._settings.name, self._settings.target.schema_name)
-        with _expected_errors(self._target), self._owned(table, plan) as (ownership, progress):
-            writer = self._writer(table, ownership)
-            try:
-                with Pulse(self._target, ownership, writer, plan.on_status, plan.status_seconds) as pulse:
-                    started = self._start()
-                    if started is None:
-                        return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
-                    spark, extents = started
-                    self._topics = self._keep_topics(table, ownership, progress)
-                    streaming, counts, losses = time.monotonic(), Counts(), Losses()
-                    while True:
-                        applier = self._applier(spark, writer, progress, extents, plan)
-                        applier.counts = counts
-                        if not plan.once:
-                            writer.on_held = applier.wait_for_operator
-                        ahead = _messages_ahead(applier.backlog.positions, extents)
-                        if ahead > DRIVER_DECODES:
-                            _warm_up(spark)
-                        pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
-                        try:
-                            self._stream(spark, applier, progress.pending, once=plan.once)
-                            break
-                        except OrderChanged as changed:
-                            log.info(
-                                "the order changes; reading begins anew behind what is in the target", why=str(changed)
-                            )
-                            progress = _read_progress(table, ownership)
-                        except ChunksLost as lost:
-                            log.warning("an executor is lost; reading begins anew behind what is in the target")
-                            progress = _read_progress(table, ownership)
-                            losses.count(lost, progress.applied_ts)
+        with _expected_errors(self._target), self._owned(plan) as (owned, progress):
+            writer = self._writer(owned)
+            with (
+                closing(writer),
+                Pulse(self._target, owned.ownership, writer, plan.on_status, plan.status_seconds) as pulse,
+            ):
+                started = self._start()
+                if started is None:
+                    return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
+                topics = self._keep_topics(owned, progress)
+                streaming = time.monotonic()
+                applier = self._apply(started, owned, self._reading(topics), writer, plan, pulse)
                 ended = time.monotonic()
-                since = counts.applying_since or ended
-                return _outcome(applier, writer, ended - began, ended - streaming, ended - since)
-            finally:
-                writer.close()
+            since = applier.counts.applying_since or ended
+            return _outcome(applier, writer, ended - began, ended - streaming, ended - since)
 
-    def _writer(self, table: ProgressTable, ownership: Ownership) -> Writer:
+    def _apply(
+        self, started: _Started, owned: _Owned, reading: Reading, writer: Writer, plan: _Plan, pulse: Pulse
+    ) -> Applier:
+        """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes or
+        an executor is lost.  The applier that came to the end, with the counts of all."""
+        spark, extents = started
+        counts, losses = Counts(), Losses()
+        while True:
+            progress = owned.progress()
+            applier = self._applier(spark, writer, progress, extents, plan)
+            applier.counts = counts
+            if not plan.once:
+                writer.on_held = applier.wait_for_operator
+            ahead = _messages_ahead(applier.backlog.positions, extents)
+            if ahead > DRIVER_DECODES:
+                warm_up(spark)
+            pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
+            try:
+                reading.run(spark, applier, progress.pending, once=plan.once)
+            except OrderChanged as changed:
+                log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
+            except ChunksLost as lost:
+                log.warning("an executor is lost; reading begins anew behind what is in the target")
+                losses.count(lost, owned.progress().applied_ts)
+            else:
+                return applier
+
+    def _writer(self, owned: _Owned) -> Writer:
         settings = self._settings
         seconds = settings.target.retry_seconds
         if settings.consistency == "atomic":
-            return Writer(self._target, table, ownership, retry_seconds=seconds, ddl=self._ddl)
+            return Writer(self._target, owned.table, owned.ownership, retry_seconds=seconds, ddl=self._ddl)
         return ParallelWriter(
-            self._target, table, ownership, writers=settings.stream.writers, retry_seconds=seconds, ddl=self._ddl
+            self._target,
+            owned.table,
+            owned.ownership,
+            writers=settings.stream.writers,
+            retry_seconds=seconds,
+            ddl=self._ddl,
         )
 
-    def _start(self) -> tuple[SparkSession, dict[PartitionId, Extent]] | None:
+    def _reading(self, topics: dict[str, str]) -> Reading:
+        return Reading(self._source, self._protocol, self._decode_options(), self._settings.stream, topics, self._stop)
+
+    def _start(self) -> _Started | None:
         """Spark and what the source holds; None when `stop` came first and ended the JVM."""
         try:
             spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
@@ -169,22 +177,24 @@ class Job:
                 raise
             return None
 
-    def _keep_topics(self, table: ProgressTable, ownership: Ownership, progress: Progress) -> dict[str, str]:
+    def _keep_topics(self, owned: _Owned, progress: Progress) -> dict[str, str]:
         """The ids of the topics, kept with the progress before anything of them is applied."""
         ids = topics_to_keep(progress, self._source.topic_ids())
-        if ids != progress.topics and not table.set_topics(ownership.control, ownership.epoch, ids):
-            raise ownership.lost()
+        if ids != progress.topics and not owned.table.set_topics(owned.ownership.control, owned.ownership.epoch, ids):
+            raise owned.ownership.lost()
         return ids
 
     @contextmanager
-    def _owned(self, table: ProgressTable, plan: _Plan) -> Iterator[tuple[Ownership, Progress]]:
+    def _owned(self, plan: _Plan) -> Iterator[tuple[_Owned, Progress]]:
         start_ts = parse_moment(self._settings.begin)
+        table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         ownership = Ownership(self._target, table)
+        owned = _Owned(table, ownership)
         try:
             ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
-            progress = _read_progress(table, ownership)
+            progress = owned.progress()
             _check_until(progress, plan.until)
-            yield ownership, progress
+            yield owned, progress
         finally:
             ownership.release()
 
@@ -253,77 +263,6 @@ class Job:
     def _decode_options(self) -> DecodeOptions:
         return self._settings.decode_options(self._filter if self._filter.rules else None)
 
-    def _stream(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
-        worker = ApplierThread(applier, pending)
-        gate = Gate()
-        with checkpoint_folder() as folder, self._working(worker):
-            try:
-                query = self._start_query(spark, applier, worker, gate, folder, once=once)
-                try:
-                    self._watch(query, worker)
-                    if not self._stop.is_set():
-                        worker.drain()
-                        applier.finish()
-                finally:
-                    gate.close()
-                    query.stop()
-            except SPARK_ENDED as error:
-                failure = worker.failure or error
-                if self._stop.is_set() and failure is error:
-                    return
-                if lost_chunks(failure):
-                    raise ChunksLost(str(failure)) from failure
-                worker.raise_failure()
-                self._guard(applier).is_same(lambda: True)  # says more than Spark, if that is why
-                raise source_error(error) from error
-
-    @contextmanager
-    def _working(self, worker: ApplierThread) -> Iterator[None]:
-        worker.start()
-        try:
-            yield
-        finally:
-            if not worker.stop(STOP_SECONDS):
-                log.warning("the transaction in hand is abandoned; the target rolls it back")
-
-    def _start_query(
-        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: Gate, folder: str, *, once: bool
-    ) -> StreamingQuery:
-        stream = self._settings.stream
-        starts = applier.backlog.positions
-        intake = Intake(
-            self._source.micro_batches(folder, starts),
-            self._protocol,
-            self._decode_options(),
-            applier.backlog,
-            worker,
-            gate,
-            stream.driver_rows - self._source.batch_size(stream.messages_per_batch),
-            self._guard(applier),
-            by_partition=applier.by_partition,
-            limit=stream.messages_per_batch,
-        )
-        trigger: dict[str, Any] = (
-            {"availableNow": True} if once else {"processingTime": f"{stream.trigger_ms} milliseconds"}
-        )
-        return (
-            self._source.read_stream(spark, starts, stream.messages_per_batch)
-            .writeStream.foreachBatch(intake.hand_over)
-            .option("checkpointLocation", folder)
-            .trigger(**trigger)
-            .start()
-        )
-
-    def _guard(self, applier: Applier) -> TopicGuard:
-        return TopicGuard(self._source, self._topics, applier.by_partition)
-
-    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
-        while not self._stop.is_set():
-            worker.raise_failure()
-            if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
-                break
-        worker.raise_failure()
-
 
 @dataclass(frozen=True)
 class _Plan:
@@ -334,27 +273,27 @@ class _Plan:
     status_seconds: float
 
 
-def _read_progress(table: ProgressTable, ownership: Ownership) -> Progress:
-    progress = table.read(ownership.control)
-    if progress is None:
-        raise ownership.lost()
-    return progress
+_Started = tuple[SparkSession, dict[PartitionId, Extent]]
+"""Spark, and what the source held when it had started."""
+
+
+@dataclass(frozen=True)
+class _Owned:
+    """The progress row that this process owns."""
+
+    table: ProgressTable
+    ownership: Ownership
+
+    def progress(self) -> Progress:
+        """As the row stands now; raises OwnershipError when somebody else has it."""
+        progress = self.table.read(self.ownership.control)
+        if progress is None:
+            raise self.ownership.lost()
+        return progress
 
 
 def _highs(extents: dict[PartitionId, Extent]) -> dict[PartitionId, int]:
     return {partition: extent.high for partition, extent in extents.items()}
-
-
-def _warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
-    context = spark.sparkContext
-
-    def run() -> None:
-        with suppress(*SPARK_ENDED):
-            tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
-
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
 def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:

@@ -1,0 +1,137 @@
+"""One Spark query that reads, and the applier's thread that it feeds, from the start to the end of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bridge.config import Stream
+from bridge.protocols import DecodeOptions
+from bridge.stream.applier import Applier
+from bridge.stream.intake import Gate, Intake
+from bridge.stream.ranges import loaded
+from bridge.stream.session import checkpoint_folder
+from bridge.stream.source import Source
+from bridge.stream.spark_errors import SPARK_ENDED, ChunksLost, lost_chunks, source_error
+from bridge.stream.topic_ids import TopicGuard
+from bridge.stream.worker import ApplierThread
+from bridge.target.progress import SchemaChange
+
+STOP_SECONDS: Final = 25.0
+"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+_POLL_SECONDS: Final = 0.2
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a pipeline is read.
+
+    settings: those of `[stream]`.
+    topics: the ids of the topics whose messages they have to be.
+    stop: set when it is to end.
+    """
+
+    source: Source
+    protocol: str
+    options: DecodeOptions
+    settings: Stream
+    topics: Mapping[str, str]
+    stop: threading.Event
+
+    def run(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
+        """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
+        now; everything complete is applied then.
+
+        pending: schema changes that an earlier run left in progress; they come first.
+        Raises ChunksLost when an executor is lost that held row changes, and what ended the applier or the query.
+        """
+        worker = ApplierThread(applier, pending)
+        gate = Gate()
+        with checkpoint_folder() as folder, _working(worker):
+            try:
+                query = self._start_query(spark, applier, worker, gate, folder, once=once)
+                try:
+                    self._watch(query, worker)
+                    if not self.stop.is_set():
+                        worker.drain()
+                        applier.finish()
+                finally:
+                    gate.close()
+                    query.stop()
+            except SPARK_ENDED as error:
+                failure = worker.failure or error
+                if self.stop.is_set() and failure is error:
+                    return
+                if lost_chunks(failure):
+                    raise ChunksLost(str(failure)) from failure
+                worker.raise_failure()
+                self._guard(applier).is_same(lambda: True)  # says more than Spark, if that is why
+                raise source_error(error) from error
+
+    def _start_query(
+        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: Gate, folder: str, *, once: bool
+    ) -> StreamingQuery:
+        settings, starts = self.settings, applier.backlog.positions
+        intake = Intake(
+            self.source.micro_batches(folder, starts),
+            self.protocol,
+            self.options,
+            applier.backlog,
+            worker,
+            gate,
+            settings.driver_rows - self.source.batch_size(settings.messages_per_batch),
+            self._guard(applier),
+            by_partition=applier.by_partition,
+            limit=settings.messages_per_batch,
+        )
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
+        )
+        return (
+            self.source.read_stream(spark, starts, settings.messages_per_batch)
+            .writeStream.foreachBatch(intake.hand_over)
+            .option("checkpointLocation", folder)
+            .trigger(**trigger)
+            .start()
+        )
+
+    def _guard(self, applier: Applier) -> TopicGuard:
+        return TopicGuard(self.source, self.topics, applier.by_partition)
+
+    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
+        while not self.stop.is_set():
+            worker.raise_failure()
+            if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
+                break
+        worker.raise_failure()
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
+    context = spark.sparkContext
+
+    def run() -> None:
+        with suppress(*SPARK_ENDED):
+            tasks = context.defaultParallelism
+            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
+
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
+
+
+@contextmanager
+def _working(worker: ApplierThread) -> Iterator[None]:
+    worker.start()
+    try:
+        yield
+    finally:
+        if not worker.stop(STOP_SECONDS):
+            log.warning("the transaction in hand is abandoned; the target rolls it back")
