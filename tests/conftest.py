@@ -10,9 +10,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pymysql
@@ -21,9 +21,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bridge.local import Kafka, MariaDB
+from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from bridge.local.mariadb import OLD_VERSION
+from bridge.local.mysql import OLD_VERSION as OLD_MYSQL
 from bridge.local.server import free_port
+from bridge.local.sql_server import SqlServer
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 """Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
 sys.dont_write_bytecode = False
+
+AnySqlServer = TypeVar("AnySqlServer", bound=SqlServer)
 
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
@@ -73,7 +77,7 @@ def _no_certificates() -> Iterator[None]:
 
 
 @contextmanager
-def _in_memory(server: MariaDB) -> Iterator[MariaDB]:
+def _in_memory(server: AnySqlServer) -> Iterator[AnySqlServer]:
     """Starts it with its data in memory: what a disk does is not under test, and schema changes take two thirds."""
     with pytest.MonkeyPatch.context() as patch:
         if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
@@ -82,7 +86,7 @@ def _in_memory(server: MariaDB) -> Iterator[MariaDB]:
     try:
         yield server
     finally:
-        server.stop()
+        server.stop(0)
 
 
 @pytest.fixture(scope="session")
@@ -96,6 +100,31 @@ def mariadb(use_docker: bool) -> Iterator[MariaDB | MariaDBInDocker]:
 def old_mariadb() -> Iterator[MariaDB]:
     """A MariaDB 10.11, always embedded. Tests that write take `old_target`."""
     with _in_memory(MariaDB(version=OLD_VERSION)) as server:
+        yield server
+
+
+@contextmanager
+def _if_it_can_be_had(server: MySQL) -> Iterator[MySQL]:
+    """Skips where it does not start; tests/local/test_mysql.py fails then, unless no machine of that kind can."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_in_memory(server))
+        except LocalError as error:
+            pytest.skip(str(error))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySQL]:
+    """A MySQL 8.0, always embedded. Tests that write take `mysql_target`."""
+    with _if_it_can_be_had(MySQL()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def old_mysql() -> Iterator[MySQL]:
+    """A MySQL 5.7, always embedded. Tests that write take `old_mysql_target`."""
+    with _if_it_can_be_had(MySQL(version=OLD_MYSQL)) as server:
         yield server
 
 
@@ -126,6 +155,20 @@ def old_target(old_mariadb: MariaDB) -> Iterator[str]:
     """The same on a MariaDB 10.11."""
     yield old_mariadb.url
     _drop_databases(old_mariadb.url)
+
+
+@pytest.fixture
+def mysql_target(mysql: MySQL) -> Iterator[str]:
+    """The same on a MySQL 8.0."""
+    yield mysql.url
+    _drop_databases(mysql.url)
+
+
+@pytest.fixture
+def old_mysql_target(old_mysql: MySQL) -> Iterator[str]:
+    """The same on a MySQL 5.7."""
+    yield old_mysql.url
+    _drop_databases(old_mysql.url)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""The embedded Kafka and MariaDB that the demo and the tests start."""
+"""The embedded Kafka, MariaDB and MySQL that the demo and the tests start."""
 
 from bridge.local.errors import LocalError
 from bridge.local.kafka import Kafka
 from bridge.local.mariadb import MariaDB
+from bridge.local.mysql import MySQL
 
-__all__ = ["Kafka", "LocalError", "MariaDB"]
+__all__ = ["Kafka", "LocalError", "MariaDB", "MySQL"]

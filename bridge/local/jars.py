@@ -22,11 +22,12 @@ PROGRESS = re.compile(r"^\.+( \(\d+kB\))?$")
 
 @dataclass(frozen=True)
 class Artifact:
-    """A jar in a Maven repository; its dependencies come with it."""
+    """A jar in a Maven repository; its dependencies come with it, unless it is alone."""
 
     group: str
     name: str
     version: str
+    is_alone: bool = False
 
     def __str__(self) -> str:
         return f"{self.group}:{self.name}:{self.version}"
@@ -43,7 +44,7 @@ def java() -> str:
 
 
 def retrieve(artifact: Artifact, folder: Path) -> None:
-    """Puts the jars of `artifact` and of its dependencies into `folder`.
+    """Puts the jars of `artifact` and, unless it is alone, of its dependencies into `folder`.
 
     Raises LocalError, with Ivy's last lines, when the last of several attempts fails too.
     """
@@ -60,6 +61,7 @@ def _ivy(artifact: Artifact, folder: Path) -> subprocess.CompletedProcess[str]:
     """One attempt. The cache of its own keeps a broken entry in ~/.ivy2 (it happens: Ivy takes no lock) out of it."""
     ivy_cache = folder / ".ivy"
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(ivy_cache), "-confs", "default"]
+    command += ["-notransitive"] if artifact.is_alone else []
     command += ["-dependency", artifact.group, artifact.name, artifact.version]
     command += ["-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
     try:

