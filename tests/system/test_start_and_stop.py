@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,7 @@ def test_a_deleted_topic_stops_it_with_3(target: str, kafka: Kafka, topic: Topic
     name = topic(PARTITIONS)
     with Feed(kafka.bootstrap_servers, name) as feed:
         feed.open_bank()
-        feed.beat()
-        feed.finish()
+        feed.go_on(beats=1)
     with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -123,18 +123,23 @@ def test_replay_of_an_empty_topic(target: str, kafka: Kafka, topic: Topics) -> N
     assert bridge(*arguments, "--protocol", "auto").code == 2
 
 
+@contextmanager
+def replayed(kafka: Kafka, name: str, target: str, partitions: int) -> Iterator[tuple[Feed, list[str]]]:
+    """A small bank that is in the target, whose feed can go on as long as the block lasts; and the replay's
+    arguments."""
+    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
+    with Feed(kafka.bootstrap_servers, name, partitions=partitions, copies=False) as feed:
+        feed.open_bank()
+        feed.go_on(beats=1)
+        assert bridge(*arguments).code == 0
+        yield feed, arguments
+
+
 def test_messages_that_kafka_has_dropped_stop_it_with_3(target: str, kafka: Kafka, topic: Topics) -> None:
     """What was still needed is gone: the line names partition and offsets."""
     name = topic(PARTITIONS)
-    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
-    with Feed(kafka.bootstrap_servers, name, copies=False) as feed:
-        feed.open_bank()
-        feed.beat()
-        feed.finish()
-        assert bridge(*arguments).code == 0
-        for _ in range(20):
-            feed.beat()
-        feed.finish()
+    with replayed(kafka, name, target, PARTITIONS) as (feed, arguments):
+        feed.go_on(beats=20)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         for future in admin.delete_records([TopicPartition(name, 2, -1)]).values():
             future.result(30)
@@ -147,18 +152,11 @@ def test_messages_that_kafka_has_dropped_stop_it_with_3(target: str, kafka: Kafk
 def test_a_partition_added_meanwhile_has_to_be_whole(target: str, kafka: Kafka, topic: Topics) -> None:
     """What Kafka has dropped of a partition that was never read is missing as much as of one that was."""
     name = topic(1)
-    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
-    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
-        feed.open_bank()
-        feed.beat()
-        feed.finish()
-        assert bridge(*arguments).code == 0
+    with replayed(kafka, name, target, 1) as (feed, arguments):
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
         feed.add_partition()
-        for _ in range(10):
-            feed.beat()
-        feed.finish()
+        feed.go_on(beats=10)
     for future in admin.delete_records([TopicPartition(name, 1, 1)]).values():
         future.result(30)
     ended = bridge(*arguments)
@@ -175,9 +173,7 @@ def made_anew(kafka: Kafka, name: str) -> Feed:
     kafka.create_topic(name, 1)
     with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False, seed=2) as feed:
         feed.bank.schema()
-        for _ in range(20):
-            feed.beat()
-        feed.finish()
+        feed.go_on(beats=20)
     return feed
 
 
@@ -185,13 +181,8 @@ def test_a_topic_made_anew_with_more_in_it_is_noticed(target: str, kafka: Kafka,
     """Offsets of another topic of the same name say nothing: it must not pass for the old one.  The line says what to
     do, and doing it mends it."""
     name = topic(1)
-    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
-    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
-        feed.open_bank()
-        feed.beat()
-        feed.finish()
-    assert bridge(*arguments).code == 0
-    at = applied_ts(target)
+    with replayed(kafka, name, target, 1) as (_, arguments):
+        at = applied_ts(target)
     new = made_anew(kafka, name)
     ended = bridge(*arguments)
     assert (ended.code, applied_ts(target)) == (3, at)
@@ -210,9 +201,7 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
     name = topic(1)
     with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
         feed.open_bank()
-        for _ in range(10):
-            feed.beat()
-        end = feed.finish()
+        end = feed.go_on(beats=10)
     with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
         process.wait_for(lambda: applied_ts(target) == end, "the end")
         process.signal_group(signal.SIGSTOP)
