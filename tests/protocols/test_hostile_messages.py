@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.events import Kind
-from bridge.protocols import DECODERS, DecodeOptions, decode_message, make_decoder
+from bridge.protocols import DECODERS, DecodeOptions, decode_all, decode_message, make_decoder
 from tests.protocols.wire import (
     ROW_KEY,
     as_ckafka,
@@ -106,7 +106,8 @@ def mutated(message: bytes, chance: random.Random) -> bytes:
 
 
 def mutate(golden: Path, protocol: str, count: int) -> set[Kind]:
-    """Decodes altered genuine messages with a decoder that knows their tables; the kinds of event that came of them."""
+    """Decodes altered genuine messages with a decoder that knows their tables, the short way and the long; the kinds
+    of event that came of them."""
     chance = random.Random(SEED)
     decoder = make_decoder(protocol, DecodeOptions("Asia/Shanghai"))
     kinds = set()
@@ -115,7 +116,9 @@ def mutate(golden: Path, protocol: str, count: int) -> set[Kind]:
         decode_message(decoder, key, value)
         if key and chance.random() < 0.3:
             key = mutated(key, chance)
-        events = decode_message(decoder, key, mutated(value or b"", chance))
+        value = mutated(value or b"", chance)
+        events, _ = decode_all(decoder, [key], [value])
+        assert events == decode_message(decoder, key, value)
         check_sound(events)
         kinds |= {event.kind for event in events}
     return kinds
