@@ -22,7 +22,7 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.backlog import NO_ENDS
 from bridge.stream.decode import EventDecoder, Messages, messages_of, packed, unpacked
 from bridge.stream.frontier import PartitionId
-from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches
+from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
 from bridge.target.progress import Positions
 
 DEFAULT_CAPTURE_TOPIC = "capture"
@@ -67,8 +67,8 @@ class CaptureSource:
             self._messages += rows
         return extents
 
-    def topic_ids(self) -> dict[str, str]:
-        """Files have none."""
+    def topics(self) -> dict[str, TopicNow]:
+        """Files are none of Kafka's."""
         return {}
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import structlog
 from pyspark.sql import DataFrame
 
 from bridge.errors import BridgeError
@@ -17,8 +19,9 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
 from bridge.stream.decode import decode_messages, event_decoder
 from bridge.stream.executors import arrival_on_executors
+from bridge.stream.frontier import PartitionId
 from bridge.stream.source import MicroBatch, MicroBatches
-from bridge.stream.topic_ids import TopicGuard
+from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
 
 DRIVER_DECODES: Final = 2_000
@@ -30,6 +33,9 @@ SECONDS_AT_ONCE: Final = 2.0
 LEAST_AT_ONCE: Final = 10_000
 FIRST_AT_ONCE: Final = 50_000
 """The first are wanted soon: until they are there, the target has nothing to do."""
+
+
+log = structlog.get_logger()
 
 
 class Pace:
@@ -100,6 +106,7 @@ class Intake:
             micro_batches, backlog, worker, gate, room, topics
         )  # fmt: skip
         self._by_partition, self._limit, self._pace = by_partition, limit, Pace(limit)
+        self._known = set(backlog.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
 
@@ -120,10 +127,22 @@ class Intake:
                 return  # what is not taken is read again, by the next bridge
             began = time.monotonic()
             arrival = self._arrival(part, is_last=number == len(parts))
-            if not self._topics.is_same(lambda: self._gate.is_closed):
+            there = self._topics.partitions(lambda: self._gate.is_closed)
+            if there is None:
                 return
-            self._worker.offer(arrival)
+            self._worker.offer(self._admitting(there, arrival))
             self._pace.note(part.messages or 0, time.monotonic() - began)
+
+    def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
+        """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
+        what they hold may be earlier than the boundaries at hand."""
+        store, control = arrival
+        added = there - self._known - control.read.keys()
+        self._known |= there | control.read.keys()
+        if not added:
+            return arrival
+        log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
+        return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
 
     def _arrival(self, batch: MicroBatch, *, is_last: bool) -> Arrival:
         if batch.messages is not None and batch.messages <= DRIVER_DECODES:

@@ -31,9 +31,9 @@ from bridge.stream.reading import Reading, warm_up
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import start_session
 from bridge.stream.source import Extent, Source
-from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, source_error
+from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, PartitionsAdded, source_error
 from bridge.stream.status import Status
-from bridge.stream.topic_ids import topics_to_keep
+from bridge.stream.topics import ids_of, topics_to_keep
 from bridge.stream.worker import Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
@@ -126,8 +126,8 @@ class Job:
     def _apply(
         self, started: _Started, owned: _Owned, reading: Reading, writer: Writer, plan: _Plan, pulse: Pulse
     ) -> Applier:
-        """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes or
-        an executor is lost.  The applier that came to the end, with the counts of all."""
+        """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes, an
+        executor is lost or Spark missed a partition.  The applier that came to the end, with the counts of all."""
         spark, extents = started
         counts, losses = Counts(), Losses()
         while True:
@@ -144,11 +144,16 @@ class Job:
                 reading.run(spark, applier, progress.pending, once=plan.once)
             except OrderChanged as changed:
                 log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
+            except PartitionsAdded as added:
+                log.info(
+                    "partitions were added; reading begins anew behind what is in the target", partitions=str(added)
+                )
             except ChunksLost as lost:
                 log.warning("an executor is lost; reading begins anew behind what is in the target")
                 losses.count(lost, owned.progress().applied_ts)
             else:
                 return applier
+            extents = self._source.extents(spark)
 
     def _writer(self, owned: _Owned) -> Writer:
         settings = self._settings
@@ -179,7 +184,7 @@ class Job:
 
     def _keep_topics(self, owned: _Owned, progress: Progress) -> dict[str, str]:
         """The ids of the topics, kept with the progress before anything of them is applied."""
-        ids = topics_to_keep(progress, self._source.topic_ids())
+        ids = topics_to_keep(progress, ids_of(self._source.topics()))
         if ids != progress.topics and not owned.table.set_topics(owned.ownership.control, owned.ownership.epoch, ids):
             raise owned.ownership.lost()
         return ids

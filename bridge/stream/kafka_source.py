@@ -26,8 +26,8 @@ from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.stream.session import MEMORY
-from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches
-from bridge.stream.topic_ids import read_topic_ids
+from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
+from bridge.stream.topics import read_topics
 from bridge.target.progress import Positions
 
 _TIMEOUT_SECONDS = 15
@@ -60,9 +60,9 @@ class KafkaSource:
                 for partition in self._partitions(consumer, topic)
             }
 
-    def topic_ids(self) -> dict[str, str]:
-        """Asked anew each time (`topic_ids.read_topic_ids`, with its errors)."""
-        return read_topic_ids(self._admin, list(self._topics))
+    def topics(self) -> dict[str, TopicNow]:
+        """Asked anew each time (`topics.read_topics`, with its errors)."""
+        return read_topics(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages.

@@ -19,8 +19,8 @@ from bridge.stream.intake import Gate, Intake
 from bridge.stream.ranges import loaded
 from bridge.stream.session import checkpoint_folder
 from bridge.stream.source import Source
-from bridge.stream.spark_errors import SPARK_ENDED, ChunksLost, lost_chunks, source_error
-from bridge.stream.topic_ids import TopicGuard
+from bridge.stream.spark_errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
+from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
 from bridge.target.progress import SchemaChange
 
@@ -52,8 +52,10 @@ class Reading:
         now; everything complete is applied then.
 
         pending: schema changes that an earlier run left in progress; they come first.
-        Raises ChunksLost when an executor is lost that held row changes, and what ended the applier or the query.
+        Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
+        topics have partitions that it did not begin with, and what ended the applier or the query.
         """
+        starts = applier.backlog.positions
         worker = ApplierThread(applier, pending)
         gate = Gate()
         with checkpoint_folder() as folder, _working(worker):
@@ -74,7 +76,11 @@ class Reading:
                 if lost_chunks(failure):
                     raise ChunksLost(str(failure)) from failure
                 worker.raise_failure()
-                self._guard(applier).is_same(lambda: True)  # says more than Spark, if that is why
+                there = self._guard(applier).partitions(lambda: True)  # says more than Spark, if a topic is why
+                if added := (there or set()) - starts.keys():
+                    raise PartitionsAdded(
+                        ", ".join(f"{topic}/{partition}" for topic, partition in sorted(added))
+                    ) from error
                 raise source_error(error) from error
 
     def _start_query(

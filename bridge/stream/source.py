@@ -27,6 +27,17 @@ class Extent:
     high: int
 
 
+class TopicNow(NamedTuple):
+    """A topic as Kafka describes it.
+
+    id: what Kafka gave it when it was made; "" from brokers before 2.8.
+    partitions: how many it has.
+    """
+
+    id: str
+    partitions: int
+
+
 KeyAndValue = tuple[bytes | None, bytes | None]
 
 
@@ -78,8 +89,8 @@ class Source(Protocol):
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
         """Every partition, and what it holds now."""
 
-    def topic_ids(self) -> Mapping[str, str]:
-        """The ids that Kafka gave the topics when they were made, as far as there are any."""
+    def topics(self) -> Mapping[str, TopicNow]:
+        """The topics as Kafka describes them now; none where there is no Kafka."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """A stream that begins at `starts`, of which `micro_batches` makes messages."""

@@ -26,6 +26,11 @@ class ChunksLost(Exception):  # noqa: N818  # not an error: reading begins anew 
     """Row changes that an executor held are gone with it; the text is Spark's."""
 
 
+class PartitionsAdded(Exception):  # noqa: N818  # not an error: reading begins anew with all of them
+    """A topic got partitions between the look at their offsets and the start of the query, which Spark refuses then;
+    the text names them."""
+
+
 class Losses:
     """Counts losses of executors without progress between them."""
 

@@ -112,7 +112,8 @@ class Feed:
         self._producer.poll(0)
 
     def add_partition(self) -> None:
-        """Uses one partition more from the next beat on."""
+        """Uses one partition more from the next beat on; what is sent to it comes late at first."""
+        self._lag[self._partitions] = max(LAG_BEATS)
         self._partitions += 1
         while len(self._producer.list_topics(self._topic, 30).topics[self._topic].partitions) < self._partitions:
             time.sleep(BEAT_SECONDS)

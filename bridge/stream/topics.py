@@ -1,7 +1,7 @@
-"""Topics made anew: deleted and created again under its name a topic is another one, whatever its offsets look like.
+"""Topics as Kafka describes them: those that were made anew, and those that have got partitions.
 
-Kafka gives each topic an id when it is created (KIP-516).  The ids of the topics that the target's positions speak of
-are kept with them.
+Deleted and created again under its name a topic is another one, whatever its offsets look like.  Kafka gives each topic
+an id when it is created (KIP-516); the ids of the topics that the target's positions speak of are kept with them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import SourceError
-from bridge.stream.source import Source
+from bridge.stream.frontier import PartitionId
+from bridge.stream.source import Source, TopicNow
 from bridge.target.progress import Progress, goes_by_partition
 
 PATIENCE_SECONDS: Final = 60.0
@@ -32,22 +33,29 @@ class UnansweredError(SourceError):
     """Kafka did not answer; it may later."""
 
 
-def read_topic_ids(admin: AdminClient, topics: list[str]) -> dict[str, str]:
-    """The ids of the topics, without those of brokers that give none.
+def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
+    """The topics as they are now.
 
     Raises SourceError for a topic that there is not, or that may not be read, UnansweredError when Kafka is silent.
     """
     asked = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
     try:
-        ids = {topic: str(future.result().topic_id) for topic, future in asked.items()}
+        described = {topic: future.result() for topic, future in asked.items()}
     except KafkaException as error:
         kind = SourceError if error.args[0].code() in _FINAL else UnansweredError
         raise kind(
-            f"the topics' ids cannot be read: {error.args[0].str()}",
+            f"Kafka does not describe the topics: {error.args[0].str()}",
             where=", ".join(topics),
             mend="see that the topics are there, that Kafka answers, and that its user may describe them",
         ) from error
-    return {topic: known for topic, known in ids.items() if known != _NO_ID}
+    return {
+        topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
+    }
+
+
+def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:
+    """The ids of the topics, without those of brokers that give none."""
+    return {topic: now.id for topic, now in topics.items() if now.id}
 
 
 _PAUSE_SECONDS: Final = 0.2
@@ -80,18 +88,19 @@ class TopicGuard:
     ids: Mapping[str, str]
     by_partition: bool
 
-    def is_same(self, given_up: Callable[[], bool]) -> bool:
-        """To be asked between reading and applying; False when `given_up` said so before Kafka answered.
+    def partitions(self, given_up: Callable[[], bool]) -> set[PartitionId] | None:
+        """The partitions that the topics have now; None when `given_up` said so before Kafka answered.
 
-        Raises SourceError when a topic was made anew, is gone, or Kafka stays silent.
+        To be asked between reading and applying: a row that is earlier than a boundary that was read lies in one of
+        them.  Raises SourceError when a topic was made anew, is gone, or Kafka stays silent.
         """
         until, is_said = time.monotonic() + PATIENCE_SECONDS, False
-        while self.ids:
+        while True:
             try:
-                _refuse_others(self.ids, self.source.topic_ids(), by_partition=self.by_partition)
+                topics = self.source.topics()
             except UnansweredError as error:
                 if given_up():
-                    return False
+                    return None
                 if time.monotonic() > until:
                     raise
                 if not is_said:
@@ -100,7 +109,8 @@ class TopicGuard:
                 time.sleep(_PAUSE_SECONDS)
             else:
                 break
-        return True
+        _refuse_others(self.ids, ids_of(topics), by_partition=self.by_partition)
+        return {(topic, partition) for topic, now in topics.items() for partition in range(now.partitions)}
 
 
 def _refuse_others(known: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from bridge.errors import SourceError
-from bridge.stream import topic_ids
+from bridge.stream import topics
 from bridge.stream.captures import CaptureSource
-from bridge.stream.topic_ids import TopicGuard, UnansweredError, topics_to_keep
+from bridge.stream.source import TopicNow
+from bridge.stream.topics import TopicGuard, UnansweredError, topics_to_keep
 from bridge.target.progress import PartitionStart, Progress
 
 READ = PartitionStart(5, 0, 5)
@@ -51,11 +52,11 @@ class Answers(CaptureSource):
     def __init__(self, *answers: str | Exception) -> None:
         self._answers: Iterator[str | Exception] = iter(answers)
 
-    def topic_ids(self) -> dict[str, str]:
+    def topics(self) -> dict[str, TopicNow]:
         answer = next(self._answers)
         if isinstance(answer, Exception):
             raise answer
-        return {"a": answer}
+        return {"a": TopicNow(answer, 2)}
 
 
 SILENT = UnansweredError("no answer")
@@ -63,13 +64,14 @@ SILENT = UnansweredError("no answer")
 
 def test_a_silent_kafka_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it answers, the bridge is to stop, or patience ends."""
-    assert TopicGuard(Answers(SILENT, SILENT, "1"), {"a": "1"}, by_partition=False).is_same(lambda: False)
-    assert not TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).is_same(lambda: True)
-    monkeypatch.setattr(topic_ids, "PATIENCE_SECONDS", 0.0)
+    guard = TopicGuard(Answers(SILENT, SILENT, "1"), {"a": "1"}, by_partition=False)
+    assert guard.partitions(lambda: False) == {("a", 0), ("a", 1)}
+    assert TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: True) is None
+    monkeypatch.setattr(topics, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(UnansweredError):
-        TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).is_same(lambda: False)
+        TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: False)
 
 
-def test_without_ids_nothing_is_asked() -> None:
-    """Capture files, and brokers that give none."""
-    assert TopicGuard(Answers(), {}, by_partition=False).is_same(lambda: False)
+def test_a_topic_without_id() -> None:
+    """Of a broker that gives none: nothing tells whether it was made anew, its partitions are told all the same."""
+    assert TopicGuard(Answers(""), {}, by_partition=False).partitions(lambda: False) == {("a", 0), ("a", 1)}
