@@ -8,8 +8,9 @@ NUL can stand in neither a column name nor a literal (`protocols.literals` escap
 again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
 
 Some formats do not say the types of their values.  Their images hold *raw* literals, which the target's catalog of the
-segment makes exact (design, decision 9): behind the names, `columns` then has RAW and the forms of the values.
-`protocols.raw_values` tells what forms there are, `stream.raw_rows.typed` takes them away before anything else.
+segment makes exact (design, decision 9): behind the names, `columns` then has RAW and the forms of the values.  There
+stand the upstream's types, too, where messages declare them.  `protocols.raw_values` tells what forms there are,
+`stream.raw_rows.typed` looks at all that and takes it away before anything else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SEP: Final = "\0"
 """Joins column names and literals of an image."""
 
 RAW: Final = SEP + SEP
-"""In `Event.columns`, between the names and the forms of raw values.  No name is empty, so it stands nowhere else."""
+"""In `Event.columns`, between names and the forms and types of values.  No name is empty, so it stands nowhere else."""
 
 TSO_LOGICAL_BITS: Final = 18
 """A TSO is physical milliseconds since 1970 shifted left by 18 bits, plus a logical counter (TiDB, TSO)."""
@@ -78,8 +79,8 @@ class Event(NamedTuple):
     commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.  Where the message carries no TSO it is `ms_tso` of the
         event time (whole seconds count as their first millisecond), and `by_time` is true.
     index: position inside the message, from 0.
-    columns: names of the image's columns, joined by SEP, in message order; for raw values followed by RAW and their
-        forms joined by SEP, one for each column or one for all; of a BAD, its `Code`.
+    columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
+        by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.
     key: names of the handle key's columns, joined by SEP; ``""`` when the message names none.
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.

@@ -16,6 +16,7 @@ from bridge.errors import ApplyError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters import TableFilter
 from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.protocols.raw_values import split_forms
 from bridge.stream.bad_messages import BadMessage, message_entry
 from bridge.stream.cut_rows import CUT, CutRows, Upstream
 from bridge.stream.raw_rows import typed
@@ -241,7 +242,7 @@ def _images(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def _by_column(columns: str | None, image: str) -> dict[str, str]:
-    return dict(zip((columns or "").split(SEP), image.split(SEP), strict=False))
+    return dict(zip(split_forms(columns or "")[0].split(SEP), image.split(SEP), strict=False))
 
 
 def _events_table(position: Position, event: Event) -> pa.Table:

@@ -27,6 +27,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
+from bridge.protocols.raw_values import with_types
 from bridge.protocols.template_code import Hole, Lesson, Part, cells
 from bridge.protocols.templates import JsonDecoder
 
@@ -157,6 +158,7 @@ class CanalJsonDecoder(JsonDecoder):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
         columns = [(name, *converter_of(self._types, name, types.get(name))) for name in row]
         layout = make_layout(types, handle, columns)
+        layout = layout.raw(with_types(layout.columns, layout.labels))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")

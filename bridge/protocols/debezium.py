@@ -33,7 +33,7 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
-from bridge.protocols.raw_values import with_forms
+from bridge.protocols.raw_values import with_forms, with_types
 from bridge.protocols.template_code import Hole, Lesson, cells
 from bridge.protocols.templates import JsonDecoder
 
@@ -205,16 +205,15 @@ def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> L
         raise DecodeError("a column has no name")
     if schema is None:
         layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row])
-        return _with_forms(layout, [f"json:{modes}"])
+        return layout.raw(with_forms(layout.columns, [f"json:{modes}"]))
     fields = _row_fields(schema)
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
     layout = make_layout(schema, handle, columns)
-    return _with_forms(layout, [reader.form for reader in readers])
-
-
-def _with_forms(layout: Layout, forms: list[str]) -> Layout:
-    return layout.raw(with_forms(layout.columns, forms)) if any(forms) else layout
+    with_all = with_types(
+        with_forms(layout.columns, [reader.form for reader in readers]), [reader.declared for reader in readers]
+    )
+    return layout.raw(with_all)
 
 
 def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -20,11 +20,12 @@ from bridge.protocols.literals import Converter
 
 class ColumnReader(NamedTuple):
     """How a column's values become literals: `form` is that of `raw_values`, "" when they are ready; `label` is the
-    type in words."""
+    type in words, `declared` the upstream's column type as far as the schema tells, else ""."""
 
     label: str
     convert: Converter
     form: str
+    declared: str
 
 
 def boolean(value: bool) -> str:  # what JSON gave
@@ -138,19 +139,40 @@ _OPEN: Final[dict[str, tuple[Converter, str]]] = {
 def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> ColumnReader:
     """The reader of a column that a Connect schema describes; raises DecodeError for a type that no description has."""
     kind, semantic, tidb_type = field.get("type"), field.get("name"), field.get("tidb_type")
-    label = str(tidb_type or semantic or kind)
+    label, declared = str(tidb_type or semantic or kind), _declared(field)
     if semantic == _DECIMAL:
-        return ColumnReader(label, _connect_decimal(field), "")
+        return ColumnReader(label, _connect_decimal(field), "", declared)
     if type(semantic) is str and semantic in _NAMED:
-        return ColumnReader(label, _NAMED[semantic], _zero_form(semantic, field))
+        return ColumnReader(label, _NAMED[semantic], _zero_form(semantic, field), declared)
     if type(semantic) is str and semantic.startswith(_GEOMETRY):
-        return ColumnReader(label, geometry, "")
+        return ColumnReader(label, geometry, "", declared)
     if (convert := _by_tidb_type(tidb_type) or _TYPED.get(str(kind))) is not None:
-        return ColumnReader(label, convert, "")
+        return ColumnReader(label, convert, "", declared)
     if kind in _OPEN:
         convert, form = _OPEN[kind]
-        return ColumnReader(label, convert, f"{form}:{modes}")
+        return ColumnReader(label, convert, f"{form}:{modes}", declared)
     raise DecodeError(f"column {shown(name)} is of the unknown type {shown(label)}", Code.UNKNOWN_TYPE)
+
+
+def _declared(field: dict[str, Any]) -> str:
+    """TiCDC's tidb_type, with the length of a BIT; or the native connector's, where it is told to send it
+    (column.propagate.source.type)."""
+    parameters = field.get("parameters")
+    said = parameters if type(parameters) is dict else {}
+    word, size, scale = (said.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
+    if type(field.get("tidb_type")) is str:
+        word, size = field["tidb_type"], said.get("length")
+    if type(word) is not str:
+        return ""
+    name, _, behind = word.lower().partition(" ")
+    if type(size) is not str or name not in _SIZED:
+        return word.lower()
+    return f"{name}({size}{f',{scale}' if type(scale) is str else ''}) {behind}".rstrip()
+
+
+_SOURCE_TYPE: Final = "__debezium.source.column."
+_SIZED: Final = frozenset({"bit", "decimal", "numeric", "char", "varchar", "binary", "varbinary"})
+"""Types of which the length says what they hold."""
 
 
 def _zero_form(semantic: str, field: dict[str, Any]) -> str:

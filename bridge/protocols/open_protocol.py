@@ -31,6 +31,7 @@ from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
 from bridge.protocols.literals import Converter
 from bridge.protocols.open_old_rows import Columns, old_row
+from bridge.protocols.raw_values import with_types
 from bridge.protocols.template_code import Lesson, cells
 from bridge.protocols.templates import Templates
 from bridge.protocols.timezones import timestamp_converter
@@ -38,6 +39,7 @@ from bridge.protocols.timezones import timestamp_converter
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
 BINARY_FLAG: Final = 0x01
 HANDLE_KEY_FLAG: Final = 0x02
+UNSIGNED_FLAG: Final = 0x80
 
 _LENGTH: Final = 8
 _PLAIN_KEY: Final = len(("ts", "scm", "tbl", "t"))
@@ -267,7 +269,9 @@ class OpenProtocolDecoder(GuardedDecoder):
         if not columns:
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if column.get("h") or _flags(column) & HANDLE_KEY_FLAG]
-        return make_layout(columns, handle, [(name, *self._converter(name, columns[name])) for name in columns])
+        layout = make_layout(columns, handle, [(name, *self._converter(name, columns[name])) for name in columns])
+        types = [_declared(label, columns[name].get("f")) for name, label in zip(columns, layout.labels, strict=True)]
+        return layout.raw(with_types(layout.columns, types))
 
     def _converter(self, name: str, column: dict[str, Any]) -> tuple[str, Converter]:
         code, flags = column["t"], column.get("f")
@@ -307,6 +311,11 @@ def _flags(column: dict[str, Any]) -> int:
     if not isinstance(flags, int | float):
         raise DecodeError(f"the flags of a column are {shown(flags)}, not a number")
     return int(flags)
+
+
+def _declared(label: str, flags: int | None) -> str:
+    """The type in words; without flags nothing tells signed from unsigned, nor text from bytes."""
+    return "" if flags is None else label.lower() + " unsigned" * bool(int(flags) & UNSIGNED_FLAG)
 
 
 def _frames(packed: bytes, at: int) -> list[bytes]:

@@ -20,6 +20,7 @@ literal is already right for such a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from bridge.events import RAW, SEP
@@ -30,16 +31,45 @@ from bridge.protocols.debezium_raw import DEBEZIUM_FORMS
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
 
 
+_TYPE: Final = "\1"
+"""Between a column's form and the type that its message declares."""
+_LONGEST_TYPE: Final = 200
+"""Characters of a type that goes with every row; of a longer one (an ENUM of many members) nothing is said."""
+
+
 def with_forms(columns: str, forms: Sequence[str]) -> str:
     """`Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
     return columns + RAW + SEP.join(forms)
 
 
+def with_types(columns: str, types: Sequence[str]) -> str:
+    """`Event.columns` with the type that the message declares of each column, "" where it does not; it may hold forms.
+
+    The target's types are compared with them (`target.drift`).
+    """
+    names, forms = split_forms(columns)
+    usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)
+    return with_forms(names, [form + _TYPE + declared for form, declared in zip(forms, usable, strict=True)])
+
+
 def split_forms(columns: str) -> tuple[str, list[str]]:
     """`Event.columns` as the names, joined by SEP, and the form of each column."""
+    names, forms, _ = _split(columns)
+    return names, list(forms)
+
+
+def declared_types(columns: str) -> Sequence[str]:
+    """The types that a message declared of its columns, "" where it did not."""
+    return _split(columns)[2]
+
+
+@lru_cache(maxsize=4096)
+def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     names, _, found = columns.partition(RAW)
-    forms = found.split(SEP)
-    return names, forms if len(forms) > 1 else forms * (names.count(SEP) + 1)
+    parts = [part.partition(_TYPE) for part in found.split(SEP)]
+    if len(parts) == 1:
+        parts *= names.count(SEP) + 1
+    return names, tuple(form for form, _, _ in parts), tuple(declared for _, _, declared in parts)
 
 
 def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | None:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.protocols import DecodeError, Decoder
+from bridge.protocols.raw_values import split_forms
 from bridge.stream.backlog import control_events
 from bridge.stream.bad_messages import BadMessage
 from bridge.stream.frontier import PartitionId
@@ -145,7 +146,7 @@ def _place(event: Event) -> tuple[_Moment, str]:
 
 
 def _by_name(columns: str, image: str) -> Literals:
-    return dict(zip(columns.split(SEP), image.split(SEP), strict=True))
+    return dict(zip(split_forms(columns)[0].split(SEP), image.split(SEP), strict=True))
 
 
 def _with_key(row: Literals, key: Literals) -> Literals:

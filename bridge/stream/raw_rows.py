@@ -11,14 +11,16 @@ from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.protocols.column_types import RawConverter, column_type
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
-from bridge.protocols.raw_values import raw_converter, split_forms
+from bridge.protocols.raw_values import declared_types, raw_converter, split_forms
 from bridge.target.catalog import Table
+from bridge.target.drift import check_types
 
 log = structlog.get_logger()
 
@@ -35,14 +37,19 @@ _Typer = Callable[[str], str]
 
 
 def typed(table: Table, changes: pa.Table) -> pa.Table:
-    """The row changes (EVENT_SCHEMA) of one table with ready literals; the same object when no value is raw.
+    """The row changes (EVENT_SCHEMA) of one table with ready literals and plain names; the same object when they are
+    that already.
 
-    Raises RefusedRowsError for a value that cannot be one of its column; says once per column what the format has lost.
+    Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that cannot be one
+    of its column; says once per column what the format has lost.
     """
     encoded = changes["columns"].combine_chunks().dictionary_encode()
     shapes = encoded.dictionary.to_pylist()
     if not any(RAW in shape for shape in shapes):
         return changes
+    for shape in shapes:
+        if shape not in table.compared:
+            _compare(table, shape, changes)
     typers = [_typer(table, shape) for shape in shapes]
     names = pa.array([split_forms(shape)[0] for shape in shapes], pa.string())
     if any(typers):
@@ -52,6 +59,13 @@ def typed(table: Table, changes: pa.Table) -> pa.Table:
             changes = changes.set_column(changes.schema.get_field_index(name), field, pa.array(literals, field.type))
     at = changes.schema.get_field_index("columns")
     return changes.set_column(at, EVENT_SCHEMA.field("columns"), names.take(encoded.indices))
+
+
+def _compare(table: Table, shape: str, changes: pa.Table) -> None:
+    first = pc.index(changes["columns"], shape).as_py()
+    names, types = split_forms(shape)[0].split(SEP), declared_types(shape)
+    check_types(table, names, types, changes["commit_ts"][first].as_py())
+    table.compared.add(shape)
 
 
 def _images(table: Table, changes: pa.Table, typers: list[_Typer | None]) -> tuple[list[str | None], list[str | None]]:
@@ -82,7 +96,7 @@ def _typer(table: Table, columns: str) -> _Typer | None:
     converters = [
         (at, name, convert)
         for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True))
-        if (convert := _converter(table, name, form)) is not None
+        if form and (convert := _converter(table, name, form)) is not None
     ]
     return _image_typer(converters) if converters else None
 

@@ -38,12 +38,14 @@ class Table:
     keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
     uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
         or a hidden column holds ``""`` for that part.
+    compared: column lists (`Event.columns`) whose declared types have been found to fit.
     """
 
     name: TableName
     columns: Mapping[str, Column]
     keys: tuple[tuple[str, ...], ...] = ()
     uniques: tuple[tuple[str, ...], ...] = field(default=())
+    compared: set[str] = field(default_factory=set, compare=False, repr=False)
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:

@@ -23,6 +23,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position, tso_ms
 from bridge.target.catalog import Column, Table
 from bridge.target.images import TEXT, parts_of
+from bridge.target.widths import Fit, fit
 
 _MEND: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
@@ -67,6 +68,22 @@ def check_needs(table: Table, changes: pa.Table, shapes: Iterable[str]) -> None:
                 f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), mend=_MEND
             )
         _check_images(table, mine, [table.columns[name] for name in names])
+
+
+def check_types(table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int) -> None:
+    """Raises ApplyError, naming table, column, both types and the commit_ts, when a column of the target is narrower
+    than the one that the row changes from commit_ts on have upstream.  types: as the messages declare them, "" where
+    they do not; columns that the target lacks are left to `check_needs`."""
+    for name, declared in zip(names, types, strict=True):
+        column = table.columns.get(name.lower())
+        if column is None or column.generated or fit(declared, column.type) is not Fit.NARROWER:
+            continue
+        raise ApplyError(
+            f"the column {column.name} of the target's table {table.name} is {column.type}, narrower than upstream:"
+            f" {declared}",
+            where=_where(table, commit_ts),
+            mend=_MEND,
+        )
 
 
 def _check_images(table: Table, changes: pa.Table, columns: Sequence[Column]) -> None:

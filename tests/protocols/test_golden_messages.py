@@ -10,7 +10,7 @@ import pytest
 
 from bridge.events import Event, Kind, ms_tso, tso_ms
 from bridge.protocols.raw_values import split_forms
-from tests.protocols.wire import capture_events, check_sound, messages, row_of, split
+from tests.protocols.wire import capture_events, check_sound, messages, names_of, row_of, split, untyped
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
 WHOLE = ["canal-ext", "canal-rowkey", "canal-compat", "open", "open-lz4"]
@@ -82,7 +82,7 @@ def test_canal_json_is_ordered(golden: Path, script: str) -> None:
 def test_both_formats_say_the_same(golden: Path, script: str) -> None:
     """Canal-JSON and Open Protocol of one upstream give the same rows, literal by literal."""
     canal, opened = (rows(capture(golden, variant, script)) for variant in ("canal-ext", "open"))
-    alike = [Counter(event._replace(index=0, key="") for event in events) for events in (canal, opened)]
+    alike = [Counter(event._replace(index=0, key="") for event in untyped(events)) for events in (canal, opened)]
     assert alike[0] == alike[1]
     keys = [
         {(event.schema, event.table, event.commit_ts): event.key for event in events if event.key}
@@ -150,7 +150,9 @@ def test_debeziums_keys_are_the_handle_keys(golden: Path, variant: str, script: 
 @pytest.mark.parametrize("variant", ["canal-rowkey", "canal-compat", "canal-updated-only"])
 def test_variants_of_canal_json_say_the_same(golden: Path, variant: str, script: str) -> None:
     """Row keys, types with parameters and partial old rows change nothing."""
-    assert capture(golden, variant, script) == capture(golden, "canal-ext", script)
+    numbers, events = (list(part) for part in zip(*capture(golden, variant, script), strict=True))
+    same_numbers, same = (list(part) for part in zip(*capture(golden, "canal-ext", script), strict=True))
+    assert (numbers, untyped(events)) == (same_numbers, untyped(same))
 
 
 @pytest.mark.parametrize("script", MOST_SCRIPTS)
@@ -216,7 +218,7 @@ def test_deletes_with_the_key_only(golden: Path, variant: str) -> None:
     """delete-only-output-handle-key-columns: the image has the key's columns alone, or none, which is bad."""
     events = capture(golden, variant, "all_types")
     assert not [event for _, event in events if event.kind is Kind.BAD]
-    assert all(event.columns == event.key for event in rows(events) if event.kind is Kind.DELETE)
+    assert all(names_of(event) == event.key for event in rows(events) if event.kind is Kind.DELETE)
     if variant.startswith("canal"):
         unusable = [event.text or "" for _, event in capture(golden, variant, "keys") if event.kind is Kind.BAD]
         assert len(unusable) == 4

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import ROW_KEY, TSO, canal, open_key, open_row, open_value
+from tests.protocols.wire import ROW_KEY, TSO, canal, names_of, open_key, open_row, open_value
 
 ID = {"id": ("int", "1")}
 OPEN_ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}
@@ -82,7 +82,7 @@ def test_cut_rows_on_request(protocol: str, message: tuple[bytes, bytes], marks:
     """Where cut rows are wanted, they are row changes of their key's columns, marked as such."""
     events = decoded(protocol, *message, cut_rows=True)
     assert [event.text for event in events] == marks
-    assert all(event.kind <= Kind.UPDATE and event.columns == "id" == event.key for event in events)
+    assert all(event.kind <= Kind.UPDATE and names_of(event) == "id" == event.key for event in events)
 
 
 @pytest.mark.parametrize("cut_rows", [False, True])

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -149,9 +149,19 @@ def split(image: str | None) -> list[str]:
     return image.split(SEP)
 
 
+def names_of(event: Event) -> str:
+    """The names of the image's columns, joined by NUL."""
+    return split_forms(event.columns or "")[0]
+
+
+def untyped(events: Iterable[Event]) -> list[Event]:
+    """The events without the types of their columns."""
+    return [event._replace(columns=names_of(event)) if event.kind <= Kind.DELETE else event for event in events]
+
+
 def row_of(event: Event, image: str | None) -> dict[str, str]:
     """Column name -> literal."""
-    return dict(zip(split(event.columns), split(image), strict=True))
+    return dict(zip(split(names_of(event)), split(image), strict=True))
 
 
 def check_sound(events: list[Event]) -> None:
