@@ -23,7 +23,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position, tso_ms
 from bridge.target.catalog import Column, Table
 from bridge.target.images import TEXT, parts_of
-from bridge.target.widths import Fit, fit
+from bridge.target.widths import Fit, fit_of
 
 _MEND: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
@@ -76,7 +76,7 @@ def check_types(table: Table, names: Sequence[str], types: Sequence[str], commit
     they do not; columns that the target lacks are left to `check_needs`."""
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        if column is None or column.generated or fit(declared, column.type) is not Fit.NARROWER:
+        if column is None or column.generated or fit_of(declared, column.type) is not Fit.NARROWER:
             continue
         raise ApplyError(
             f"the column {column.name} of the target's table {table.name} is {column.type}, narrower than upstream:"

@@ -34,7 +34,7 @@ class _Type(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def fit(source: str, target: str) -> Fit:
+def fit_of(source: str, target: str) -> Fit:
     """Whether a column of type `target` (information_schema's column_type) holds what one of type `source` can hold;
     UNKNOWN for a source of ""."""
     upstream, here = _read(source), _read(target)
@@ -99,7 +99,9 @@ def _bounds(of: _Type) -> tuple[int, int]:
 
 
 def _holds_sign(source: _Type, target: _Type) -> bool:
-    return source.unsigned or not target.unsigned
+    """TiCDC's Debezium does not say of a DECIMAL that it is unsigned."""
+    unsaid = source.word == "decimal" and source.size is None
+    return source.unsigned or not target.unsigned or unsaid
 
 
 def _integer_to_integer(source: _Type, target: _Type) -> Fit:
@@ -207,11 +209,14 @@ def _text_to_json(source: _Type, target: _Type) -> Fit:
 
 
 def _members(source: _Type, target: _Type) -> Fit:
-    """ENUM and SET values may come as numbers, so that members must be at the same places.  Of what servers write in
-    other ways (a backslash) nothing is said."""
-    if not source.members or any("\\" in member for member in (*source.members, *target.members)):
+    """ENUM and SET values may come as numbers, so that members must be at the same places.  Nothing is said of what
+    servers write in other ways: a backslash, and what information_schema has as a question mark."""
+    if not source.members or _ODD.search("".join((*source.members, *target.members))):
         return Fit.UNKNOWN
     return _sure(target.members[: len(source.members)] == source.members)
+
+
+_ODD: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
 
 
 def _to_date(source: _Type, target: _Type) -> Fit:

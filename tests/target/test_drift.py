@@ -10,11 +10,13 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import Event
+from bridge.protocols.raw_values import with_types
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.drift import check_needs
 from bridge.target.session import Session
 from tests.stream.pipelines import admin, run_all
-from tests.stream.upstreams import Literal, boundary, image, in_one_partition, row_change
+from tests.stream.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
 
 KEPT = row_change(10, "u", ["id"], ["id"], after=[1])
 
@@ -174,6 +176,81 @@ def test_wide_enough(target: str, session: Session, column_type: str, value: obj
     session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, c {column_type})")
     run_all(target, in_one_partition([row_change(10, "t", ["id", "c"], ["id"], after=[1, value]), boundary(11)]))
     assert session.rows("SELECT COUNT(*) FROM m.t") == [(1,)]
+
+
+def declared(change: Event, *types: str) -> Event:
+    """The row change with the types that its message declares."""
+    return change._replace(columns=with_types(change.columns or "", types))
+
+
+NARROWER_THAN_DECLARED = [
+    ("INT", "bigint", 5),
+    ("INT UNSIGNED", "int", 5),
+    ("DECIMAL(9,2)", "decimal(10,2)", Literal("1.50")),
+    ("DATETIME", "datetime(3)", "2024-01-01 00:00:00"),
+    ("VARCHAR(9)", "text", "ab"),
+    ("ENUM('a','b')", "int", 2),
+    ("ENUM('a','b')", "enum('b','a')", 2),
+    ("BINARY(4)", "varbinary", Literal("x'61'")),
+    ("BINARY(4)", "binary", Literal("x'616263'")),
+]
+
+
+@pytest.mark.parametrize(("column_type", "type_upstream", "value"), NARROWER_THAN_DECLARED)
+def test_a_type_narrower_than_declared(
+    target: str, session: Session, column_type: str, type_upstream: str, value: object
+) -> None:
+    """Though the values fit so far; named with table, both types and the first commit_ts; nothing of the transaction is
+    written.  The bridge goes on once the column is as wide."""
+    session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, narrow {column_type})")
+    rows = [
+        declared(row_change(ts, "t", ["id", "narrow"], ["id"], after=[ts, value]), "int", type_upstream)
+        for ts in (10, 11)
+    ]
+    events = in_one_partition([KEPT, *rows, boundary(12)])
+    with pytest.raises(ApplyError) as raised:
+        run_all(target, events, quarantine=True)
+    said = str(raised.value)
+    for named in ("m.t", "column narrow ", f"is {column_type.lower()}", f"upstream: {type_upstream}", "commit ts 10 "):
+        assert named in re.sub(r"\((10|11)\)( unsigned)?", r"\2", said)
+    assert session.rows("SELECT * FROM m.u") == []
+    session.execute(f"ALTER TABLE m.t DROP COLUMN narrow, ADD COLUMN narrow {WIDER.get(type_upstream, type_upstream)}")
+    run_all(target, events)
+    assert session.value("SELECT COUNT(*) FROM m.t") == 2
+
+
+WIDER = {"varbinary": "VARBINARY(9)", "binary": "BINARY(3)"}
+
+
+def test_declared_types_follow_schema_changes(target: str, session: Session) -> None:
+    """Rows are compared with the table of their own moment: the narrower one before the change, the wider one behind;
+    generated columns are not."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT, g TINYINT AS (1))")
+    rows = [
+        declared(row_change(ts, "t", ["id", "n", "g"], ["id"], after=[ts, 5, 1]), "int", kind, "bigint")
+        for ts, kind in ((10, "int"), (12, "bigint"))
+    ]
+    change = schema_change(11, "ALTER TABLE t MODIFY COLUMN n BIGINT")
+    run_all(target, in_one_partition([rows[0], change, rows[1], boundary(13)]))
+    assert session.value("SELECT COUNT(*) FROM m.t") == 2
+    late = declared(row_change(14, "t", ["id", "n", "g"], ["id"], after=[14, 5, 1]), "int", "decimal(30,0)", "int")
+    with pytest.raises(ApplyError, match="narrower than upstream: decimal"):
+        run_all(target, in_one_partition([late, boundary(15)], start=4))
+
+
+def test_a_length_that_no_value_tells_yet(target: str, session: Session) -> None:
+    """TiCDC says BINARY without its length: the first value tells it."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, b BINARY(4))")
+    rows = [
+        declared(row_change(ts, "t", ["id", "b"], ["id"], after=[ts, value]), "int", "binary")
+        for ts, value in ((10, None), (20, Literal("x'61626364'")), (30, None), (40, Literal("x'61'")))
+    ]
+    run_all(target, in_one_partition([rows[0], boundary(11), rows[1], boundary(21), rows[2], boundary(31)]))
+    assert session.value("SELECT COUNT(*) FROM m.t") == 3
+    session.execute("DELETE FROM m.t")
+    session.execute("ALTER TABLE m.t MODIFY b BINARY(2)")
+    with pytest.raises(ApplyError, match=r"is binary\(2\), narrower than upstream: binary\(1\)"):
+        run_all(target, in_one_partition([rows[3], boundary(41)], start=6))
 
 
 KINDS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.target.widths import Fit, fit
+from bridge.target.widths import Fit, fit_of
 
 FITS, NARROWER, UNKNOWN = Fit.FITS, Fit.NARROWER, Fit.UNKNOWN
 
@@ -48,13 +48,13 @@ PAIRS = [
     ("decimal(10,2)", "decimal(10,3)", NARROWER),
     ("decimal(10,2)", "decimal(10,1)", NARROWER),
     ("decimal(10,0)", "decimal(10,0)", FITS),
-    ("decimal", "decimal(10,2) unsigned", NARROWER),
+    ("decimal", "decimal(10,2) unsigned", UNKNOWN),
     ("decimal unsigned", "decimal(10,2)", UNKNOWN),
     ("numeric(9,0)", "int(11)", FITS),
     ("decimal(10,0)", "int(11)", NARROWER),
     ("decimal(9,2)", "bigint(20)", NARROWER),
     ("decimal", "bigint(20)", UNKNOWN),
-    ("decimal", "int unsigned", NARROWER),
+    ("decimal", "int unsigned", UNKNOWN),
     ("decimal(15,2)", "double", FITS),
     ("decimal(16,2)", "double", NARROWER),
     ("decimal", "double", UNKNOWN),
@@ -136,6 +136,8 @@ PAIRS = [
     ("enum('a','b')", "enum('b','a')", NARROWER),
     ("enum('e''f','g,(h')", "enum('e''f','g,(h')", FITS),
     (r"enum('g\\')", r"enum('g\')", UNKNOWN),
+    ("enum('😀')", "enum('?')", UNKNOWN),
+    ("enum('','b')", "enum('','c')", NARROWER),
     ("enum", "varchar(10)", UNKNOWN),
     ("enum", "int(11)", NARROWER),
     ("enum", "set('a','b')", NARROWER),
@@ -190,4 +192,4 @@ PAIRS = [
 @pytest.mark.parametrize(("source", "target", "expected"), PAIRS)
 def test_fit(source: str, target: str, expected: Fit) -> None:
     """Narrower only where nothing that the source could mean would fit."""
-    assert fit(source, target) is expected
+    assert fit_of(source, target) is expected
