@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridge.protocols.raw_values import declared_types, split_forms, with_forms, with_types
-from tests.protocols.debezium_wire import column_event, named
-from tests.protocols.wire import TSO, canal, decode, open_event, open_row
+from tests.protocols.debezium_wire import ID, event_of, named, native
+from tests.protocols.wire import canal, decode, open_event, open_row
 
 
 @pytest.mark.parametrize("said", ["bigint unsigned", "varchar(10)", "enum('a','b''c')", "decimal(10,2)"])
@@ -73,8 +73,8 @@ def test_open_protocol(column: dict[str, Any], declared: str) -> None:
 )
 def test_debezium(field: dict[str, Any], declared: str) -> None:
     """tidb_type, or the native connector's where it sends it."""
-    event = column_event(field, None)
-    assert declared_types(event.columns or "") == (declared,)
+    event = event_of(native("c", {"id": 1, "v": None}, [ID, field | {"field": "v"}]))
+    assert declared_types(event.columns or "")[1] == declared
 
 
 def test_names_forms_and_types() -> None:
@@ -84,4 +84,3 @@ def test_names_forms_and_types() -> None:
     assert declared_types(columns) == ("int", "")
     assert declared_types("a\0b") == ("", "")
     assert declared_types(with_types("a", [""])) == ("",)
-    assert TSO
