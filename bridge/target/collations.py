@@ -196,15 +196,28 @@ _DOCUMENTED: Final = (
 )  # fmt: skip
 
 
+_DEFAULT_ENDS: Final = {"latin1": "swedish", "gbk": "chinese", "big5": "chinese", "gb18030": "chinese",
+                        "sjis": "japanese", "ujis": "japanese"}  # fmt: skip
+
+
 def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollations:
     """The collations of a server as its manual has them; the usual ones, not all."""
-    names = {name for row in _DOCUMENTED if row.flavour == flavour and version >= row.since for name in row.names}
+    names = _current({n for row in _DOCUMENTED if row.flavour == flavour and version >= row.since for n in row.names})
     series = "mysql-8" if version >= (8,) else "mysql-5.7"
     source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
-    ends = ("_swedish_ci", "_general_ci", "_chinese_ci", "_japanese_ci")
-    defaults = {name.partition("_")[0]: name for name in sorted(names) if name.endswith(ends)}
-    own = {charset: name for charset, name in source.by_charset.items() if name in names}
-    return KnownCollations(frozenset(names), _both_utf8({**defaults, **own}), source.collation)
+    usual = {charset: f"{charset}_{_DEFAULT_ENDS.get(charset, 'general')}_ci" for charset in map(_charset, names)}
+    defaults = {charset: name for charset, name in {**usual, **source.by_charset}.items() if name in names}
+    return KnownCollations(frozenset(names), _both_utf8(defaults), source.collation)
+
+
+def _charset(collation: str) -> str:
+    return collation.partition("_")[0]
+
+
+def _current(names: set[str]) -> set[str]:
+    """A server that calls the character set utf8mb3 lists no collation by its older name."""
+    has_new = any(_charset(name) == "utf8mb3" for name in names)
+    return {re.sub("^utf8_", "utf8mb3_", name) for name in names} if has_new else names
 
 
 def _both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -70,6 +70,16 @@ def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             )
 
 
+def invisible_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A column that `SELECT *` leaves out is an ordinary one where there is no such thing, which changes no row."""
+    if site.target.has(Feature.INVISIBLE_COLUMN):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word in {"INVISIBLE", "VISIBLE"}:
+                yield remove([token], "the target cannot hide a column")
+
+
 def renamed_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """Where there is no RENAME COLUMN, CHANGE wants the whole definition: the target's own."""
     if site.target.has(Feature.RENAME_COLUMN):

@@ -38,6 +38,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_columns.persistent,
     ddl_columns.json_arrows,
     ddl_columns.vectors,
+    ddl_columns.invisible_columns,
     ddl_tables.definers,
     ddl_tables.hints,
     ddl_tables.engines,

@@ -205,7 +205,7 @@ def _carried(column: Column, value: str | None) -> str | None:
 
 def _differences(reader: Reader, table: Expected) -> list[str]:
     name = f"{table.schema}.{table.table}"
-    wanted, found = as_mariadb_has_it(table.definition), reader.definition(table)
+    wanted, found = plain(table.definition), plain(reader.definition(table))
     if not found.columns:
         return [f"{name} is missing"]
     said = [f"{name}: {has} instead of {has_not}" for has, has_not in _unlike(found, wanted)]
@@ -221,19 +221,25 @@ def _unlike(found: Definition, wanted: Definition) -> Iterator[tuple[object, obj
     return (pair for pair in (*zip_longest(found.columns, wanted.columns), *keys) if pair[0] != pair[1])
 
 
-def as_mariadb_has_it(definition: Definition) -> Definition:
-    """JSON is LONGTEXT there, and information_schema shows no character outside of the BMP."""
-    columns = (
-        c._replace(type="longtext" if c.type == "json" else re.sub("[\U00010000-\U0010ffff]", "?", c.type))
-        for c in definition.columns
-    )
+def plain(definition: Definition) -> Definition:
+    """As all servers print it."""
+    columns = (column._replace(type=plain_type(column.type)) for column in definition.columns)
     return Definition(tuple(columns), definition.primary, definition.unique)
+
+
+def plain_type(kind: str) -> str:
+    """JSON is LONGTEXT in MariaDB, MySQL 8.0 prints integers without a width, and information_schema shows no character
+    outside of the BMP."""
+    if kind == "json":
+        return "longtext"
+    without_width = kind if "zerofill" in kind else re.sub(r"^(\w*int|year)\(\d+\)", r"\1", kind)
+    return re.sub("[\U00010000-\U0010ffff]", "?", without_width)
 
 
 def _expression(expression: str, kind: str) -> str:
     """FLOAT prints with 6 digits only; YEAR and ZEROFILL are padded unless they are numbers."""
     if kind.startswith("float"):
-        return f"CAST({expression} AS DOUBLE)"
+        return f"{expression} + 0e0"
     return f"{expression} + 0" if kind.startswith("year") or kind.endswith("zerofill") else expression
 
 

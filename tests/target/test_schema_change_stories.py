@@ -12,6 +12,7 @@ from tests.stream.pipelines import admin, run_all
 from tests.stream.upstreams import boundary, in_one_partition, row_change, schema_change
 
 TS = ms_tso(1_700_000_000_000)
+MOMENTS = "defaults of the moment"
 MOMENT = datetime(2023, 11, 14, 22, 13, 20)  # a DATETIME has no zone
 
 
@@ -95,7 +96,7 @@ STORIES = {
          row(2, id=1, v=2)._replace(key="v")],
         {"m.t": [(1, 1), (1, 2)]},
     ),
-    "defaults of the moment": Story(
+    MOMENTS: Story(
         [T, "INSERT INTO t VALUES (1)"],
         [ddl(0, "ALTER TABLE `t` ADD COLUMN `c` TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3),"
                 " ADD COLUMN d DATE DEFAULT (CURRENT_DATE), ADD COLUMN e DATETIME DEFAULT NOW() ON UPDATE NOW()")],
@@ -120,7 +121,8 @@ STORIES = {
          ddl(1, "CREATE TABLE `t` (`id` bigint unsigned NOT NULL AUTO_INCREMENT, `s` varchar(20) CHARACTER SET utf8mb4"
                 " COLLATE utf8mb4_0900_ai_ci DEFAULT NULL, `j` json DEFAULT NULL, `g` varchar(10) GENERATED ALWAYS AS"
                 " (json_unquote(json_extract(`j`,_utf8mb4'$.a'))) STORED NOT NULL, PRIMARY KEY (`id`),"
-                " KEY `f` ((lower(`s`))), KEY `iv` (`s`) /*!80000 INVISIBLE */, CONSTRAINT `t_chk_1` CHECK ((`id` > 0))"
+                " KEY `f` ((lower(`s`))), KEY `iv` (`s`) /*!80000 INVISIBLE */,"
+                " CONSTRAINT `t_chk_1` CHECK ((`s` <> _utf8mb4'y'))"
                 " /*!80016 NOT ENFORCED */) ENGINE=InnoDB AUTO_INCREMENT=5 DEFAULT CHARSET=utf8mb4"
                 " COLLATE=utf8mb4_0900_ai_ci /*!80016 ENCRYPTION='N' */", schema="n"),
          row(2, "t", "n", id=7, s="x", j='{"a": "b"}')],
@@ -134,6 +136,8 @@ def test_stories(url: str, name: str) -> None:
     """Rows go to the table, and the columns, that their names meant at their commit_ts."""
     story = STORIES[name]
     with admin(url) as session:
+        if name == MOMENTS and str(session.value("SELECT VERSION()")).startswith("5.7"):
+            pytest.skip("MySQL 5.7 has no expressions as defaults: the statement is held")
         session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
         session.execute("USE m")
         for statement in story.setup:
