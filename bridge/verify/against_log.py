@@ -19,7 +19,7 @@ from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError
 from bridge.stream.decode import event_decoder
 from bridge.stream.session import start_session
-from bridge.stream.source import Source
+from bridge.stream.source import Extent, Source
 from bridge.stream.spark_errors import source_error
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.ddl_text import Classified, classify
@@ -49,6 +49,8 @@ from bridge.verify.throttle import Throttle
 from bridge.verify.walk import Tally
 
 _SHOWN_BAD: Final = 3
+_NEVER: Final = 1 << 62
+"""Later than every commit_ts."""
 _LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
 
 
@@ -117,11 +119,13 @@ class LogVerification:
         tables = self._options.tables
         options = replace(self._settings.decode_options(tables if tables.rules else None), cut_rows=True)
         decode = event_decoder(self._protocol, options)
-        return Log(self._source.everything(spark, self._source.extents(spark)), decode)
+        self._extents = self._source.extents(spark)
+        return Log(self._source.everything(spark, self._extents), decode)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
-        lineage = trace(control.names, self._applied(control.changes, progress))
+        cut = _cut_partitions(self._extents, control)
+        lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
         plan = LogPlan((), lineage.lives, progress.applied_ts, _read(progress), control.boundaries)
         tables, report.tables = self._tables(log.shapes(plan), lineage)
         places = tuple(table.place for table in tables)
@@ -134,6 +138,11 @@ class LogVerification:
         report.tables += self._all_tables(loaded, sessions)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
+        report.notes += (
+            f"{topic}/{partition} begins at offset {self._extents[topic, partition].low:,}: of tables made before what"
+            " it holds first, rows that no message mentions are not covered"
+            for topic, partition in cut
+        )
         report.notes += _bad_notes(control)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} messages or rows were put aside, so that the target lacks what they change")
@@ -290,6 +299,11 @@ class LogVerification:
             f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
         )
         return shown_row(table.shape, difference, *(found[0] if found else ()))
+
+
+def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
+    """Partitions whose first messages Kafka no longer holds, each with the commit_ts up to which they may have been."""
+    return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
 
 
 def _read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:

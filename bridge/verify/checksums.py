@@ -19,6 +19,10 @@ from bridge.verify.definitions import ColumnInfo, ValueClass
 
 _UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose bytes are those of utf8mb4."""
+_LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
+"""Others have bytes that stand for no character, which all become a question mark."""
+UNREADABLE: Final = b"\xff"
+"""Stands before the bytes of a text that is more than its characters; no text in utf8mb4 begins with it."""
 _HUGE: Final = frozenset({"mediumtext", "longtext", "mediumblob", "longblob", "json"})
 _INLINE_BYTES: Final = 65_535
 """Longer values stand as their SHA-256 in a row's text, which must not outgrow max_allowed_packet."""
@@ -65,8 +69,14 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
             return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
         case ValueClass.TEXT if column.charset in _UNICODE:
             return name
-        case ValueClass.TEXT | ValueClass.JSON:
+        case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS:
             return f"CONVERT({name} USING utf8mb4)"
+        case ValueClass.TEXT | ValueClass.JSON:
+            text = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
+            is_whole = (
+                f"CAST(CONVERT(CONVERT({name} USING utf8mb4) USING {column.charset}) AS BINARY)=CAST({name} AS BINARY)"
+            )
+            return f"IF({is_whole},{text},CONCAT(x'{UNREADABLE.hex()}',CAST({name} AS BINARY)))"
         case ValueClass.TEMPORAL | ValueClass.BINARY:
             return name
         case ValueClass.OTHER:

@@ -9,7 +9,7 @@ from typing import Final
 
 from bridge.protocols import literals
 from bridge.target.session import quote_name
-from bridge.verify.checksums import readable
+from bridge.verify.checksums import UNREADABLE, readable
 from bridge.verify.definitions import ColumnInfo, ValueClass
 
 Values = tuple[bytes | None, ...]
@@ -37,6 +37,8 @@ class KeyPart:
             return f"_utf8mb4 x'{value[2:].hex()}' COLLATE utf8mb4_bin"
         if self.column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
             return literal_of(self.column, value)
+        if value.startswith(UNREADABLE):
+            return self.collate.format(literal_of(self.column, value))
         text = f"_utf8mb4 x'{value.hex()}'" if value else "_utf8mb4 ''"
         return f"{self.collate.format(text)}"
 
@@ -132,6 +134,8 @@ def literal_of(column: ColumnInfo, value: bytes | None) -> str:
             return literals.double_number(float(value))
         case ValueClass.NAME:
             return "0" if value[:1] == b"1" and column.data_type == "enum" else literals.text(value[2:].decode())
+        case ValueClass.TEXT if value.startswith(UNREADABLE):
+            return f"_{column.charset} x'{value[1:].hex()}'"
         case ValueClass.TEMPORAL | ValueClass.TEXT | ValueClass.JSON:
             return literals.text(value.decode())
         case ValueClass.BINARY:

@@ -275,27 +275,46 @@ def fold_steps(found: pa.Table) -> pa.Table:
 
 
 def _last(found: pa.Table) -> pa.Table:
-    """By commit ts, where an image beats a delete; within a commit ts, and all of them where some are only event times,
-    by position."""
+    """By commit ts, where an image beats a delete; by event time and position where there is nothing else."""
     if found.num_rows == 0:
         return found
     found = found.combine_chunks()
-    by_time = found["by_time"].to_numpy(zero_copy_only=False).any()
-    stays = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
+    identity = pc.binary_join_element_wise(found["place"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT))
+    encoded = identity.combine_chunks().dictionary_encode()
+    keys = encoded.indices.to_numpy()
+    by_time = found["by_time"].to_numpy(zero_copy_only=False)
+    if by_time.any():
+        times = pa.array(_in_partition_order(found, keys, by_time))
+        found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
     order = np.lexsort(
         (
             found["index"].to_numpy(),
             found["offset"].to_numpy(),
             found["partition"].to_numpy(),
-            np.where(by_time, False, stays),
-            np.where(by_time, 0, found["commit_ts"].to_numpy()),
+            pc.is_valid(found["image"]).to_numpy(zero_copy_only=False) & ~by_time,
+            found["commit_ts"].to_numpy(),
         )
     )
-    identity = pc.binary_join_element_wise(found["place"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT))
-    encoded = identity.combine_chunks().dictionary_encode()
     last = np.empty(len(encoded.dictionary), dtype=np.int64)
-    last[encoded.indices.to_numpy()[order]] = order  # of repeated indices the last one assigned stays (NumPy)
+    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
     return found.take(pa.array(last))
+
+
+def _in_partition_order(
+    found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Times of steps such that a key's steps of one partition never go back: there the order is the partition's, and
+    between partitions that of event times (as `stream.merge` has it)."""
+    times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
+    partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
+    order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))
+    starts = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(partitions[order], prepend=-1) != 0)
+    known, ranks = np.unique(times, return_inverse=True)
+    base = np.cumsum(starts) * len(known)
+    highest = known[np.maximum.accumulate(base + ranks[order]) - base]
+    raised = np.empty_like(times)
+    raised[order] = highest
+    return np.where(by_time, raised, times)
 
 
 _SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time")
@@ -333,8 +352,10 @@ def _counted(found: pa.Table) -> pa.Table:
 def balance(found: pa.Table) -> pa.Table:
     """Folded steps of tables without a key, to one row for each image that should be there, with how many copies.
 
-    A change that came again below a boundary counts once, unless it came only there.
+    A change that came again below a boundary counts once, unless it came only there.  Rows that may have gone with
+    their partition are left out.
     """
+    found = found.filter(pc.invert(found["perhaps"]))
     if found.num_rows == 0:
         return found
     fresh = pc.subtract(found["copies"], found["resent"])

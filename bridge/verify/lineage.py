@@ -85,10 +85,12 @@ class Life:
 @dataclass
 class Lineage:
     """lives: by lower-case name in the messages.
+    since: up to this commit ts the log may have lost messages.
     whole: tables of which the log holds every row, as it saw them made or emptied; dropped: tables that must not exist.
     """
 
     lives: dict[NameKey, Life]
+    since: int = 0
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
     made: dict[NameKey, TableName] = field(default_factory=dict)
@@ -103,9 +105,12 @@ def key_of(name: TableName) -> NameKey:
     return name.schema.lower(), name.table.lower()
 
 
-def trace(names: Iterable[TableName], changes: Sequence[LoggedChange]) -> Lineage:
-    """The lineage of all tables; names: those that rows have; changes: schema changes in order, copies folded."""
-    lineage = Lineage({})
+def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: int = 0) -> Lineage:
+    """The lineage of all tables; names: those that rows have; changes: schema changes in order, copies folded.
+
+    since: up to this commit ts (TSO) the log may have lost messages, rows of tables that it saw made among them.
+    """
+    lineage = Lineage({}, since)
     for name in names:
         lineage.life(name)
     for change in changes:
@@ -116,7 +121,7 @@ def trace(names: Iterable[TableName], changes: Sequence[LoggedChange]) -> Lineag
 
 
 def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
-    tables, cut = classified.tables, Cut.of(change)
+    tables, cut, is_whole = classified.tables, Cut.of(change), change.commit_ts > lineage.since
     if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
         _end(lineage, tables, cut)  # rows come and go that no message tells of
         lineage.whole -= {key_of(name) for name in tables}
@@ -124,10 +129,10 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
     match classified.kind:
         case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
             _end(lineage, tables, cut)
-            _made(lineage, tables[0], whole=True)
+            _made(lineage, tables[0], whole=is_whole)
         case StatementKind.TRUNCATE_TABLE:
             _end(lineage, tables, cut)
-            lineage.whole.add(key_of(tables[0]))
+            lineage.whole |= {key_of(tables[0])} if is_whole else set()
         case StatementKind.DROP_TABLE:
             _end(lineage, tables, cut)
             _dropped(lineage, tables)

@@ -139,7 +139,8 @@ def logged_table(
     place = Place(table, choose_log_key(table, definition, shapes))
     known = {_known(place, shape) for shape in shapes}
     spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
-    is_whole = key_of(table.name) in lineage.whole and "" not in known
+    perhaps = any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name))
+    is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(place.key or not perhaps)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
     return LoggedTable(
@@ -149,7 +150,7 @@ def logged_table(
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
-        any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name)),
+        perhaps,
     )
 
 

@@ -30,6 +30,7 @@ class Control:
 
     changes: schema changes in order, copies folded.  boundaries: by partition, offsets and the highest boundary at or
     before each.  bad: positions and reasons of messages that could not be decoded.  events: how many there are.
+    firsts: by partition, the commit_ts (TSO) of what it holds first.
     """
 
     changes: list[LoggedChange]
@@ -37,6 +38,7 @@ class Control:
     bad: list[tuple[Position, str]]
     names: set[TableName]
     events: int
+    firsts: dict[PartitionId, int]
 
 
 class Log:
@@ -57,7 +59,7 @@ class Log:
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
-        return Control(_changes(found), _boundaries(found), _bad(found), names, events)
+        return Control(_changes(found), _boundaries(found), _bad(found), names, events, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """`last_states.shapes` of all row changes."""
@@ -82,14 +84,15 @@ def _from_bytes(value: bytes) -> pa.Table:
 
 
 def _control_events(events: pa.Table) -> pa.Table:
-    """Events that are not rows; of rows, one for each table, whose `index` says how many there were."""
+    """Events that are not rows; of rows, the first of each table and partition, whose `index` says how many there
+    were."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
 
 
 def _one_of_each(rows: pa.Table) -> pa.Table:
     counted = rows.append_column("at", pa.array(np.arange(rows.num_rows)))
-    counted = counted.group_by(["schema", "table"]).aggregate([("at", "min"), ("at", "count")])
+    counted = counted.group_by(["schema", "table", "topic", "partition"]).aggregate([("at", "min"), ("at", "count")])
     one = rows.take(counted["at_min"])
     return one.set_column(
         one.schema.get_field_index("index"), EVENT_SCHEMA.field("index"), counted["at_count"].cast(pa.int32())
@@ -120,6 +123,12 @@ def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarr
     return {
         where: (np.array(at, np.int64), np.array(highest, np.int64)) for where, (at, highest) in by_partition.items()
     }
+
+
+def _firsts(found: pa.Table) -> dict[PartitionId, int]:
+    timed = found.filter(pc.not_equal(found["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
+    where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
+    return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
 
 
 def _bad(found: pa.Table) -> list[tuple[Position, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -72,7 +73,11 @@ class Shape:
                 return _float32(float(value))
             if ValueClass.DOUBLE in classes:
                 return float(value)
-            return Decimal(value.decode()) if ValueClass.DECIMAL in classes else value
+            if ValueClass.DECIMAL in classes:
+                return Decimal(value.decode())
+            if ValueClass.TEMPORAL in classes and b"." in value:
+                return value.rstrip(b"0").rstrip(b".")  # digits of the fraction are the column's
+            return value
         except (ValueError, ArithmeticError):
             return value
 
@@ -98,24 +103,34 @@ def _float32(value: float) -> float:
 
 def parsed_json(text: bytes) -> Hashable:
     """JSON such that documents of equal meaning compare equal: order of members and spacing do not count, 2 is 2.0;
-    text that is no JSON stands for itself."""
+    a name that comes twice counts twice; text that is no JSON stands for itself."""
     try:
-        return _frozen(json.loads(text))
+        return _frozen(json.loads(text, object_pairs_hook=_Members, parse_float=_number))
     except (ValueError, RecursionError):
         return text
 
 
+class _Members(list[tuple[str, object]]):
+    """Of a JSON object.  Which of two with one name counts, servers do not agree upon."""
+
+
+def _number(text: str) -> float | Decimal:
+    """As servers have it; beyond their range, as it is written."""
+    number = float(text)
+    return number if math.isfinite(number) else Decimal(text)
+
+
 def _frozen(value: object) -> Hashable:
     match value:
-        case dict():
-            return ("object", frozenset((name, _frozen(member)) for name, member in value.items()))
+        case _Members():
+            return ("object", frozenset(Counter((name, _frozen(member)) for name, member in value).items()))
         case list():
             return ("array", tuple(map(_frozen, value)))
         case bool() | None:
             return ("constant", value)  # True is 1 to Python
         case str():
             return ("text", value)
-        case int() | float():
+        case int() | float() | Decimal():
             return ("number", value)
     raise AssertionError(type(value))
 

@@ -22,6 +22,9 @@ from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
 from bridge.verify.definitions import Flavour, flavour_of
 
 _TRIES: Final = 5
+_HOLDER_SECONDS: Final = 30
+"""Idle for so long, the session that holds the progress row is ended by the server: a machine that vanishes with it must
+not keep the bridge waiting."""
 _PENDING_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
 
@@ -52,6 +55,7 @@ def open_moment(
         sessions = [_closing(stack, target.connect()) for _ in range(count)]
         holder = target.connect()
         try:
+            holder.execute(f"SET SESSION wait_timeout = {_HOLDER_SECONDS}")
             progress, held = _held(holder, table, lambda progress: _open(sessions, progress, beside))
         finally:
             holder.close()

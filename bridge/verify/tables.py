@@ -40,7 +40,7 @@ def plan_of(source: Definition, target: Definition | None) -> Plan:
     notes: list[str] = []
     for name, column in source.columns.items():
         other = target.columns.get(name) if target else None
-        if column.generated or (other is not None and other.generated):
+        if other.generated if other else column.generated:
             continue
         if other is not None and not _alike(column, other):
             notes.append(f"values of column {column.name} are not compared: {column.type} here, {other.type} there")

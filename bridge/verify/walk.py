@@ -107,6 +107,8 @@ class Walk:
                 return None
             low, number = self._low, self._taken
             self._low = self._boundary(low, self._pace.rows)
+            if self._low == low:  # a key that no literal finds: the rest is one range, rather than the same for ever
+                self._low = None
             self._taken, self._is_last = number + 1, self._low is None
             return Chunk(number, (low, self._low))
 

@@ -17,18 +17,20 @@ USE app;
 CREATE TABLE t (
     id BIGINT UNSIGNED PRIMARY KEY, u INT UNIQUE, i INT ZEROFILL, big BIGINT UNSIGNED, de DECIMAL(30,10), f FLOAT,
     d DOUBLE, bi BIT(64), y YEAR, e ENUM('a','b','c d'), s SET('x','y','z'), ch CHAR(10), v VARCHAR(40), w VARCHAR(40),
-    ci VARCHAR(40) COLLATE utf8mb4_general_ci, la VARCHAR(40) CHARACTER SET latin1, tx TEXT, lo LONGTEXT,
+    ci VARCHAR(40) COLLATE utf8mb4_general_ci, la VARCHAR(40) CHARACTER SET latin1, gb VARCHAR(9) CHARACTER SET gbk, tx TEXT, lo LONGTEXT,
     bn BINARY(6), vb VARBINARY(20), bl BLOB, da DATE, ti TIME(3), dt DATETIME(6), ts TIMESTAMP(3) NULL, j JSON,
-    KEY on_v (v), KEY on_tx (tx(10))
+    g BIGINT AS (id + 1) STORED, KEY on_v (v), KEY on_tx (tx(10))
 );
-INSERT INTO t SELECT seq, seq, seq, 18446744073709551615 - seq, seq / 7, seq / 3, seq / 7, 18446744073709551615 - seq,
+INSERT INTO t (id, u, i, big, de, f, d, bi, y, e, s, ch, v, w, ci, la, gb, tx, lo, bn, vb, bl, da, ti, dt, ts, j)
+    SELECT seq, seq, seq, 18446744073709551615 - seq, seq / 7, seq / 3, seq / 7, 18446744073709551615 - seq,
     2000 + seq, 1 + seq % 3, seq % 8, CONCAT('ch', seq), CONCAT('v,', seq), CONCAT('w', seq), CONCAT('Ci', seq),
-    CONCAT('é', seq), CONCAT('text', seq), REPEAT(CONCAT('lo', seq), 20000), UNHEX(CONCAT('00', HEX(seq))),
+    CONCAT('é', seq), CONCAT('中', seq), CONCAT('text', seq), REPEAT(CONCAT('lo', seq), 20000), UNHEX(CONCAT('00', HEX(seq))),
     UNHEX('00FF'), UNHEX(MD5(seq)), DATE('2024-01-01') + INTERVAL seq DAY, SEC_TO_TIME(seq),
     TIMESTAMP('2024-01-01') + INTERVAL seq
     SECOND, TIMESTAMP('2024-06-01') + INTERVAL seq HOUR, CONCAT('{"a": ', seq, ', "b": [1, 2.5]}') FROM seq_1_to_20;
 INSERT INTO t (id) VALUES (21);
 UPDATE t SET f = 0, d = 0, v = '', w = '', i = 0, da = '0000-00-00', bl = '' WHERE id = 20;
+UPDATE t SET gb = _gbk x'FEFE41', j = '[1e400]' WHERE id = 19;
 CREATE TABLE many (a INT, b VARCHAR(20) COLLATE utf8mb4_general_ci, v INT NOT NULL, PRIMARY KEY (a, b));
 INSERT INTO many SELECT seq % 7, CONCAT(CHAR(65 + seq % 26), seq), seq FROM seq_1_to_3000;
 CREATE TABLE by_name (name VARCHAR(30) COLLATE utf8mb4_unicode_ci PRIMARY KEY, v INT);
@@ -63,6 +65,11 @@ DAMAGE = [
     ("UPDATE t SET dt = dt + INTERVAL 1 MICROSECOND WHERE id = 3", "t 3 different dt"),
     ("UPDATE t SET ts = ts + INTERVAL 8 HOUR WHERE id = 3", "t 3 different ts"),
     ('UPDATE t SET j = \'{"a": 3, "b": [1, "2.5"]}\' WHERE id = 3', "t 3 different j"),
+    ("UPDATE t SET gb = '中4' WHERE id = 3", "t 3 different gb"),
+    ('UPDATE t SET j = \'{"a": 4, "a": 3, "b": [1, 2.5]}\' WHERE id = 3', "t 3 different j"),
+    ("UPDATE t SET j = '[1e401]' WHERE id = 19", "t 19 different j"),
+    ("UPDATE t SET gb = _gbk x'3F41' WHERE id = 19", "t 19 different gb"),
+    ("UPDATE t SET gb = _gbk x'FEFD41' WHERE id = 19", "t 19 different gb"),
     # what NULL, zero and the empty string are taken for
     ("UPDATE t SET v = NULL WHERE id = 20", "t 20 different v"),
     ("UPDATE t SET bl = NULL WHERE id = 20", "t 20 different bl"),
@@ -105,6 +112,8 @@ DAMAGE = [
     ("ALTER TABLE t DROP KEY u", "t: unique index u (u) is missing"),
     ("ALTER TABLE many DROP PRIMARY KEY", "many: the primary key (a, b) is missing"),
     ("ALTER TABLE pairs MODIFY b VARCHAR(20)", "pairs: column b is varchar(20) instead of varchar(10)"),
+    ("ALTER TABLE t MODIFY dt DATETIME(3)", "t: column dt is datetime(3) instead of datetime(6)"),
+    ("ALTER TABLE t MODIFY g BIGINT; UPDATE t SET g = 9 WHERE id = 3", "t 3 different g"),
     ("ALTER TABLE many MODIFY v INT NULL", "many: column v is NULL instead of NOT NULL"),
     ("ALTER TABLE pairs MODIFY b VARCHAR(10) COLLATE utf8mb4_general_ci",
      "pairs: column b has the collation utf8mb4_general_ci instead of utf8mb4_bin"),

@@ -61,9 +61,16 @@ STATES: list[tuple[str, list[dict[str, Any]], dict[str, str | None]]] = [
     ("an image beats a delete of its commit ts", [change(1, None, "1,9", offset=1), change(1, "1,1", None, offset=2)],
      {"1": "1,9"}),
     ("nothing at or above the limit", [change(1, None, "1,1"), change(1000, "1,1", None)], {"1": "1,1"}),
-    ("event times order nothing, offsets do",
+    ("event times do not turn a partition round",
      [change(5, None, "1,1", by_time=True, offset=1), change(5, "1,1", None, by_time=True, offset=2),
       change(4, None, "1,3", by_time=True, offset=3)], {"1": "1,3"}),
+    ("event times order partitions",
+     [change(5, None, "1,1", by_time=True, partition=2, offset=1),
+      change(7, "1,1", None, by_time=True, partition=1, offset=9)], {"1": None}),
+    ("a partition that went back stays behind what it showed",
+     [change(8, None, "1,1", by_time=True, partition=2, offset=1),
+      change(5, "1,1", "1,2", by_time=True, partition=2, offset=2),
+      change(6, "1,1", "1,7", by_time=True, partition=1, offset=9)], {"1": "1,2"}),
 ]  # fmt: skip
 
 

@@ -91,6 +91,14 @@ def test_tables_that_the_log_holds_wholly(case: tuple[list[str], set[str], set[s
     assert {table for _, table in lineage.dropped} == dropped
 
 
+def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
+    """Of tables made behind what was lost it does."""
+    changes = [LoggedChange(ts, False, "app", f"CREATE TABLE t{ts} (a INT)", {}) for ts in (5, 7, 8)]
+    truncated = LoggedChange(7, False, "app", "TRUNCATE t8", {})
+    assert {table for _, table in trace([], [*changes, truncated], since=7).whole} == {"t8"}
+    assert trace([], changes[:2], since=7).whole == set()
+
+
 def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
     """Equal times count as earlier than the schema change."""
     whole = LoggedChange(ms_tso(5000), True, "app", "TRUNCATE t", {("x", 0): 7})

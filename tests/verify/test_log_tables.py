@@ -138,6 +138,13 @@ def test_tables_without_a_key(target: str) -> None:
     assert found == {"missing"}
 
 
+def test_rows_without_a_key_of_a_dropped_partition_may_be_gone(target: str) -> None:
+    """Nothing tells which; those that came later must be there."""
+    made(target, "v INT, w INT", "11,1")
+    log = [put(150, "v,w", "1,1"), put(151, "v,w", "11,1"), put(250, "v,w", "12,2")]
+    assert said(target, log, "CREATE TABLE t (v INT, w INT)", "ALTER TABLE t DROP PARTITION p0")[0] == {"missing 12,2"}
+
+
 def test_every_type_can_stand_in_a_temporary_table(target: str) -> None:
     """With generated columns, long text, a prefix index and defaults around it."""
     made(target, "id INT UNSIGNED ZEROFILL PRIMARY KEY, u INT UNIQUE, v VARCHAR(16000) CHARACTER SET utf8mb4,"

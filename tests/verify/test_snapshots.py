@@ -152,6 +152,25 @@ def test_the_bridge_cannot_move_between_the_snapshots(pair: Pair, monkeypatch: p
             session.close()
 
 
+def test_who_loses_the_progress_row_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verify that stands still with the row in its hands does not keep the bridge waiting, and its snapshots, which
+    may be of two moments then, are not used."""
+    table, target = ProgressTable("bridge"), Target(pair.target)
+    writer = target.connect()
+    table.create(writer)
+    table.begin(writer, 1)
+    writer.commit()
+    monkeypatch.setattr(snapshots, "_HOLDER_SECONDS", 1)
+
+    def stand_still(_: object) -> None:
+        assert table.advance(writer, 0, Advance(1, 2, {}))  # waits for the row
+        writer.commit()
+
+    with pytest.raises(MySQLError):
+        open_moment(target, table, 1, beside=stand_still)
+    writer.close()
+
+
 def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
     """Between two looks the snapshot holds no metadata lock; what it cannot show any more it refuses to show."""
     pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
