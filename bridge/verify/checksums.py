@@ -72,11 +72,9 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
         case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS:
             return f"CONVERT({name} USING utf8mb4)"
         case ValueClass.TEXT | ValueClass.JSON:
-            text = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY)"
-            is_whole = (
-                f"CAST(CONVERT(CONVERT({name} USING utf8mb4) USING {column.charset}) AS BINARY)=CAST({name} AS BINARY)"
-            )
-            return f"IF({is_whole},{text},CONCAT(x'{UNREADABLE.hex()}',CAST({name} AS BINARY)))"
+            text, content = f"CONVERT({name} USING utf8mb4)", f"CAST({name} AS BINARY)"
+            is_whole = f"CAST(CONVERT({text} USING {column.charset}) AS BINARY)={content}"
+            return f"IF({is_whole},CAST({text} AS BINARY),CONCAT(x'{UNREADABLE.hex()}',{content}))"
         case ValueClass.TEMPORAL | ValueClass.BINARY:
             return name
         case ValueClass.OTHER:

@@ -23,8 +23,8 @@ from bridge.verify.definitions import Flavour, flavour_of
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30
-"""Idle for so long, the session that holds the progress row is ended by the server: a machine that vanishes with it must
-not keep the bridge waiting."""
+"""Idle for so long, the session that holds the progress row is ended by the server: a machine that vanishes with it
+must not keep the bridge waiting."""
 _PENDING_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
 

@@ -31,7 +31,7 @@ EQUAL = [
     ("open", "all_types"),
     ("open", "bank"),
     ("canal-ext", "ddl"),
-    ("canal", "keys"),
+    ("canal", "keys_raw"),
     ("debezium-ext", "all_types"),
     ("debezium", "keys"),
 ]
@@ -84,21 +84,17 @@ def test_no_false_alarm_on_any_capture(
     script: str,
 ) -> None:  # fmt: skip
     """Whatever the format, its options and what it leaves out: however far the bridge came, what it wrote is equal."""
-    if variant == "ckafka" and script not in CKAFKA_SCRIPTS or not _is_captured(golden, variant, script):
+    is_there = script in CKAFKA_SCRIPTS if variant == "ckafka" else capture(golden, variant, script).exists()
+    if not is_there:
         pytest.skip("there is no such capture")
     arguments = _arguments(golden, variant, script, target, tmp_path)
     more = ["--on-bad-message", "quarantine"]
     if variant in CUT_ROWS:
         monkeypatch.setattr(rows, "enter_moment", StandIn(golden, script, old_target).enter)
         more += ["--source", old_target]
-    print(bridge("replay", *arguments, *more))
+    assert bridge("replay", *arguments, *more).code in (0, 3, 4)  # some schema changes MariaDB refuses, some it lacks
     ended = bridge("verify", *arguments, "--json")
-    print(ended.out)
     assert (ended.code, found(ended)) == (0, set()), ended.err
-
-
-def _is_captured(golden: Path, variant: str, script: str) -> bool:
-    return variant == "ckafka" or capture(golden, variant, script).exists()
 
 
 HOLD_LESS = ["ckafka", "open-updated-only", *CUT_ROWS]

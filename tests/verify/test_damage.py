@@ -17,14 +17,16 @@ USE app;
 CREATE TABLE t (
     id BIGINT UNSIGNED PRIMARY KEY, u INT UNIQUE, i INT ZEROFILL, big BIGINT UNSIGNED, de DECIMAL(30,10), f FLOAT,
     d DOUBLE, bi BIT(64), y YEAR, e ENUM('a','b','c d'), s SET('x','y','z'), ch CHAR(10), v VARCHAR(40), w VARCHAR(40),
-    ci VARCHAR(40) COLLATE utf8mb4_general_ci, la VARCHAR(40) CHARACTER SET latin1, gb VARCHAR(9) CHARACTER SET gbk, tx TEXT, lo LONGTEXT,
+    ci VARCHAR(40) COLLATE utf8mb4_general_ci, la VARCHAR(40) CHARACTER SET latin1,
+    gb VARCHAR(9) CHARACTER SET gbk, tx TEXT, lo LONGTEXT,
     bn BINARY(6), vb VARBINARY(20), bl BLOB, da DATE, ti TIME(3), dt DATETIME(6), ts TIMESTAMP(3) NULL, j JSON,
     g BIGINT AS (id + 1) STORED, KEY on_v (v), KEY on_tx (tx(10))
 );
 INSERT INTO t (id, u, i, big, de, f, d, bi, y, e, s, ch, v, w, ci, la, gb, tx, lo, bn, vb, bl, da, ti, dt, ts, j)
     SELECT seq, seq, seq, 18446744073709551615 - seq, seq / 7, seq / 3, seq / 7, 18446744073709551615 - seq,
     2000 + seq, 1 + seq % 3, seq % 8, CONCAT('ch', seq), CONCAT('v,', seq), CONCAT('w', seq), CONCAT('Ci', seq),
-    CONCAT('é', seq), CONCAT('中', seq), CONCAT('text', seq), REPEAT(CONCAT('lo', seq), 20000), UNHEX(CONCAT('00', HEX(seq))),
+    CONCAT('é', seq), CONCAT('中', seq), CONCAT('text', seq),
+    REPEAT(CONCAT('lo', seq), 20000), UNHEX(CONCAT('00', HEX(seq))),
     UNHEX('00FF'), UNHEX(MD5(seq)), DATE('2024-01-01') + INTERVAL seq DAY, SEC_TO_TIME(seq),
     TIMESTAMP('2024-01-01') + INTERVAL seq
     SECOND, TIMESTAMP('2024-06-01') + INTERVAL seq HOUR, CONCAT('{"a": ', seq, ', "b": [1, 2.5]}') FROM seq_1_to_20;
