@@ -134,7 +134,7 @@ ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
             *("STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "FORCE", "ORDER", "ENABLE", "DISABLE"),
             *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "PLACEMENT", "CACHE", "NOCACHE"),
             *("ATTRIBUTES", "AFFINITY", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
-            *("STATS_COL_LIST", "WITH", "WITHOUT"),
+            *("STATS_COL_LIST", "TABLESPACE", "WITH", "WITHOUT"),
         )
     },
     ("SET", "TIFLASH"): C.TABLE_OPTION,

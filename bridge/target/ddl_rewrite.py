@@ -43,6 +43,8 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_tables.hints,
     ddl_tables.engines,
     ddl_tables.encryption,
+    ddl_tables.tablespaces,
+    ddl_tables.filled_by_rows,
     ddl_columns.sequences,
     ddl_columns.renamed_columns,
     ddl_columns.expression_defaults,

@@ -115,6 +115,25 @@ def engines(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
 
 
+def tablespaces(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Where the target keeps a table, or a partition of it, is its own affair."""
+    del site
+    why = "where the target keeps its files is its own affair"
+    yield from without_options(statement, {"TABLESPACE"}, why)
+    for i, token, depth in with_depth(statement.options):
+        if token.word == "TABLESPACE" and depth > 0:
+            yield remove(statement.options[i : i + 2 + (at(statement.options, i + 1).text == "=")], why)
+
+
+def filled_by_rows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0 manual, CREATE TABLE ...
+    SELECT; from 8.0.21 on); the rows come as rows."""
+    del site
+    for i, token, depth in with_depth(statement.options):
+        if token.word == "START" and at(statement.options, i + 1).word == "TRANSACTION" and depth == 0:
+            yield remove(statement.options[i : i + 2], "the rows come by themselves")
+
+
 def encryption(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """How the target keeps its files is its own affair."""
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from bridge.target.catalog import TableName
@@ -19,11 +19,23 @@ DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
 
-_FILES: Final = {("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY"), ("IMPORT", "TABLESPACE"), ("DISCARD", "TABLESPACE")}
-_ENGINES_ELSEWHERE: Final = frozenset({"CONNECT", "FEDERATED", "FEDERATEDX", "S3", "SPIDER"})
-"""Storage engines whose tables are files or other servers."""
+_FILES: Final = frozenset(
+    {
+        *(("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY")),
+        *((verb, what) for verb in ("IMPORT", "DISCARD") for what in ("TABLESPACE", "PARTITION")),
+    }
+)
+_ENGINES_ELSEWHERE: Final = frozenset(
+    {
+        *("CONNECT", "FEDERATED", "FEDERATEDX", "S3", "SPHINX", "SPIDER"),
+        *("MERGE", "MRG_MYISAM", "BLACKHOLE", "OQGRAPH", "SEQUENCE"),
+    }
+)
+"""Storage engines whose tables are files, other servers or other tables, or hold nothing of what is written to them."""
 _QUERY_WORDS: Final = frozenset({"AS", "IGNORE", "REPLACE", "SELECT", "TABLE", "VALUES"})
 """Behind the parts of a table they begin a query that fills it."""
+_QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
+"""Behind a parenthesis they begin one, too."""
 
 
 class Named(NamedTuple):
@@ -87,13 +99,24 @@ def _danger(found: list[Token], result: Classified) -> str | None:
     if (schemas | set(_qualifiers(found))) & SYSTEM_SCHEMAS:
         return "it touches a system schema"
     words = [token.word for token in found]
-    if result.kind is StatementKind.CREATE_TABLE and "SELECT" in words:
+    if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or _has_query_in_parentheses(found)):
         return "it fills a table from a query"
-    if "OUTFILE" in words or "DUMPFILE" in words or "LOAD_FILE" in words or _FILES & set(pairwise(words)):
+    functions = {token.name.upper() for token, following in pairwise(found) if token.name and following.text == "("}
+    if {"OUTFILE", "DUMPFILE"} & set(words) or "LOAD_FILE" in functions or _FILES & set(pairwise(words)):
         return "it reaches for files of the server"
-    if set(_engines(found)) & _ENGINES_ELSEWHERE:
-        return "it makes a table of files or of another server"
+    is_merge = result.kind is StatementKind.CREATE_TABLE and "UNION" in words
+    if is_merge or set(_engines(found)) & _ENGINES_ELSEWHERE:
+        return (
+            "it makes a table whose rows would be elsewhere: in files, in other tables, on another server, or nowhere"
+        )
+    if result.kind is StatementKind.ALTER_DATABASE and ("READ", "ONLY") in pairwise(words):
+        return "it forbids writing to the database"
     return None
+
+
+def _has_query_in_parentheses(found: list[Token]) -> bool:
+    """`CREATE TABLE t (a INT) ((TABLE u))`; VALUES of partitions stand behind their names."""
+    return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
 def _unclear(result: Classified) -> str | None:
@@ -176,7 +199,7 @@ def _classify(reader: _Reader) -> Classified:
         return _drop(reader)
     if reader.accept("ALTER"):
         return _alter(reader)
-    if reader.accept("RENAME", "TABLE"):
+    if reader.accept("RENAME", "TABLE") or reader.accept("RENAME", "TABLES"):
         return _rename(reader)
     if reader.accept("TRUNCATE"):
         reader.accept("TABLE")
@@ -196,15 +219,17 @@ def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classifi
 
 
 def _create(reader: _Reader) -> Classified:
-    reader.accept("OR", "REPLACE")
+    replaces = reader.accept("OR", "REPLACE")
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "NOT", "EXISTS")
-        return _plain(StatementKind.CREATE_DATABASE, database=reader.identifier())
+        created = _plain(StatementKind.CREATE_DATABASE, database=reader.identifier())
+        return _also(created, ChangeClass.DROP_DATABASE) if replaces else created
     reader.accept("GLOBAL", "TEMPORARY")  # a local one would hide a table from the bridge
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
-        return _create_table(reader)
-    while reader.accept("UNIQUE") or reader.accept("FULLTEXT") or reader.accept("SPATIAL") or reader.accept("VECTOR"):
+        created = _create_table(reader)
+        return _also(created, ChangeClass.DROP_TABLE) if replaces else created
+    while any(map(reader.accept, _INDEX_KINDS)):
         pass
     if reader.accept("INDEX"):
         reader.accept("IF", "NOT", "EXISTS")
@@ -212,6 +237,14 @@ def _create(reader: _Reader) -> Classified:
         reader.skip_to("ON")
         return _plain(StatementKind.CREATE_INDEX, reader.table())
     return _create_view(reader)
+
+
+def _also(known: Classified, first: ChangeClass) -> Classified:
+    """The same, which does something else before."""
+    return replace(known, classes=(first, *known.classes))
+
+
+_INDEX_KINDS: Final = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
 
 
 def _create_table(reader: _Reader) -> Classified:
@@ -243,8 +276,8 @@ def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
 
 
 def _create_view(reader: _Reader) -> Classified:
-    """ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW; nothing else that is created may."""
-    if reader.peek().word not in {"ALGORITHM", "DEFINER", "SQL", "VIEW"}:
+    """CREATE or ALTER; ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW, nothing else that is created may."""
+    if reader.peek().word not in _BEFORE_VIEW:
         raise _NotUnderstoodError
     routine = {"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"}
     while reader.peek().word != "VIEW":
@@ -256,6 +289,9 @@ def _create_view(reader: _Reader) -> Classified:
     return _plain(StatementKind.CREATE_VIEW, reader.table())
 
 
+_BEFORE_VIEW: Final = frozenset({"ALGORITHM", "DEFINER", "SQL", "VIEW"})
+
+
 def _drop(reader: _Reader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
@@ -265,11 +301,14 @@ def _drop(reader: _Reader) -> Classified:
         reader.identifier()
         reader.skip_to("ON")
         return _plain(StatementKind.DROP_INDEX, reader.table())
+    is_temporary = reader.accept("TEMPORARY")
     kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
-    if kind is StatementKind.DROP_TABLE and not reader.accept("TABLE"):
+    if kind is StatementKind.DROP_TABLE and not (reader.accept("TABLE") or reader.accept("TABLES")):
         raise _NotUnderstoodError
     reader.accept("IF", "EXISTS")
-    return _plain(kind, *reader.table_list())
+    dropped = _plain(kind, *reader.table_list())
+    # MySQL logs the end of temporary tables (manual, Replication and Temporary Tables), of which nothing else is sent.
+    return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
 
 def _alter(reader: _Reader) -> Classified:
@@ -277,12 +316,14 @@ def _alter(reader: _Reader) -> Classified:
         option = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT"}
         named = reader.peek().word not in option
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
+    if reader.peek().word in _BEFORE_VIEW:
+        return _create_view(reader)
     if not reader.accept("TABLE"):
         raise _NotUnderstoodError
     reader.accept("IF", "EXISTS")
     altered = reader.table()
     actions = alter_actions(reader.tokens[reader.at :])
-    classes = tuple(dict.fromkeys(action_class(action) for action in actions)) or (ChangeClass.NOTHING,)
+    classes = tuple(dict.fromkeys(chain.from_iterable(map(_classes, actions)))) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
     touched = [altered]
     for action in actions:
@@ -294,6 +335,16 @@ def _alter(reader: _Reader) -> Classified:
         elif action_class(action) is ChangeClass.RENAME_TABLE:
             touched.append(_new_name(inner))
     return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered))
+
+
+def _classes(action: Sequence[Token]) -> list[ChangeClass]:
+    """What an action does; ADD (...) may add columns, keys and checks."""
+    added = action_class(action)
+    opening = next((i for i in (1, 2) if [token.text for token in action[i : i + 1]] == ["("]), None)
+    if added is not ChangeClass.ADD_COLUMN or opening is None:
+        return [added]
+    parts = split_at_commas(action[opening + 1 : -1])
+    return [action_class((action[0], *part)) for part in parts]
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:

@@ -173,7 +173,10 @@ class SchemaChangeRunner:
     def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason)
-        schemas = {name.schema.lower() for name in found.classified.tables} | {found.classified.database.lower()}
+        known = found.classified
+        others = (*known.referenced, *([known.like] if known.like else []))
+        named = [*known.tables, *(other.table for other in others)]
+        schemas = {name.schema.lower() for name in named} | {known.database.lower()}
         if self._schema.lower() in schemas:
             raise self._refuse(session, change, "it touches the bridge's own tables")
         return found

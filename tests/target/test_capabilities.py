@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from pymysql.err import MySQLError
 
-from bridge.target.capabilities import Feature, named_capabilities, probe
+from bridge.target.capabilities import Feature, Flavour, named_capabilities, probe, read_version
 from bridge.target.session import Session
 from tests.stream.pipelines import admin
 
@@ -60,3 +61,18 @@ def test_collations_are_as_documented(url: str) -> None:
     assert said.names - target.collations.names == set()
     known = target.collations.defaults
     assert {c: (d, known[c]) for c, d in said.defaults.items() if c in known and known[c] != d} == {}
+
+
+VERSIONS = [
+    ("11.4.5-MariaDB", Flavour.MARIADB, (11, 4, 5)),
+    ("5.5.5-10.11.5-MariaDB-1:10.11.5+maria~deb12", Flavour.MARIADB, (10, 11, 5)),
+    ("8.0.36-28", Flavour.MYSQL, (8, 0, 36)),
+    ("5.7.44-log", Flavour.MYSQL, (5, 7, 44)),
+    ("8.0.11-TiDB-v8.5.1", Flavour.TIDB, (8, 5, 1)),
+]
+
+
+@pytest.mark.parametrize(("said", "flavour", "version"), VERSIONS)
+def test_versions(said: str, flavour: Flavour, version: tuple[int, ...]) -> None:
+    """VERSION() tells flavour and version."""
+    assert read_version(said) == (flavour, version)

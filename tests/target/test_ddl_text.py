@@ -39,6 +39,9 @@ TABLE_CHANGES: list[tuple[str, C, tuple[TableName, ...]]] = [
     ("DROP TABLE t", C.DROP_TABLE, (T,)),
     ("DROP TABLE IF EXISTS `app`.`t`, u;", C.DROP_TABLE, (T, U)),
     ("RENAME TABLE t TO u", C.RENAME_TABLE, (T, U)),
+    ("RENAME TABLES t TO u", C.RENAME_TABLE, (T, U)),
+    ("DROP TABLES t, u", C.DROP_TABLE, (T, U)),
+    ("ALTER SQL SECURITY DEFINER VIEW t AS SELECT 1", C.CREATE_VIEW, (T,)),
     ("RENAME TABLE t TO b.x, u TO t;", C.RENAME_TABLE, (T, TableName("b", "x"), U, T)),
     ("TRUNCATE TABLE t", C.TRUNCATE_TABLE, (T,)),
     ("TRUNCATE t", C.TRUNCATE_TABLE, (T,)),
@@ -144,7 +147,6 @@ REFUSED = [
     "ALTER TABLE t ENGINE SPIDER",
     # what would hide a table from the bridge
     "CREATE TEMPORARY TABLE t (a INT)",
-    "DROP TEMPORARY TABLE t",
     # text that only looks like a comment: to the server a no-break space is a letter
     "CREATE TABLE t (`\u00a0` INT, a INT DEFAULT (1--\u00a0)) SELECT * FROM u",
     # nothing
