@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.acero
 
 from bridge.errors import BridgeError
+from bridge.target.ddl_policy import ddl_rules
 from tests.stream.pipelines import admin, drop_all, run_all
 from tests.stream.scenarios import K, T, begin, k_row, t_row
 from tests.stream.upstreams import boundary, in_one_partition, schema_change
@@ -70,7 +71,7 @@ def _child(url: str, events: str, crash_at: int | str, said: str, options: dict[
     try:
         with pa.ipc.open_file(events) as file:
             table = file.read_all()
-        run_all(url, table, trace=trace, **options)
+        run_all(url, table, trace=trace, ddl=ddl_rules(**options.pop("ddl", {})), **options)
     except BridgeError as error:
         print(error)
         os._exit(error.exit_code)

@@ -8,6 +8,7 @@ from bridge.errors import HeldError
 from bridge.events import ms_tso
 from bridge.ops.ddl import release
 from bridge.target.ddl_classes import ChangeClass as C
+from bridge.target.ddl_policy import ddl_rules
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.journal import State
 from bridge.target.progress import ProgressTable
@@ -120,30 +121,38 @@ def test_one_effect(target: str, victims: Victims, change: C, setup: list[str], 
             assert statements_run(session) - before == sent + again, f"after a crash at {step!r}"
 
 
+IN_X = [P, IN_P, "CREATE TABLE m.x (id INT PRIMARY KEY, v INT)", "INSERT INTO m.x VALUES (5, 5)"]
+EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE x"
+RUN = ["ddl intent", "ddl executed", "ddl recorded"]
 RELEASES = [
-    (State.SKIPPED, "", []),
-    (State.REPLACED, "ALTER TABLE t RENAME TO recovered", ["ddl intent", "ddl executed", "ddl recorded"]),
+    ("RECOVER TABLE `t`", State.SKIPPED, "", []),
+    ("RECOVER TABLE `t`", State.REPLACED, "ALTER TABLE t RENAME TO recovered", RUN),
+    ("ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP", State.APPROVED, "", RUN),
+    ("DROP TABLE t, p", State.APPROVED, "", RUN),
+    (EXCHANGE, State.APPROVED, "", RUN),
+    ("TRUNCATE TABLE x", State.REPLACED, EXCHANGE, RUN),
 ]
 
 
-@pytest.mark.parametrize(("state", "replacement", "run"), RELEASES)
+@pytest.mark.parametrize(("statement", "state", "replacement", "run"), RELEASES)
 def test_one_effect_of_what_was_held(
-    target: str, victims: Victims, state: State, replacement: str, run: list[str]
+    target: str, victims: Victims, statement: str, state: State, replacement: str, run: list[str]
 ) -> None:
-    """RECOVER TABLE, which only TiDB has, waits for the operator through any crash; what the operator has decided has
-    its one effect through any crash."""
-    events = in_one_partition([schema_change(TS, "RECOVER TABLE `t`"), boundary(TS + 1)])
+    """What is held, by the settings or since only TiDB has it, waits for the operator through any crash; what the
+    operator has decided has its one effect through any crash."""
+    events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
     kept = victims.keep(events)
+    hold = {"default": "hold"}
     with admin(target) as session:
         expected = None
         for crash_at, doomed in enumerate([*run, "ddl taken off"], 1):
-            before = begin(session, [T, FILLED])
-            assert victims.run(target, kept, next(iter(STEPS))) == "committed"
-            with pytest.raises(HeldError, match="cannot bring a dropped table back"):
-                run_all(target, events)
+            before = begin(session, [T, FILLED, *IN_X])
+            assert victims.run(target, kept, next(iter(STEPS)), ddl=hold) == "committed"
+            with pytest.raises(HeldError, match="a schema change is held"):
+                run_all(target, events, ddl=ddl_rules(**hold))
             release(Target(target), ProgressTable("bridge"), str(TS), state, replacement)
-            assert victims.run(target, kept, crash_at) == doomed
-            run_all(target, events)
+            assert victims.run(target, kept, crash_at, ddl=hold) == doomed
+            run_all(target, events, ddl=ddl_rules(**hold))
             found = contents(session), journal(session), statements_run(session) - before
             assert found == (expected or found), f"after a crash at {doomed!r}"
             expected = found

@@ -146,7 +146,14 @@ def test_the_mend_of_a_refusal_works(
 
 
 @pytest.mark.parametrize(
-    "statement", ["GRANT ALL ON *.* TO x", "DROP TABLE _bridge.progress", "TRUNCATE `_BRIDGE`.`owner`"]
+    "statement",
+    [
+        "GRANT ALL ON *.* TO x",
+        "DROP TABLE _bridge.progress",
+        "TRUNCATE `_BRIDGE`.`owner`",
+        "CREATE TABLE k LIKE _bridge.owner",
+        "ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES _bridge.progress (name)",
+    ],
 )
 def test_a_refused_statement_goes_on_once_skipped(target: str, session: Session, statement: str) -> None:
     """What the policy does not allow never runs; the statement that the error tells the operator lets the bridge go
