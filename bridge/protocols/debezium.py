@@ -210,10 +210,8 @@ def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> L
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
     layout = make_layout(schema, handle, columns)
-    with_all = with_types(
-        with_forms(layout.columns, [reader.form for reader in readers]), [reader.declared for reader in readers]
-    )
-    return layout.raw(with_all)
+    with_all = with_forms(layout.columns, [reader.form for reader in readers])
+    return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 
 
 def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -270,8 +270,8 @@ class OpenProtocolDecoder(GuardedDecoder):
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if column.get("h") or _flags(column) & HANDLE_KEY_FLAG]
         layout = make_layout(columns, handle, [(name, *self._converter(name, columns[name])) for name in columns])
-        types = [_declared(label, columns[name].get("f")) for name, label in zip(columns, layout.labels, strict=True)]
-        return layout.raw(with_types(layout.columns, types))
+        types = (_declared(label, columns[name].get("f")) for name, label in zip(columns, layout.labels, strict=True))
+        return layout.raw(with_types(layout.columns, tuple(types)))
 
     def _converter(self, name: str, column: dict[str, Any]) -> tuple[str, Converter]:
         code, flags = column["t"], column.get("f")

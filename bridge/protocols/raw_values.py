@@ -42,7 +42,8 @@ def with_forms(columns: str, forms: Sequence[str]) -> str:
     return columns + RAW + SEP.join(forms)
 
 
-def with_types(columns: str, types: Sequence[str]) -> str:
+@lru_cache(maxsize=4096)
+def with_types(columns: str, types: tuple[str, ...]) -> str:
     """`Event.columns` with the type that the message declares of each column, "" where it does not; it may hold forms.
 
     The target's types are compared with them (`target.drift`).

@@ -136,7 +136,7 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
         case StatementKind.DROP_TABLE:
             _end(lineage, tables, cut)
             _dropped(lineage, tables)
-        case StatementKind.DROP_DATABASE:
+        case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
             places = {span.place for life in lineage.lives.values() for span in life.spans if span.place}
             places |= set(lineage.made.values())
             inside = [name for name in places if name.schema.lower() == classified.database.lower()]
@@ -149,6 +149,11 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             _alter(lineage, tables[0], column_changes(change.text), cut)
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(lineage, tables[0], tables[-1], cut)
+
+
+def _empties_database(classified: Classified) -> bool:
+    """DROP, and CREATE OR REPLACE."""
+    return ChangeClass.DROP_DATABASE in classified.classes
 
 
 def _if_not_exists(text: str) -> bool:

@@ -79,8 +79,8 @@ def test_debezium(field: dict[str, Any], declared: str) -> None:
 
 def test_names_forms_and_types() -> None:
     """All three are told apart, whatever the message calls a type; NUL has no place in it."""
-    columns = with_types(with_forms("a\0b", ["", "json"]), ["int", "x\0y"])
+    columns = with_types(with_forms("a\0b", ["", "json"]), ("int", "x\0y"))
     assert split_forms(columns) == ("a\0b", ["", "json"])
     assert declared_types(columns) == ("int", "")
     assert declared_types("a\0b") == ("", "")
-    assert declared_types(with_types("a", [""])) == ("",)
+    assert declared_types(with_types("a", ("",))) == ("",)
