@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.local import Kafka, MariaDB
-from tests.bench import catching_up, growth, on_cluster, report, steady
+from tests.bench import catching_up, growth, large, on_cluster, report, steady
 from tests.bench.bridges import Servers
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import WORKLOADS
@@ -104,16 +104,36 @@ def measure_growth(
     axis: Annotated[list[AxisName] | None, typer.Option("--axis", help="Repeatable.  [default: all]")] = None,
     largest: Annotated[int, typer.Option("--largest", help="The most events of the axis of events.")] = 3_000_000,
     consistency: Annotated[Consistency, typer.Option("--consistency")] = Consistency["atomic"],
+    share: Annotated[
+        float, typer.Option("--share", min=0.001, max=1, help="Of each point's row changes, for a quick look.")
+    ] = 1,
     rounds: RoundsFlag = 1,
     plots: Annotated[Path, typer.Option("--plots", help="Where the plots and growth.json go.")] = PLOTS,
 ) -> None:
     """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 1,000 tables, 4 to 200 columns; as JSON and SVG."""
-    when, known = about(), growth.axes(largest)
+    when, known = about(), growth.axes(largest, share)
     with servers() as running:
         chosen = [known[str(name)] for name in axis or known]
         found = growth.measure(running, chosen, str(consistency), rounds, say)
     growth.draw(found, when, plots)
     say(f"written to {plots}")
+
+
+@app.command(name="large")
+def measure_large(
+    backlog: Annotated[int, typer.Option("--backlog", min=0, help="Row changes before the only boundary.")] = 5_000_000,
+    transaction: Annotated[int, typer.Option("--transaction", min=0, help="Row changes of one commit ts.")] = 1_000_000,
+    protocol: Annotated[Protocol, typer.Option("--protocol")] = Protocol["canal-json"],
+    consistency: Annotated[Consistency, typer.Option("--consistency")] = Consistency["atomic"],
+    json_file: JsonFlag = None,
+) -> None:
+    """Catch-up of a backlog of which nothing is complete before its end, and of one large transaction (0: neither);
+    peak memory of Python and JVM together."""
+    found = about()
+    wanted = {shape: rows for shape, rows in (("backlog", backlog), ("transaction", transaction)) if rows}
+    with servers() as running:
+        found["large"] = large.measure(running, wanted, str(protocol), str(consistency), say)
+    end(found, json_file)
 
 
 @app.command()

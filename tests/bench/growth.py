@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,13 @@ class Axis:
     unit: str
     points: tuple[Point, ...]
 
+    def of(self, share: float) -> Axis:
+        """The same with a share of the row changes; the places on the axis stay."""
+        return replace(self, points=tuple(replace(p, events=round(p.events * share)) for p in self.points))
 
-def axes(largest: int) -> dict[str, Axis]:
-    """All of them; largest: the most events."""
+
+def axes(largest: int, share: float = 1) -> dict[str, Axis]:
+    """All of them; largest: the most events; share: of the row changes of each point."""
     core = WORKLOADS["sysbench"]
     sizes = [size for size in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000) if size <= largest]
     every = (
@@ -57,7 +61,7 @@ def axes(largest: int) -> dict[str, Axis]:
             tuple(Point(n, Workload(f"columns{n}", columns=n), 4_000_000 // (n + 16)) for n in (4, 20, 60, 200)),
         ),
     )
-    return {axis.name: axis for axis in every}
+    return {axis.name: axis.of(share) for axis in every}
 
 
 def measure(

@@ -45,6 +45,8 @@ def tables(found: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]
         yield from _catch_up(found["catch_up"])
     if "steady" in found:
         yield from _steady(found["steady"])
+    if "large" in found:
+        yield from _large(found["large"])
     if "cluster" in found:
         yield from _cluster(found["cluster"])
 
@@ -105,6 +107,20 @@ def _steady(lives: list[dict[str, Any]]) -> Iterable[tuple[str, tuple[str, ...],
         "idle: % of a core", "a boundary a second: %", "wrong snapshots",
     )  # fmt: skip
     yield "Steady state, a boundary each 200 ms", head, rows
+
+
+def _large(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:
+    rows = [
+        (
+            f"{one['shape']} of {one['rows']:,} row changes",
+            f"{one['rows_per_s']:,}",
+            *(f"{one['peak_mib'][kind]:,.0f}" for kind in ("python", "jvm", "total")),
+            "yes" if one["within_limit"] else "NO",
+        )
+        for one in part["shapes"]
+    ]
+    title = f"Large, {part['protocol']}, {part['consistency']}; peak MiB"
+    yield title, ("", "rows/s", "Python", "JVM", "together", f"within {part['limit_mib']:,}"), rows
 
 
 def _cluster(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows]]:

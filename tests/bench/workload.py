@@ -112,6 +112,14 @@ class Upstream:
             if changes:
                 yield Transaction(ts, 0, changes, _NO_MOMENT)
 
+    def transaction(self, rows: int, ts: int) -> Transaction:
+        """One of just so many row changes, each of another row; for workloads without hot keys."""
+        touched: set[int] = set()
+        changes: list[Change] = []
+        while len(changes) < rows:
+            changes += filter(None, (self._change(touched) for _ in range(rows - len(changes))))
+        return Transaction(ts, 0, tuple(changes), _NO_MOMENT)
+
     def rows(self) -> Iterator[Row]:
         """All rows there are now."""
         return (_row(self.workload.columns, key, number) for key, number in self.numbers.items())
@@ -174,12 +182,14 @@ def fingerprint_query(shape: Shape) -> str:
     return f"SELECT COUNT(*), COALESCE(SUM({crc}), 0), BIT_XOR({crc}) FROM {shape.schema}.{shape.name}"
 
 
-def messages(upstream: Upstream, encoder: Encoder, events: int) -> Iterator[Message]:
-    """The messages of a topic, with a boundary each `BOUNDARY_EVERY` transactions and at the end."""
+def messages(
+    upstream: Upstream, encoder: Encoder, events: int, boundary_every: int = BOUNDARY_EVERY
+) -> Iterator[Message]:
+    """The messages of a topic, with a boundary each `boundary_every` transactions (0: none) and at the end."""
     ts = START_TS
     for number, transaction in enumerate(upstream.transactions(events), 1):
         yield from encoder.transaction(transaction)
         ts = transaction.commit_ts
-        if number % BOUNDARY_EVERY == 0:
+        if boundary_every and number % boundary_every == 0:
             yield from encoder.boundary(ts + 1)
     yield from encoder.boundary(ts + 1)

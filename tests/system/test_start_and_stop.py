@@ -13,15 +13,19 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
+from pyspark.sql import SparkSession
 
 from bridge.local import Kafka
 from bridge.stream import kafka_source
+from bridge.stream.frontier import PartitionId
+from bridge.stream.source import Extent
 from tests.stream.pipelines import sql
 from tests.system.command import bridge
 from tests.system.feeds import Feed
 from tests.system.pipelines import PARTITIONS, applied_ts, assert_equal, assert_ran_once, kafka_arguments, running
 
 Topics = Callable[..., str]
+Extents = dict[PartitionId, Extent]
 
 
 # --- starts and stops
@@ -163,6 +167,29 @@ def test_a_partition_added_meanwhile_has_to_be_whole(target: str, kafka: Kafka, 
     assert ended.code == 3
     assert "no longer holds the messages from offset 0 on, only 1 to" in ended.last_line
     assert f"{name}/1" in ended.last_line
+
+
+def test_a_partition_added_while_it_starts(
+    target: str, kafka: Kafka, topic: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the offsets and Spark's own, which refuses a query that does not name every partition."""
+    name = topic(1)
+    look = kafka_source.KafkaSource.extents
+    looks: list[object] = []
+
+    def before_it_was_added(self: kafka_source.KafkaSource, spark: SparkSession | None = None) -> Extents:
+        looks.append(self)
+        return {where: extent for where, extent in look(self, spark).items() if len(looks) > 1 or where[1] == 0}
+
+    with replayed(kafka, name, target, 1) as (feed, arguments):
+        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_partitions([NewPartitions(name, 2)])
+        feed.add_partition()
+        feed.go_on(beats=10)
+    monkeypatch.setattr(kafka_source.KafkaSource, "extents", before_it_was_added)
+    ended = bridge(*arguments)
+    assert ended.code == 0, ended.err
+    assert "partitions were added" in ended.err
+    assert_equal(target, feed.bank)
 
 
 def made_anew(kafka: Kafka, name: str) -> Feed:
