@@ -182,7 +182,8 @@ def test_a_partition_added_while_it_starts(
         return {where: extent for where, extent in look(self, spark).items() if len(looks) > 1 or where[1] == 0}
 
     with replayed(kafka, name, target, 1) as (feed, arguments):
-        AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_partitions([NewPartitions(name, 2)])
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
         feed.add_partition()
         feed.go_on(beats=10)
     monkeypatch.setattr(kafka_source.KafkaSource, "extents", before_it_was_added)
