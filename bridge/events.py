@@ -63,6 +63,8 @@ class Code(StrEnum):
     """A row that was put elsewhere, as it was too large for the topic (same option)."""
     NO_COMMIT_TS = "no-commit-ts"
     """A message without the commit ts that its topic's other messages have, or that its format needs."""
+    OTHER_PROTOCOL = "other-protocol"
+    """A message of another protocol than the one that is read."""
     SCHEMA_CHANGE = "schema-change"
     """A schema change that cannot be read: never put aside, since everything behind it depends on it."""
     NOT_READ_BACK = "not-read-back"

@@ -15,7 +15,7 @@ from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
-from bridge.protocols.decoder import bad_message
+from bridge.protocols.decoding import bad_message
 from bridge.protocols.json_values import json_object
 from bridge.protocols.raw_values import split_forms
 from bridge.protocols.recognise import recognise_message
@@ -160,12 +160,14 @@ class _Reader:
         variant = seen.variant if seen else "unknown"
         if protocol == "unknown":
             failure = DecodeError("no known protocol is recognised in the message")
-            yield self._bad(message, protocol, variant, failure)
+            yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
             return
+        decoder = self._decoder(protocol)
         try:
-            events: list[Event | None] = [*self._decoder(protocol).decode(message.key, message.value)]
+            events: list[Event | None] = [*decoder.decode(message.key, message.value)]
         except DecodeError as failure:
-            yield self._bad(message, protocol, variant, failure)
+            bad = bad_message(decoder.protocols, failure, message.key, message.value)
+            yield _bad(message, protocol, variant, bad, failure)
             return
         origin = self._origin(message) if events else {}
         for event in events or ([] if self._filters else [None]):
@@ -175,11 +177,6 @@ class _Reader:
         if protocol not in self._decoders:
             self._decoders[protocol] = make_decoder(protocol, self._options)
         return self._decoders[protocol]
-
-    def _bad(self, message: Message, protocol: str, variant: str, failure: DecodeError) -> Record:
-        event = bad_message(failure, message.key, message.value)
-        content = message.value or message.key or b""
-        return Record(message.position, protocol, variant, event, {}, _around(content, failure))
 
     def _origin(self, message: Message) -> dict[str, str]:
         """Binlog position and GTID, and whether the position lies before that of an earlier message."""
@@ -193,6 +190,11 @@ class _Reader:
                 origin["note"] = "the binlog position lies before that of the message before it: sent again"
             self._binlog[partition] = here
         return origin
+
+
+def _bad(message: Message, protocol: str, variant: str, event: Event, failure: DecodeError) -> Record:
+    content = message.value or message.key or b""
+    return Record(message.position, protocol, variant, event, {}, _around(content, failure))
 
 
 def _around(content: bytes, failure: DecodeError) -> Around:

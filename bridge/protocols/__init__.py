@@ -13,7 +13,8 @@ from bridge.errors import UsageError
 from bridge.protocols.canal_json import CanalJsonDecoder
 from bridge.protocols.ckafka import CkafkaDecoder
 from bridge.protocols.debezium import DebeziumDecoder
-from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, decode_all, decode_message
+from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
+from bridge.protocols.decoding import decode_all, decode_message
 from bridge.protocols.open_protocol import OpenProtocolDecoder
 from bridge.protocols.recognise import is_mysql_born, recognise
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols.canal_types import canal_types, converter_of
@@ -72,6 +72,8 @@ class _Slot:
 
 class CanalJsonDecoder(JsonDecoder):
     """Decodes Canal-JSON; the message's key says nothing that its value does not."""
+
+    protocols: ClassVar[tuple[str, ...]] = ("canal-json",)
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)

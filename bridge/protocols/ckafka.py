@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from bridge.events import Event, Kind
 from bridge.protocols import literals
@@ -48,6 +48,8 @@ class _Slot:
 
 class CkafkaDecoder(JsonDecoder):
     """Decodes official format 1; messages in Canal's form are left to Canal's decoder."""
+
+    protocols: ClassVar[tuple[str, ...]] = ("ckafka", "canal-json")
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)

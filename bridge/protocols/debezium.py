@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import orjson
 
@@ -78,6 +78,8 @@ class _Slot:
 
 class DebeziumDecoder(JsonDecoder):
     """Decodes Debezium's JSON."""
+
+    protocols: ClassVar[tuple[str, ...]] = ("debezium",)
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Event
 from bridge.protocols.debezium_modes import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
@@ -62,6 +61,10 @@ class DecodeOptions:
 class Decoder(Protocol):
     """A protocol's decoder: it keeps what it learns of each table, so that one serves many batches."""
 
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Those that it reads, its own first."""
+
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
 
@@ -74,6 +77,8 @@ class Decoder(Protocol):
 
 class GuardedDecoder:
     """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
+
+    protocols: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
@@ -107,43 +112,6 @@ class GuardedDecoder:
         check_name(schema, "schema")
         check_name(table, "table")
         return self._accepts is None or self._accepts(schema, table)
-
-
-def decode_message(decoder: Decoder, key: bytes | None, value: bytes | None) -> list[Event]:
-    """The events of one message, or one BAD event that says why there are none."""
-    try:
-        return decoder.decode(key, value)
-    except DecodeError as failure:
-        return [bad_message(failure, key, value)]
-
-
-def decode_all(
-    decoder: Decoder, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-) -> tuple[list[Event], list[int]]:
-    """The events of many messages, in order, and of each event the number of its message."""
-    events: list[Event] = []
-    numbers: list[int] = []
-    decoder.look_over(values)
-    usual_events = decoder.usual_events
-    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-        try:
-            found = usual_events(key, value)
-        except (*FAILURES, DecodeError):
-            found = None
-        if found is None:
-            found = decode_message(decoder, key, value)
-        events.extend(found)
-        numbers.extend([number] * len(found))
-    return events, numbers
-
-
-def bad_message(failure: DecodeError, key: bytes | None, value: bytes | None) -> Event:
-    """The event of a message that cannot be decoded, with its bytes."""
-    return Event(Kind.BAD, 0, columns=failure.code, before=_base64(key), after=_base64(value), text=str(failure))
-
-
-def _base64(content: bytes | None) -> str | None:
-    return None if content is None else b64encode(content).decode()
 
 
 @contextmanager

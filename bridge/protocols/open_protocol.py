@@ -9,7 +9,7 @@ import re
 from binascii import a2b_base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -144,6 +144,8 @@ class _Slot:
 
 class OpenProtocolDecoder(GuardedDecoder):
     """Decodes Open Protocol batches, with or without compressed values inside."""
+
+    protocols: ClassVar[tuple[str, ...]] = ("open-protocol",)
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from bridge.protocols.event_time import is_seconds
 from bridge.protocols.json_values import json_object
 
 OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
+_OPEN_SCHEMA_CHANGE: Final = re.compile(rb'"t" ?: ?2\b')
 _CANAL_FIELDS: Final = {"isDdl", "database", "type"}
 _CKAFKA_FIELDS: Final = {"BINLOG_NAME", "BINLOG_POS", "TYPE"}
 _SAME_SCHEMA_CHANGES: Final = {"canal-json", "ckafka"}
@@ -34,12 +36,14 @@ class Recognised(NamedTuple):
     variant: the sender and what it was told, in words for people, as far as the message shows them.
     certain: False for a message that another protocol has just the same: ckafka's schema changes are Canal's.
     mysql_born: it was made from MySQL's own log, which lacks what foreign keys cascade.
+    is_schema_change: it says that it is one, whatever else it holds.
     """
 
     protocol: str
     variant: str
     certain: bool = True
     mysql_born: bool = False
+    is_schema_change: bool = False
 
 
 def recognise(sample: Sample) -> tuple[str, str]:
@@ -62,6 +66,13 @@ def recognise(sample: Sample) -> tuple[str, str]:
     return protocol, _reason(protocol, found, len(sample))
 
 
+def is_other(seen: Recognised, protocols: Sequence[str]) -> bool:
+    """Whether a message is of none of these protocols."""
+    if not seen.certain and _SAME_SCHEMA_CHANGES.intersection(protocols):
+        return False
+    return seen.protocol not in protocols
+
+
 def is_mysql_born(sample: Sample) -> bool:
     """Whether a topic comes from MySQL's own log; a sample that shows nothing counts as if it did."""
     found = [one for key, value in sample if (one := recognise_message(key, value))]
@@ -77,14 +88,15 @@ def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
 def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:
     """Protocol and variant of a message; None when it shows none, as a tombstone does."""
     if key and key.startswith(OPEN_PROTOCOL_VERSION):
-        return Recognised("open-protocol", "version 1" + _packed((value or b"")[8:]))
+        is_schema_change = _OPEN_SCHEMA_CHANGE.search(key) is not None
+        return Recognised("open-protocol", "version 1" + _packed((value or b"")[8:]), is_schema_change=is_schema_change)
     try:
         message = json_object(value)
     except DecodeError:
         return None
     packed = _packed(value or b"")
     if message.keys() >= _CANAL_FIELDS:
-        return _canal(message, packed)
+        return _canal(message, packed)._replace(is_schema_change=message["isDdl"] is True)
     if message.keys() >= _CKAFKA_FIELDS:
         return Recognised("ckafka", "official format 1" + packed, mysql_born=True)
     return _debezium(message, packed)
@@ -126,4 +138,5 @@ def _debezium(message: dict[str, Any], packed: str) -> Recognised | None:
     is_mine = source.get("connector") == "TiCDC"
     sender = "TiCDC" if is_mine else "Debezium's MySQL connector"
     form = ", with schema" if "schema" in message else ", without schema"
-    return Recognised("debezium", sender + form + packed, mysql_born=not is_mine)
+    is_schema_change = "ddl" in payload or payload.get("op") == "t"
+    return Recognised("debezium", sender + form + packed, mysql_born=not is_mine, is_schema_change=is_schema_change)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import itertools
 
 import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import ROW_KEY, TSO, canal, names_of, open_key, open_row, open_value
+from tests.protocols.wire import ROW_KEY, TSO, as_ckafka, canal, compact, names_of, open_key, open_row, open_value
 
 ID = {"id": ("int", "1")}
 OPEN_ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}
@@ -47,6 +48,8 @@ def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: 
         ("open-protocol", open_row({"u": OPEN_ID}, ccl="s3://x/y"), Code.CLAIM_CHECK),
         ("open-protocol", open_row({"q": ""}, t=2), Code.SCHEMA_CHANGE),
         ("open-protocol", open_row({"q": "DROP TABLE t"}, t=2, ts="now"), Code.SCHEMA_CHANGE),
+        ("open-protocol", (open_row({}, t=2)[0], open_row({"q": "DROP TABLE t"})[1][:-3]), Code.SCHEMA_CHANGE),
+        ("open-protocol", (open_row({}, t=2)[0], open_row({"q": "DROP TABLE t"})[1] * 2), Code.SCHEMA_CHANGE),
     ],
 )
 def test_codes(protocol: str, message: tuple[bytes | None, bytes | None], code: Code) -> None:
@@ -55,6 +58,35 @@ def test_codes(protocol: str, message: tuple[bytes | None, bytes | None], code: 
     assert (event.kind, event.columns) == (Kind.BAD, code)
     held = [None if part is None else base64.b64decode(part) for part in (event.before, event.after)]
     assert held == list(message)
+
+
+ROW_OF = {
+    "canal-json": (b"", canal("INSERT", ID)),
+    "ckafka": (b"", as_ckafka(canal("INSERT", ID))),
+    "debezium": (b"{}", compact({"payload": {"source": {"connector": "TiCDC"}, "op": "c"}})),
+    "open-protocol": open_row({"u": OPEN_ID}),
+}
+SCHEMA_CHANGE_OF = {
+    "canal-json": (None, canal("CREATE", {}, **(DDL | {"sql": "DROP TABLE t"}))),
+    "debezium": (b"{}", compact({"payload": {"source": {"connector": "mysql"}, "ddl": "DROP TABLE t"}})),
+    "open-protocol": open_row({"q": "DROP TABLE t"}, t=2),
+}
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"), [pair for pair in itertools.permutations(ROW_OF, 2) if pair != ("ckafka", "canal-json")]
+)
+def test_another_protocol(mine: str, other: str) -> None:
+    """A message of another protocol is refused as such, with the mend; a schema change of one is never put aside.
+    (ckafka's schema changes are Canal's, so its decoder reads both.)"""
+    [event] = decoded(mine, *ROW_OF[other])
+    assert (event.kind, event.columns) == (Kind.BAD, Code.OTHER_PROTOCOL)
+    assert (event.text or "").startswith(f"it is a message of {other} (")
+    assert f"here {mine}: " in (event.text or "")
+    assert (event.text or "").endswith(f"start with --protocol {other}")
+    if other in SCHEMA_CHANGE_OF:
+        [event] = decoded(mine, *SCHEMA_CHANGE_OF[other])
+        assert (event.kind, event.columns) == (Kind.BAD, Code.SCHEMA_CHANGE)
 
 
 def test_a_lost_hour() -> None:
