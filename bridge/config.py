@@ -30,7 +30,7 @@ _SHORT_NAMES = {
 }
 """Flags and environment names of contract.md whose place in the file is another."""
 _LISTS = {
-    *(("source", "topics"), ("filter",), ("verify", "max_load")),
+    *(("source", "topics"), ("source", "put_aside"), ("filter",), ("verify", "max_load")),
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
 }
 _MAX_TSO = (1 << 63) - 1
@@ -46,6 +46,8 @@ class Source(_Section):
     bootstrap_servers: str = ""
     topics: tuple[str, ...] = ()
     input: str = ""
+    put_aside: tuple[str, ...] = ()
+    """Positions of schema changes that cannot be read, and that somebody has seen to."""
     kafka: dict[str, str] = Field(default_factory=dict)
     """Kafka client properties (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
@@ -132,6 +134,8 @@ class Debezium(_Section):
     decimal_handling_mode: DecimalMode | None = None
     time_precision_mode: TimeMode = "adaptive_time_microseconds"
     binary_handling_mode: BinaryMode | None = None
+    without_boundaries: bool = False
+    """TiCDC's: no boundaries are waited for, although the topic has held some."""
 
     @property
     def modes(self) -> DebeziumModes:

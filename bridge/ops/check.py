@@ -134,7 +134,14 @@ def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
     yield Finding(True, f"protocol {protocol}: {reason}")
     yield from _check_events(_decoded(sample, protocol, settings))
-    yield _check_order(look_at(source, protocol, settings.decode_options()))
+    yield _check_order(
+        look_at(
+            source,
+            protocol,
+            settings.decode_options(),
+            without_boundaries=settings.debezium.without_boundaries,
+        )
+    )
 
 
 def _decoded(sample: list[KeyAndValue], protocol: str, settings: Settings) -> list[Event]:

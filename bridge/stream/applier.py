@@ -252,8 +252,8 @@ class Applier:
         said = self.frontier.waiting_for()
         if self._limits.boundary_seconds is not None and self.frontier.silence > VANISHED_SECONDS and self.backlog.rows:
             said += (
-                "; changes came meanwhile: if the extension was switched off, switch it on again, or start the bridge"
-                " again once retention has taken the topic's last boundaries"
+                "; changes came meanwhile: if the extension was switched off, switch it on again, or when it is to stay"
+                " off, start the bridge again with --set debezium.without_boundaries=true"
             )
         return said
 

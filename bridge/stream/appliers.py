@@ -23,6 +23,7 @@ class Manner:
     """What all appliers of a pipeline have in common.
 
     most_rows: about how many row changes are held in memory (the order of the partitions).
+    settles: goes over to boundaries where they come again.
     """
 
     tables: TableFilter
@@ -31,6 +32,7 @@ class Manner:
     rows_of: RowsOf = driver_rows
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
     most_rows: int = 500_000
+    settles: bool = True
     clock: Callable[[], float] = time.monotonic
 
 
@@ -68,5 +70,6 @@ def make_applier(
         tables=manner.tables,
         limits=manner.limits,
         on_bad_message=manner.on_bad_message,
+        settles=manner.settles,
         clock=manner.clock,
     )

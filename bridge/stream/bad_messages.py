@@ -55,15 +55,20 @@ class OnBadMessage:
     quarantine: put messages aside that cannot be decoded, and rows that the target refuses.
     protocol: kept with what is put aside, since a message does not always tell.
     cut_rows: completes rows that were cut to their key, None without an upstream to read them from.
+    released: positions of schema changes that are put aside all the same, since somebody has seen to them.
     """
 
     quarantine: bool = False
     protocol: str = ""
     cut_rows: CutRows | None = None
+    released: frozenset[str] = frozenset()
 
     def stops(self, bad: BadMessage) -> bool:
-        """Everything does without a quarantine; a schema change always, as what follows depends on it."""
-        return not self.quarantine or bad.entry.code == Code.SCHEMA_CHANGE
+        """Everything does without a quarantine; a schema change always, as what follows depends on it, but for those
+        that were released."""
+        if bad.entry.code == Code.SCHEMA_CHANGE:
+            return str(bad.entry.position) not in self.released
+        return not self.quarantine
 
     def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; gives it as committed, with the rows that were put aside as the target refuses them.
@@ -102,13 +107,16 @@ def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
         f"a message cannot be decoded: {first.reason}{more}",
         where=str(first.position),
         mend="everything complete before it is in the target; mend what the reason names, or if the message is broken"
-        f" for good, {_ways_on(first.code)}; then start the bridge again",
+        f" for good, {_ways_on(first)}; then start the bridge again",
     )
 
 
-def _ways_on(code: str) -> str:
-    if code == Code.SCHEMA_CHANGE:
-        return "leave its table out with --filter, since a schema change is never put aside"
+def _ways_on(entry: Entry) -> str:
+    if entry.code == Code.SCHEMA_CHANGE:
+        return (
+            "run by hand what it changed upstream, and put it aside with --set"
+            f" source.put_aside={entry.position} (a schema change is never put aside by itself)"
+        )
     return "leave its table out with --filter, or put it aside with --on-bad-message quarantine"
 
 

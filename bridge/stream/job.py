@@ -217,8 +217,14 @@ class Job:
             ),
             self._patience(spark, extents, once=plan.once),
             Executors(spark, stream.driver_rows).rows_of,
-            OnBadMessage(self._settings.on_bad_message == "quarantine", self._protocol, self._cut_rows()),
+            OnBadMessage(
+                self._settings.on_bad_message == "quarantine",
+                self._protocol,
+                self._cut_rows(),
+                frozenset(self._settings.source.put_aside),
+            ),
             stream.driver_rows,
+            settles=not (self._protocol in MAY_LACK_BOUNDARIES and self._settings.debezium.without_boundaries),
         )
         by_partition = self._goes_by_partition(progress)
         # Whatever comes from MySQL's log has no commit ts.
@@ -237,7 +243,8 @@ class Job:
             return True
         if progress.positions and self._protocol not in MAY_LACK_BOUNDARIES:
             return False  # the first change without a commit ts changes it
-        look = look_at(self._source, self._protocol, self._settings.decode_options())
+        without = self._settings.debezium.without_boundaries
+        look = look_at(self._source, self._protocol, self._settings.decode_options(), without_boundaries=without)
         log.info("order of commit ts" if not look.by_partition else "order of the partitions", why=look.why)
         return look.by_partition is True
 

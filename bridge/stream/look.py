@@ -24,8 +24,13 @@ class Look(NamedTuple):
     why: str
 
 
-def look_at(source: Source, protocol: str, options: DecodeOptions) -> Look:
-    """Looks at the first messages, and where the protocol leaves it open at the last of each partition."""
+def look_at(source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False) -> Look:
+    """Looks at the first messages, and where the protocol leaves it open at the last of each partition.
+
+    without_boundaries: the operator knows that none come any more, where the protocol leaves it open.
+    """
+    if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
+        return Look(True, "the setting debezium.without_boundaries says so")
     decoder = make_decoder(protocol, options)
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:

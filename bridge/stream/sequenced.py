@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ class SequencedApplier(Applier):
         tables: TableFilter,
         limits: Limits,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        settles: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(
@@ -71,7 +73,7 @@ class SequencedApplier(Applier):
         self._waiting = ""
         self._read_ts = 0
         self._settling_since: float | None = None
-        self._no_settling_before = 0.0
+        self._no_settling_before = 0.0 if settles else math.inf
 
     @property
     def resolved_ts(self) -> int:

@@ -70,6 +70,7 @@ def opened(
     until: int | None = None,
     retry_seconds: float = 30,
     quarantine: bool = False,
+    released: Iterable[str] = (),
     cut_rows: CutRows | None = None,
     writers: int = 0,
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
@@ -95,7 +96,7 @@ def opened(
             TableFilter(),
             Limits(rows_per_transaction, until),
             Patience(0, dict),
-            on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows),
+            on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
         )
         lows = dict.fromkeys(partitions, 0)
         by_partition = goes_by_partition(progress.positions)

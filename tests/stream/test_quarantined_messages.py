@@ -105,8 +105,22 @@ def test_a_schema_change_is_never_put_aside(target: str, session: Session, tmp_p
         with pytest.raises(BadMessageError, match="schema change") as raised:
             run_all(target, events, quarantine=True)
         assert raised.value.where == "cdc/0/3"
+        assert "--set source.put_aside=cdc/0/3" in raised.value.mend
         assert ids(session) == [1]
         assert [entry[:2] for entry in held(session)] == [(0, 0)]
+
+
+def test_a_schema_change_that_somebody_has_seen_to(target: str, session: Session, tmp_path: Path) -> None:
+    """Put aside by its position, with the setting `stop` too; another one still stops the bridge."""
+    events = capture(
+        tmp_path, [row(10, 1), BROKEN_DDL, row(12, 2), watermark(20), BROKEN_DDL, watermark(30)], [watermark(30)]
+    )
+    for quarantine in (False, True):
+        with pytest.raises(BadMessageError, match="schema change") as raised:
+            run_all(target, events, quarantine=quarantine, released=["cdc/0/1"])
+        assert raised.value.where == "cdc/0/4"
+        assert ids(session) == [1, 2]
+        assert [entry[:2] for entry in held(session)] == [(0, 1)]
 
 
 def test_from_stop_to_quarantine(target: str, session: Session, tmp_path: Path) -> None:
