@@ -58,6 +58,12 @@ _FLATTENED: Final = (
     " ExtractNewRecordState has lost its table, its operation and its position: take the transform out of the connector"
 )
 
+_UNAVAILABLE: Final = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+"""What Debezium writes for a value that the log did not hold (unavailable.value.placeholder), as text and as bytes."""
+_UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in _UNAVAILABLE)
+_NOT_AVAILABLE: Final = (
+    "column {} holds Debezium's placeholder for a value that the log did not have: binlog_row_image must be FULL"
+)
 
 _new_event = tuple.__new__
 """Half the time of Event(...)."""
@@ -119,7 +125,9 @@ class DebeziumDecoder(JsonDecoder):
         if not slot.wanted:
             return []
         event = self._row(key, payload, source, schema, slot)
-        if slot.modes is TICDC_MODES and slot.layout is not None:
+        if slot.modes is not TICDC_MODES:
+            _check_available(value, payload[slot.image])
+        elif slot.layout is not None:
             lesson = partial(_lesson, value, payload, schema, event, slot)
             self._templates.missed(_kind_of(value), slot.layout, lesson)
         return [event]
@@ -180,6 +188,14 @@ class DebeziumDecoder(JsonDecoder):
             commit_ts, by_time = _commit_ts(payload, source)
         fields = (kind, commit_ts, 0, slot.schema, slot.table, layout.columns, layout.key, before, after, None, by_time)
         return _new_event(Event, fields)
+
+
+def _check_available(value: bytes, row: dict[str, Any]) -> None:
+    """Refuses a row of which the connector did not have a value; the bytes tell quickly that none is like that."""
+    if any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
+        for name, found in row.items():
+            if found in _UNAVAILABLE:
+                raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
 
 
 def _kind_of(value: bytes) -> bytes:

@@ -120,6 +120,8 @@ def test_unwanted_tables_are_not_decoded() -> None:
         (compact(CUSTOMER | {"__deleted": "false", "__op": "c"}), "ExtractNewRecordState", Code.MALFORMED),
         (compact({"payload": CUSTOMER, "schema": {"type": "struct"}}), "ExtractNewRecordState", Code.MALFORMED),
         (ticdc("x", {"id": 1}), "operation 'x'", Code.UNKNOWN_TYPE),
+        (native("u", {"id": 1, "v": "__debezium_unavailable_value"}), "column 'v' holds", Code.LOST_VALUE),
+        (native("c", {"v": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}), "binlog_row_image", Code.LOST_VALUE),
         (native("c", {"id": 1}, source=CUSTOMERS | {"connector": "postgresql"}), "postgresql", Code.MALFORMED),
         (native("m", None, source=CUSTOMERS), "commit_ts", Code.MALFORMED),
         (ticdc("c", {"id": 1}, source={**TICDC_SOURCE, "commit_ts": "1"}), "not a TSO", Code.MALFORMED),
