@@ -241,6 +241,9 @@ def binary_match(table: Table, image: Image) -> str:
 
 def _match(column: Column, literal: str) -> str:
     name = quote_name(column.name)
+    if column.type == "json" and literal != "NULL":  # not MariaDB's, which is text
+        document = f"CAST({literal} AS JSON)"
+        return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 equals 1.0
     plain = f"{name}<=>{literal}"
     if column.charset is None or literal[0] not in "'x":  # NULL, or the number of an ENUM or SET value
         return plain

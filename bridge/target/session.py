@@ -82,7 +82,10 @@ class Target:
         self._engine = create_engine(
             parsed.set(drivername="mysql+pymysql"),
             poolclass=NullPool,
-            connect_args={"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
+            connect_args={
+                **{"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
+                "password": str(parsed.password or "").encode(),  # PyMySQL would send it as latin1
+            },
         )
 
     def __str__(self) -> str:
