@@ -70,7 +70,7 @@ def _compare(table: Table, shape: str, changes: pa.Table) -> None:
         for at, declared in enumerate(declared_types(shape))
     ]
     names = split_forms(shape)[0].split(SEP)
-    check_types(table, names, types, mine["commit_ts"][0].as_py())
+    check_types(table, names, types, mine["commit_ts"][0].as_py(), by_time=mine["by_time"][0].as_py())
     if _PADDED not in types:
         table.compared.add(shape)
 

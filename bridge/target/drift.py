@@ -18,12 +18,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position, tso_ms
 from bridge.target.catalog import Column, Table
 from bridge.target.images import TEXT, parts_of
 from bridge.target.widths import Fit, fit_of
+
+log = structlog.get_logger()
 
 _MEND: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
@@ -70,20 +73,28 @@ def check_needs(table: Table, changes: pa.Table, shapes: Iterable[str]) -> None:
         _check_images(table, mine, [table.columns[name] for name in names])
 
 
-def check_types(table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int) -> None:
+def check_types(
+    table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int, *, by_time: bool = False
+) -> None:
     """Raises ApplyError, naming table, column, both types and the commit_ts, when a column of the target is narrower
-    than the one that the row changes from commit_ts on have upstream.  types: as the messages declare them, "" where
-    they do not; columns that the target lacks are left to `check_needs`."""
+    than the one that the row changes from commit_ts on have upstream, or keeps its values otherwise.
+
+    types: as the messages declare them, "" where they do not; columns that the target lacks are left to `check_needs`.
+    by_time: changes without a commit_ts of their own.  They may be told before a schema change that they came behind,
+    and official Canal may take types from the table of another moment: a narrower column is only warned of.
+    """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        if column is None or column.generated or fit_of(declared, column.type) is not Fit.NARROWER:
+        found = Fit.UNKNOWN if column is None or column.generated else fit_of(declared, column.type)
+        if column is None or found not in _MISFIT:
             continue
-        raise ApplyError(
-            f"the column {column.name} of the target's table {table.name} is {column.type}, narrower than upstream:"
-            f" {declared}",
-            where=_where(table, commit_ts),
-            mend=_MEND,
-        )
+        what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
+        if not (by_time and found is Fit.NARROWER):
+            raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), mend=_MEND)
+        log.warning(f"{what} upstream", declared=declared, commit_ts=commit_ts)
+
+
+_MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps some values otherwise than"}
 
 
 def _check_images(table: Table, changes: pa.Table, columns: Sequence[Column]) -> None:

@@ -1,8 +1,8 @@
 """Whether a column of the target can hold whatever a column of the upstream's type can.
 
 Types are said as servers say them, ``decimal(10,2) unsigned``; what a message leaves out (most of TiCDC's name no
-lengths) is taken as whatever makes the answer less sure.  So NARROWER is only said where no column that the message
-could mean would fit: a false alarm stops a pipeline, and values that do not fit are found by themselves (`drift`).
+lengths) is taken as whatever makes the answer less sure: NARROWER and DIFFERENT are only said where no column that the
+message could mean would fit.  A false alarm stops a pipeline, and values are looked at one by one besides (`drift`).
 What rules for schema changes turn one type into (JSON to LONGTEXT, VECTOR to LONGTEXT) fits.
 """
 
@@ -20,6 +20,9 @@ class Fit(StrEnum):
 
     FITS = "fits"
     NARROWER = "narrower"
+    """Values that do not fit are found by themselves."""
+    DIFFERENT = "different"
+    """It would store some values as others."""
     UNKNOWN = "unknown"
 
 
@@ -42,7 +45,7 @@ def fit_of(source: str, target: str) -> Fit:
     if None in families:
         return Fit.UNKNOWN
     rule = _RULES.get(families)  # type: ignore[arg-type]  # neither is None
-    return rule(upstream, here) if rule else Fit.NARROWER
+    return rule(upstream, here) if rule else Fit.DIFFERENT
 
 
 _TYPE: Final = re.compile(r"\s*([a-z][a-z0-9_]*)(?:\s*\((.*)\))?([^()]*)", re.DOTALL | re.IGNORECASE)
@@ -90,6 +93,10 @@ def _sure(fits: bool) -> Fit:
 
 def _maybe(may_fit: bool) -> Fit:
     return Fit.UNKNOWN if may_fit else Fit.NARROWER
+
+
+def _same(size: int, other: int) -> Fit:
+    return Fit.FITS if size == other else Fit.DIFFERENT
 
 
 def _bounds(of: _Type) -> tuple[int, int]:
@@ -186,9 +193,9 @@ def _string_to_string(source: _Type, target: _Type) -> Fit:
     """Texts among texts, binary strings among binary strings; of CHAR and BINARY the end is cut or filled up."""
     ends = {"char": "char", "binary": "binary"}.get(target.word)
     if ends and source.word != ends:
-        return Fit.NARROWER
+        return Fit.DIFFERENT
     if target.word == "binary":
-        return Fit.UNKNOWN if source.size is None else _sure(source.size == (target.size or 1))
+        return Fit.UNKNOWN if source.size is None else _same(source.size, target.size or 1)
     if target.word in _BYTES:
         room, longest = _BYTES[target.word], _longest(source)
         return Fit.FITS if longest is not None and longest <= room else _maybe(_shortest(source) <= room)
@@ -199,7 +206,7 @@ def _string_to_string(source: _Type, target: _Type) -> Fit:
 
 def _text_to_binary(source: _Type, target: _Type) -> Fit:
     room = _BYTES.get(target.word, target.size or 1)
-    return _maybe(target.word != "binary" and _shortest(source) <= room)
+    return Fit.DIFFERENT if target.word == "binary" else _maybe(_shortest(source) <= room)
 
 
 def _text_to_json(source: _Type, target: _Type) -> Fit:
@@ -213,7 +220,10 @@ def _members(source: _Type, target: _Type) -> Fit:
     servers write in other ways: a backslash, and what information_schema has as a question mark."""
     if not source.members or _ODD.search("".join((*source.members, *target.members))):
         return Fit.UNKNOWN
-    return _sure(target.members[: len(source.members)] == source.members)
+    common = min(len(source.members), len(target.members))
+    if source.members[:common] != target.members[:common]:
+        return Fit.DIFFERENT
+    return _sure(common == len(source.members))
 
 
 _ODD: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
