@@ -16,6 +16,7 @@ from bridge.protocols.json_values import json_object
 OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
 _OPEN_SCHEMA_CHANGE: Final = re.compile(rb'"t" ?: ?2\b')
 _CANAL_FIELDS: Final = {"isDdl", "database", "type"}
+_CANAL_SCHEMA_CHANGES: Final = ("CREATE", "ERASE", "ALTER", "RENAME", "TRUNCATE", "CINDEX", "DINDEX")
 _CKAFKA_FIELDS: Final = {"BINLOG_NAME", "BINLOG_POS", "TYPE"}
 _SAME_SCHEMA_CHANGES: Final = {"canal-json", "ckafka"}
 _WHY: Final = {
@@ -96,7 +97,8 @@ def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | No
         return None
     packed = _packed(value or b"")
     if message.keys() >= _CANAL_FIELDS:
-        return _canal(message, packed)._replace(is_schema_change=message["isDdl"] is True)
+        is_schema_change = message["isDdl"] is True or message["type"] in _CANAL_SCHEMA_CHANGES
+        return _canal(message, packed)._replace(is_schema_change=is_schema_change)
     if message.keys() >= _CKAFKA_FIELDS:
         return Recognised("ckafka", "official format 1" + packed, mysql_born=True)
     return _debezium(message, packed)

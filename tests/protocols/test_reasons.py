@@ -39,6 +39,7 @@ def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: 
         ("canal-json", (b"", canal("CREATE", ID, **DDL)), Code.SCHEMA_CHANGE),
         ("canal-json", (b"", canal("CREATE", ID, **DDL)[:-9]), Code.SCHEMA_CHANGE),
         ("canal-json", (b"", canal("CREATE", ID, **(DDL | {"sql": "DROP TABLE t", "_tidb": 5}))), Code.SCHEMA_CHANGE),
+        ("canal-json", (b"", canal("ALTER", ID, **(DDL | {"type": "ALTER", "isDdl": "true"}))), Code.SCHEMA_CHANGE),
         ("open-protocol", (b"", b""), Code.MALFORMED),
         ("open-protocol", open_row({"u": {"a": {"t": 77, "v": 1}}}), Code.UNKNOWN_TYPE),
         ("open-protocol", open_row({"u": OPEN_ID}, t=9), Code.UNKNOWN_TYPE),

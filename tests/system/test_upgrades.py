@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,6 +71,20 @@ def test_a_topic_goes_on(target: str, golden: Path, tmp_path: Path, first: str, 
     ended = bridge("replay", "--input", str(path), "--target", target, "--timezone", "UTC", "--filter", "!*.vecs")
     assert ended.code == 0, ended.err
     assert differences(target, golden, "all_types", first) == []
+
+
+def test_boundaries_that_will_not_come_again(target: str, golden: Path, tmp_path: Path) -> None:
+    """Debezium's changes have a commit ts either way, so boundaries that end are waited for until the operator says
+    that they are off for good; then everything is applied."""
+    path = write_lines(tmp_path / "spliced.jsonl", spliced(golden, "debezium-ext", "debezium", "all_types"))
+    arguments = ("replay", "--input", str(path), "--target", target, "--timezone", "UTC", "--filter", "!*.vecs")
+    ended = bridge(*arguments, "--json")
+    assert (ended.code, json.loads(ended.out)["rest"] > 0) == (0, True), ended.err
+    ended = bridge(*arguments, "--set", "debezium.without_boundaries=true")
+    assert ended.code == 0, ended.err
+    assert "without_boundaries says so" in ended.err
+    assert differences(target, golden, "all_types", "debezium") == []
+    assert re.search(r"order +each partition's own", bridge("status", "--target", target).out)
 
 
 def test_a_topic_of_two_protocols(target: str, golden: Path, tmp_path: Path) -> None:
