@@ -40,8 +40,8 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Upper-case keyword, "" for anything but a bare word."""
-        return self.text.upper() if self.kind == "word" else ""
+        """Upper-case keyword, "" for anything but a bare word of ASCII (Python makes a dotless i an I)."""
+        return self.text.upper() if self.kind == "word" and self.text.isascii() else ""
 
     @property
     def name(self) -> str | None:

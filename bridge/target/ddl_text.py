@@ -90,7 +90,7 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
     except _NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
     dangers = (_danger(found, result) for found in readings.values())
-    reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
+    reason = next((danger for danger in (*dangers, _unclear(result, schema)) if danger), None)
     return Refused(reason) if reason else result
 
 
@@ -119,8 +119,10 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified) -> str | None:
+def _unclear(result: Classified, schema: str) -> str | None:
     """Names that lie in another database than the statement seems to say."""
+    if result.kind is StatementKind.CREATE_VIEW and schema.lower() in SYSTEM_SCHEMAS:
+        return "the names in the view may lie in a system schema"
     for named in (*result.touched, *([result.like] if result.like else [])):
         if not named.table.schema:
             return f"it names the table {named.table.table} without its database, and so does the message"
