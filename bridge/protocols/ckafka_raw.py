@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from bridge.protocols import literals
-from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, unquoted
+from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, Usual, unquoted
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.literals import NULL, Converter
-from bridge.protocols.timezones import timestamp_converter
+from bridge.protocols.timezones import is_utc, timestamp_converter
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -74,4 +74,25 @@ def _unsaid(_value: str) -> str:
 
 _BINARIES: Final[dict[str, Callable[[str], str]]] = {"base64": _base64, "latin1": literals.latin1, "": _unsaid}
 
+_SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", unquoted=True)
+_UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", unquoted=True)
+_USUAL: Final = {
+    "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", unquoted=True),
+    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", unquoted=True, suffix="e0"),  # is its own repr
+    "date": Usual(f"'{literals.DATE_PATTERN}'"),
+    "time": Usual(f"'{literals.TIME_PATTERN}'"),
+    "datetime": Usual(f"'{literals.DATETIME_PATTERN}'"),
+}
+
+
+def _usual(arguments: str, column: ColumnType) -> Usual | None:
+    if column.word in _WIDTHS or column.word == "bit":
+        return _UNSIGNED if _is_unsigned(column) else _SIGNED
+    if column.word == "timestamp":
+        timezone, _, _ = arguments.partition(",")
+        return _USUAL["datetime"] if is_utc(timezone or None) else None
+    return _USUAL.get(column.word)
+
+
+CKAFKA_USUAL: Final = {"ckafka": _usual}
 CKAFKA_FORMS: Final[dict[str, Form]] = {"ckafka": _converter}

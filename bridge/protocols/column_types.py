@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 RawConverter = Callable[[str], str]
@@ -32,10 +33,23 @@ class ColumnType(NamedTuple):
     nullable: bool = True
 
 
+class Usual(NamedTuple):
+    """Raw literals that become ready ones without their converter.
+
+    pattern: what all of such a literal looks like; read alike by RE2 and Python.
+    unquoted: the quotes fall away.  suffix: what comes behind it then.
+    """
+
+    pattern: str
+    unquoted: bool = False
+    suffix: str = ""
+
+
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
 """(what stands behind the form's colon, the target's column, whom to tell of losses) -> converter."""
 
 
+@lru_cache(maxsize=10_000)
 def column_type(text: str, *, nullable: bool) -> ColumnType:
     """Reads what information_schema.columns says in column_type."""
     lowered = text.lower()

@@ -16,7 +16,7 @@ from typing import Final
 from bridge.events import Code
 from bridge.protocols import debezium_values as values
 from bridge.protocols import literals
-from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
+from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, Usual, is_text, unquoted
 from bridge.protocols.debezium_modes import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.literals import NULL
@@ -208,6 +208,14 @@ def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverte
     return lambda literal: _epoch(literal, lost)
 
 
+_NUMBER: Final = Usual("[0-9]+")
+
+
+def _usual(_arguments: str, column: ColumnType) -> Usual | None:
+    return _NUMBER if column.word == "bigint" else None
+
+
+DEBEZIUM_USUAL: Final = {"json": _usual, "int64": _usual}
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "int64": _form(_INTEGERS),

@@ -33,11 +33,13 @@ _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _REAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
 
-_DATE_PART: Final = r"[0-9]{4}-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])"
+DATE_PATTERN: Final = r"[0-9]{4}-(?:0[0-9]|1[0-2])-(?:[0-2][0-9]|3[01])"
 _CLOCK_PART: Final = r"[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_DATE: Final = re.compile(_DATE_PART)
-_DATETIME: Final = re.compile(_DATE_PART + " (?:[01][0-9]|2[0-3]):" + _CLOCK_PART)
-_TIME: Final = re.compile("-?(?:[0-7]?[0-9]{2}|8[0-2][0-9]|83[0-8]):" + _CLOCK_PART)
+DATETIME_PATTERN: Final = DATE_PATTERN + " (?:[01][0-9]|2[0-3]):" + _CLOCK_PART
+TIME_PATTERN: Final = "-?(?:[0-7]?[0-9]{2}|8[0-2][0-9]|83[0-8]):" + _CLOCK_PART
+_DATE: Final = re.compile(DATE_PATTERN)
+_DATETIME: Final = re.compile(DATETIME_PATTERN)
+_TIME: Final = re.compile(TIME_PATTERN)
 
 _FLOAT32: Final = struct.Struct("f")
 

@@ -19,16 +19,17 @@ literal is already right for such a column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from bridge.events import RAW, SEP
-from bridge.protocols.ckafka_raw import CKAFKA_FORMS
-from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter
-from bridge.protocols.debezium_raw import DEBEZIUM_FORMS
+from bridge.protocols.ckafka_raw import CKAFKA_FORMS, CKAFKA_USUAL
+from bridge.protocols.column_types import ColumnType, Form, Lost, RawConverter, Usual
+from bridge.protocols.debezium_raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
+_USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}
 
 
 _TYPE: Final = "\1"
@@ -79,3 +80,10 @@ def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | N
     format has lost a part of the value, so that the literal is only the nearest."""
     name, _, arguments = form.partition(":")
     return FORMS[name](arguments, column, lost) if name else None
+
+
+def usual_values(form: str, column: ColumnType) -> Usual | None:
+    """Raw literals of a form for which the converter of a column does nothing but what `Usual` says; None where nobody
+    has said which."""
+    name, _, arguments = form.partition(":")
+    return _USUAL[name](arguments, column) if name in _USUAL else None

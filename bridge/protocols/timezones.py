@@ -32,8 +32,12 @@ _UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zul
 
 def timestamp_converter(timezone: str | None) -> literals.Converter:
     """The converter of TIMESTAMP text of a zone to its literal in UTC; an unknown zone is a `UsageError`."""
-    to_utc = utc_converter(timezone)
-    return literals.datetime if to_utc is _same else literals.timestamp(to_utc)
+    return literals.datetime if is_utc(timezone) else literals.timestamp(utc_converter(timezone))
+
+
+def is_utc(timezone: str | None) -> bool:
+    """Whether TIMESTAMP text of a zone is UTC as it is."""
+    return utc_converter(timezone) is _same
 
 
 @lru_cache(maxsize=16)

@@ -259,9 +259,8 @@ def _render_partition(
         held = list(batches)
         if not held:
             return
-        for name, changes in by_table(pa.Table.from_batches(held)).items():
-            statements = render(fold(catalog[name], changes), rendering)
-            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in statements]
+        for net in fold(catalog, pa.Table.from_batches(held)):
+            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in render(net, rendering)]
             columns = list(zip(*rows, strict=True))
             if columns:
                 arrays = [pa.array(c, f.type) for c, f in zip(columns, _STATEMENT_SCHEMA, strict=True)]

@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, SEP
+from bridge.events import EVENT_SCHEMA
 from bridge.stream.frontier import PartitionId
-from bridge.stream.raw_rows import typed
+from bridge.stream.raw_rows import all_typed
 from bridge.stream.segments import cut_transactions
 from bridge.target.catalog import Table, TableName
+from bridge.target.grouping import distinct, ends
 from bridge.target.netchanges import fold
 from bridge.target.render import Rendering, Stage, Statement, render
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (design, decision 11)."""
+_TABLE: Final = ("schema", "table")
 
 
 class Dropped(NamedTuple):
@@ -166,15 +169,13 @@ class DriverRows:
 
     def tables(self) -> dict[TableName, int]:
         """The tables changed, each with its lowest commit_ts."""
-        return {name: changes["commit_ts"][0].as_py() for name, changes in by_table(self._table).items()}
+        names, codes = distinct(self._table, _TABLE)
+        return {TableName(*name): ts for name, ts in zip(names, self._ts[ends(codes)[0]].tolist(), strict=True)}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders here."""
-        return in_stages(
-            statement
-            for name, changes in by_table(self._table).items()
-            for statement in render(fold(catalog[name], typed(catalog[name], changes)), rendering)
-        )
+        nets = fold(catalog, all_typed(catalog, self._table))
+        return in_stages(render(net, rendering) for net in nets)
 
     def changes(self, name: TableName) -> pa.Table:
         """The row changes of one table."""
@@ -191,21 +192,31 @@ def _is_of(table: pa.Table, name: TableName) -> pa.ChunkedArray:
 
 def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
     """Row changes of each table, in order."""
-    qualified = pc.binary_join_element_wise(rows["schema"], rows["table"], SEP)
-    encoded = qualified.combine_chunks().dictionary_encode()
-    if len(encoded.dictionary) == 1:
-        return {TableName(*encoded.dictionary[0].as_py().split(SEP)): rows}
-    codes = encoded.indices.to_numpy()
+    names, codes = distinct(rows, _TABLE)
+    if len(names) == 1:
+        return {TableName(*names[0]): rows}
     grouped = rows.take(np.argsort(codes, kind="stable"))
-    ends = np.cumsum(np.bincount(codes))
-    names = (TableName(*name.split(SEP)) for name in encoded.dictionary.to_pylist())
-    return {name: grouped.slice(start, end - start) for name, start, end in zip(names, [0, *ends], ends, strict=False)}
+    bounds = [0, *np.cumsum(np.bincount(codes)).tolist()]
+    return {
+        TableName(*name): grouped.slice(start, end - start)
+        for name, (start, end) in zip(names, pairwise(bounds), strict=True)
+    }
 
 
-def in_stages(statements: Iterable[Statement]) -> Iterator[Statement]:
-    """Statements of all tables, stage by stage."""
-    ordered: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
-    for statement in statements:
-        ordered[statement.stage].append(statement)
+def in_stages(tables: Iterable[Iterator[Statement]]) -> Iterator[Statement]:
+    """The statements of all tables, stage by stage; each one's come in the order of stages.
+
+    A statement is made when it is its turn: all of them together may be many megabytes, each of which would be new to
+    the processor's caches.
+    """
+    waiting = [(statement, rest) for rest in tables if (statement := next(rest, None)) is not None]
     for stage in Stage:
-        yield from ordered[stage]
+        later = []
+        for first, rest in waiting:
+            following: Statement | None = first
+            while following is not None and following.stage is stage:
+                yield following
+                following = next(rest, None)
+            if following is not None:
+                later.append((following, rest))
+        waiting = later

@@ -9,10 +9,10 @@ here, in every row: one pattern per column list says what an image looks like th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ import structlog
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position, tso_ms
 from bridge.target.catalog import Column, Table
+from bridge.target.grouping import Longs
 from bridge.target.images import TEXT, parts_of
 from bridge.target.widths import Fit, fit_of
 
@@ -56,21 +57,33 @@ class _Fit:
     floats: tuple[int, ...]
 
 
-def check_needs(table: Table, changes: pa.Table, shapes: Iterable[str]) -> None:
-    """Raises ApplyError, naming table, column and commit ts, when the target lacks a column of the row changes
-    (EVENT_SCHEMA, in order; `shapes` are their column lists), RefusedRowsError when it has one that would change the
-    value of some row in silence."""
-    shapes = list(shapes)
-    for shape in shapes:
-        mine = changes if len(shapes) == 1 else changes.filter(pc.equal(changes["columns"], shape))
-        names = shape.lower().split(SEP)
+def check_needs(
+    shapes: Sequence[tuple[Table, Sequence[str]]], after: pa.Array, shape_of: Longs, changes: pa.Table
+) -> None:
+    """Raises ApplyError, naming table, column and commit ts, when a target's table lacks a column of the row changes
+    (EVENT_SCHEMA, in order), RefusedRowsError when it has one that would change the value of some row in silence.
+
+    shapes: tables, each with columns of messages in lower case.  shape_of: of each row change.  after: its image, as
+    large strings.
+    """
+    fits: dict[_Fit, int] = {}
+    numbers = []
+    for number, (table, names) in enumerate(shapes):
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
-            first = mine["commit_ts"][0].as_py()
+            first = changes["commit_ts"][int(np.argmax(shape_of == number))].as_py()
             raise ApplyError(
                 f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), mend=_MEND
             )
-        _check_images(table, mine, [table.columns[name] for name in names])
+        columns = (table.columns[name] for name in names)
+        fit = _fit(tuple("" if column.generated else column.type for column in columns))
+        numbers.append(fits.setdefault(fit, len(fits)))
+    for fit, rows in _by_fit(list(fits), np.array(numbers, np.int64)[shape_of]):
+        row = _first_cut(after if rows is None else after.take(pa.array(rows)), fit)
+        if row is not None:
+            row = row if rows is None else int(rows[row])
+            table, names = shapes[shape_of[row]]
+            raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
 
 
 def check_types(
@@ -97,25 +110,34 @@ def check_types(
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps some values otherwise than"}
 
 
-def _check_images(table: Table, changes: pa.Table, columns: Sequence[Column]) -> None:
-    fit = _fit(tuple("" if column.generated else column.type for column in columns))
-    after = changes["after"]
-    images = after.chunk(0) if after.num_chunks == 1 else after.combine_chunks()
+def _by_fit(fits: Sequence[_Fit], numbers: Longs) -> Iterator[tuple[_Fit, Longs | None]]:
+    """The row numbers of each fit, None for all."""
+    if len(fits) == 1:
+        yield fits[0], None
+        return
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(fits) + 1))
+    yield from ((fit, order[start:end]) for fit, (start, end) in zip(fits, pairwise(bounds), strict=True))
+
+
+def _first_cut(images: pa.Array, fit: _Fit) -> int | None:
+    """The number of the first image that would lose something."""
     fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
     fits += [_is_float(images, position) for position in fit.floats]
-    fits += _are_texts(images, fit, len(columns))
+    fits += _are_texts(images, fit)
     for fitting in fits:
         if pc.all(fitting, min_count=0).as_py() is False:
-            row = pc.index(pc.fill_null(fitting, True), False).as_py()
-            raise _cut(table, changes.slice(row, 1).to_pylist()[0], columns, fit)
+            return int(pc.index(pc.fill_null(fitting, True), False).as_py())
+    return None
 
 
-def _are_texts(images: pa.Array, fit: _Fit, columns: int) -> Iterator[pa.Array]:
+def _are_texts(images: pa.Array, fit: _Fit) -> Iterator[pa.Array]:
     """For each column of texts where its literals are texts, and keep what is at their end."""
     if not fit.texts or images.null_count == len(images):
         return
+    columns = len(fit.columns)
     is_image = images.is_valid().to_numpy(zero_copy_only=False)
-    offsets = np.frombuffer(images.buffers()[1], np.int32)[images.offset : images.offset + len(images) + 1]
+    offsets = np.frombuffer(images.buffers()[1], np.int64)[images.offset : images.offset + len(images) + 1]
     characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
     begins, ends = offsets[:-1][is_image], offsets[1:][is_image]
     between = np.flatnonzero(characters[offsets[0] :] == 0).reshape(len(begins), columns - 1) + offsets[0]
@@ -132,7 +154,7 @@ def _are_texts(images: pa.Array, fit: _Fit, columns: int) -> Iterator[pa.Array]:
 
 def _is_float(images: pa.Array, position: int) -> pa.Array:
     """Where a number is one of 32 bits; 32 bits of rows of other kinds are for the other patterns."""
-    (literals,) = parts_of(images.cast(TEXT), [position])
+    (literals,) = parts_of(images, [position])
     number = pc.cast(
         pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
     )
@@ -146,7 +168,7 @@ def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit
     """The error for a row that would be changed; it says which column is to blame."""
     literals = str(change["after"]).split(SEP)
     to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
-    floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]]), 0)[0].as_py())
+    floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0)[0].as_py())
     at = next(chain(to_blame, floats))
     position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
     commit_ts = int(str(change["commit_ts"]))

@@ -35,15 +35,17 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def groups(texts: pa.Array, separator: str, limit: int, most: int | None = None) -> Iterator[str]:
-    """Texts in order, joined in groups of about `limit` bytes and at most `most` texts; never an empty group."""
-    if len(texts) == 0:
+    """Texts (large strings, none of them null) in order, joined in groups of about `limit` bytes and at most `most`
+    texts; never an empty group."""
+    size = len(texts)
+    if size == 0:
         return
-    ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + size + 1]
+    most = size if most is None else most
     start = 0
-    while start < len(texts):
-        base = ends[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, base + limit, side="right")))
-        if most is not None:
-            end = min(end, start + most)
+    while start < size:
+        end = min(start + most, size)
+        if offsets[end] - offsets[start] > limit:
+            end = max(start + 1, int(offsets.searchsorted(offsets[start] + limit, side="right")) - 1)
         yield separator.join(texts.slice(start, end - start).to_pylist())
         start = end

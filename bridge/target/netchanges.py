@@ -7,34 +7,34 @@ afterwards comes out.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
 from bridge.events import SEP, Kind, tso_ms
 from bridge.target.catalog import Table, TableName
+from bridge.target.cells import Cells, to_numpy, whole
 from bridge.target.drift import check_needs
-from bridge.target.images import TEXT, joined, parts_of
+from bridge.target.grouping import Bools, Longs, distinct, ends, numbered
 
-CHANGE_COLUMNS: Final = ("commit_ts", "kind", "columns", "key", "before", "after")
+CHANGE_COLUMNS: Final = ("commit_ts", "kind", "schema", "table", "columns", "key", "before", "after")
 """What `fold` reads of row changes (EVENT_SCHEMA)."""
 
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """Rows that must be as `images` afterwards; all have the same columns.
+    """Rows that must be so afterwards; all have the same columns.
 
-    keys, images: literals joined by SEP.
-    freed: the row goes before it is written, as it may hold unique values that others need now.
+    images, freed: literals joined by SEP.  What is freed goes before it is written, as its row may hold unique values
+    that others need now.
     """
 
     columns: str
-    keys: pa.Array
     images: pa.Array
     freed: pa.Array
 
@@ -86,119 +86,178 @@ def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [unique for unique in table.uniques if frozenset(unique) != frozenset(key)]
 
 
-def fold(table: Table, changes: pa.Table) -> NetChanges:
-    """The net changes of one table's row changes (CHANGE_COLUMNS), at least one, in the order
+class _Shape(NamedTuple):
+    """A table's column list.  names: in lower case; key: the key that identifies rows, () when there is none."""
+
+    table: Table
+    columns: str
+    names: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def at(self, names: Iterable[str]) -> list[int]:
+        """Positions of columns."""
+        return [self.names.index(name) for name in names]
+
+
+def fold(catalog: Mapping[TableName, Table], changes: pa.Table) -> list[NetChanges]:
+    """The net changes of each table's row changes (CHANGE_COLUMNS), which are in the order
     (commit_ts, topic, partition, offset, index).
 
     Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not.
     """
-    shapes = changes.select(["columns", "key"]).group_by(["columns", "key"]).aggregate([]).to_pylist()
-    check_needs(table, changes, sorted({shape["columns"] for shape in shapes}))
-    keys = {choose_key(table, shape["columns"], shape["key"]) for shape in shapes}
-    if len(keys) != 1:
-        raise ApplyError(
-            "changes of one table name different keys between two schema changes",
-            where=f"{table.name}, commit ts {changes['commit_ts'][0]}",
-            mend="the target's keys differ from the upstream's; make them equal",
-        )
-    key = keys.pop()
-    if not key:
-        return _fold_keyless(table, changes)
-    return _fold_keyed(table, key, changes, sorted({shape["columns"] for shape in shapes}))
+    shapes, shape_of = _shapes(catalog, changes)
+    if not shapes:
+        return []
+    after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
+    check_needs([(shape.table, shape.names) for shape in shapes], after.images, shape_of, changes)
+    by_table: dict[TableName, list[int]] = {}
+    for number, shape in enumerate(shapes):
+        by_table.setdefault(shape.table.name, []).append(number)
+    for numbers in by_table.values():
+        if len({shapes[number].key for number in numbers}) > 1:
+            raise _different_keys(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
+    keyed = _Keyed.of(shapes, shape_of, changes, after)
+    return [
+        keyed.changes(numbers)
+        if shapes[numbers[0]].key
+        else _fold_keyless(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
+        for numbers in by_table.values()
+    ]
 
 
-def _fold_keyed(table: Table, key: tuple[str, ...], changes: pa.Table, shapes: list[str]) -> KeyedChanges:
-    steps = pa.concat_tables([_steps(changes, shape, i, key) for i, shape in enumerate(shapes)]).combine_chunks()
-    first_at, last_at = _first_and_last(steps)
-    last = steps.take(pa.array(last_at))
-    first = steps.take(pa.array(first_at))
-    is_absent = pc.is_null(last["after"])
-    others = other_uniques(table, key)
-    written = tuple(
-        rows for i, shape in enumerate(shapes) if (rows := _written(last, first, shape, i, others)) is not None
+def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[_Shape], Longs]:
+    """The shapes of the row changes, and the number of each one's."""
+    kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
+    shapes: list[_Shape] = []
+    numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
+    number_of = []
+    for schema, name, columns, named in kinds:
+        table = catalog[TableName(schema, name)]
+        key = choose_key(table, columns, named)
+        number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
+        if number_of[-1] == len(shapes):
+            shapes.append(_Shape(table, columns, tuple(columns.lower().split(SEP)), key))
+    return shapes, np.array(number_of, np.int64)[kind_of]
+
+
+def _of_shapes(changes: pa.Table, shape_of: Longs, numbers: Sequence[int]) -> pa.Table:
+    return changes.filter(pa.array(np.isin(shape_of, numbers)))
+
+
+def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
+    return ApplyError(
+        "changes of one table name different keys between two schema changes",
+        where=f"{table.name}, commit ts {changes['commit_ts'][0]}",
+        mend="the target's keys differ from the upstream's; make them equal",
     )
-    return KeyedChanges(table, key, last["key"].filter(is_absent).combine_chunks(), written)
 
 
-def _steps(changes: pa.Table, shape: str, shape_id: int, key: tuple[str, ...]) -> pa.Table:
-    """What the changes of one shape do to keys: a row change is one step, one that moves its key is two.
+class _Steps(NamedTuple):
+    """What row changes do to keys, in order: a row change is one step, one that moves its key is two.
 
-    Columns: key, commit_ts, is_after (after-images win over deletes of the same commit_ts), seq, shape, before (the
-    row as it was, null when unknown), after (null for a delete).
+    row: the row change.  is_image: the key has a row afterwards.  is_known: the row change holds the row of this key
+    as it was, unless there was none.  key: literals joined by SEP; number: equal for equal keys of one table.
     """
-    mine = pc.equal(changes["columns"], shape)
-    seq = pa.array(np.flatnonzero(mine.combine_chunks().to_numpy(zero_copy_only=False)))
-    if len(seq) < changes.num_rows:
-        changes = changes.filter(mine)
-    commit_ts, before, after = (changes[name].combine_chunks() for name in ("commit_ts", "before", "after"))
-    before, after = before.cast(TEXT), after.cast(TEXT)
-    names = shape.lower().split(SEP)
-    positions = [names.index(part) for part in key]
-    old_key, new_key = joined(parts_of(before, positions)), joined(parts_of(after, positions))
-    stays = pc.fill_null(pc.equal(old_key, new_key), False)
-    nothing = pa.nulls(len(seq), TEXT)
-    gone = pc.and_(pc.is_valid(old_key), pc.invert(stays))
-    known = pc.if_else(stays, before, nothing)
-    deletes = _step_table(old_key, commit_ts, False, seq, shape_id, before, nothing).filter(gone)
-    images = _step_table(new_key, commit_ts, True, seq, shape_id, known, after).filter(pc.is_valid(new_key))
-    return pa.concat_tables([deletes, images])
+
+    row: Longs
+    is_image: Bools
+    is_known: Bools
+    key: pa.Array
+    number: Longs
+
+    @classmethod
+    def of(cls, shapes: Sequence[_Shape], shape_of: Longs, ts: Longs, before: Cells, after: Cells) -> _Steps:
+        """In the order of commit_ts; of one commit_ts images come after deletes, and win over them."""
+        positions = [shape.at(shape.key) for shape in shapes]
+        old, new = before.joined(positions), after.joined(positions)
+        moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
+        goes = np.flatnonzero(to_numpy(old.is_valid()) & (moves | ~after.is_image))
+        comes = np.flatnonzero(to_numpy(new.is_valid()))
+        row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
+        key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
+        order = np.argsort(ts[row], kind="stable")
+        row, is_image = row[order], is_image[order]
+        number = key.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
+        places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
+        if len(places) > 1:
+            place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
+            number = number * len(places) + place[row]
+        return cls(row, is_image, ~(is_image & moves[row]), key.take(pa.array(order)), numbered(number))
 
 
-def _step_table(
-    key: pa.Array, commit_ts: pa.Array, is_after: bool, seq: pa.Array, shape_id: int, before: pa.Array, after: pa.Array
-) -> pa.Table:
-    size = len(seq)
-    return pa.table(
-        {
-            "key": key,
-            "commit_ts": commit_ts,
-            "is_after": pa.repeat(is_after, size),
-            "seq": seq,
-            "shape": pa.repeat(shape_id, size),
-            "before": before,
-            "after": after,
-        }
-    )
+_IMAGE, _FREED, _ABSENT = range(3)
 
 
-def _first_and_last(steps: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Row numbers of the first and the last step of each key."""
-    columns = (steps[name].to_numpy() for name in ("seq", "is_after", "commit_ts"))
-    order = np.lexsort(tuple(columns))
-    encoded = steps["key"].combine_chunks().dictionary_encode()
-    codes = encoded.indices.to_numpy()[order]
-    first = np.empty(len(encoded.dictionary), dtype=np.int64)
-    last = np.empty_like(first)
-    last[codes] = order  # of repeated indices the last one assigned stays (NumPy, Assigning values to indexed arrays)
-    first[codes[::-1]] = order[::-1]
-    return first, last
+@dataclass(frozen=True)
+class _Keyed:
+    """Last states of the keys of all tables.
+
+    images: of rows that stay, those of each shape together; then those that are freed, in the same way.
+    absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
+    """
+
+    shapes: Sequence[_Shape]
+    images: pa.Array
+    absent: pa.Array
+    bounds: Sequence[int]
+
+    @classmethod
+    def of(cls, shapes: Sequence[_Shape], shape_of: Longs, changes: pa.Table, after: Cells) -> _Keyed:
+        """Row changes of tables without a key are left out."""
+        before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
+        steps = _Steps.of(shapes, shape_of, changes["commit_ts"].to_numpy(), before, after)
+        first, last = ends(steps.number)
+        shape = shape_of[steps.row[last]]
+        freed = _freed(shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last])
+        state = np.where(steps.is_image[last], np.where(freed, _FREED, _IMAGE), _ABSENT)
+        place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short ones sort faster
+        order = np.argsort(place, kind="stable")
+        bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
+        stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
+        images = after.images.take(pa.array(steps.row[last[stays]]))
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds)
+
+    def changes(self, numbers: Sequence[int]) -> KeyedChanges:
+        """Of the table that has these shapes."""
+        shape = self.shapes[numbers[0]]
+        written = [
+            WrittenRows(self.shapes[number].columns, self._slice(_IMAGE, number), self._slice(_FREED, number))
+            for number in numbers
+        ]
+        absent = [self._slice(_ABSENT, number) for number in numbers]
+        kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
+        return KeyedChanges(shape.table, shape.key, absent[0] if len(absent) == 1 else pa.concat_arrays(absent), kept)
+
+    def _slice(self, state: int, number: int) -> pa.Array:
+        place = state * len(self.shapes) + number
+        start, end = self.bounds[place], self.bounds[place + 1]
+        if state == _ABSENT:
+            return self.absent.slice(start - len(self.images), end - start)
+        return self.images.slice(start, end - start)
 
 
-def _written(
-    last: pa.Table, first: pa.Table, shape: str, shape_id: int, others: list[tuple[str, ...]]
-) -> WrittenRows | None:
-    mine = pc.and_(pc.equal(last["shape"], shape_id), pc.is_valid(last["after"]))
-    rows, firsts = last.filter(mine), first.filter(mine)
-    if rows.num_rows == 0:
-        return None
-    images = rows["after"].combine_chunks()
-    freed = pa.repeat(False, rows.num_rows)
-    if others:
-        same_shape = pc.equal(firsts["shape"], shape_id).combine_chunks()
-        was = pc.if_else(same_shape, firsts["before"].combine_chunks(), pa.scalar(None, TEXT))
-        for unique in others:
-            freed = pc.or_(freed, _changes(was, images, shape, unique))
-    return WrittenRows(shape, rows["key"].combine_chunks(), images, freed)
+def _freed(
+    shapes: Sequence[_Shape], shape_of: Longs, is_known: Bools, before: Cells, after: Cells, first: Longs, last: Longs
+) -> Bools:
+    """Where another unique value changes, or cannot be compared because the row as it was, or the column, is unknown.
 
-
-def _changes(was: pa.Array, images: pa.Array, shape: str, unique: tuple[str, ...]) -> pa.Array:
-    """Where a unique value changes, or cannot be compared because the row as it was, or the column, is unknown."""
-    names = shape.lower().split(SEP)
-    if not set(unique) <= set(names):
-        return pa.repeat(True, len(images))
-    positions = [names.index(part) for part in unique]
-    same = pc.equal(joined(parts_of(was, positions)), joined(parts_of(images, positions)))
-    return pc.invert(pc.fill_null(same, False))
+    shape_of, is_known, first, last: of each key the shape of its last image, whether the row as it was is known, its
+    first and its last row change.
+    """
+    others = [
+        [
+            shape.at(unique) if set(unique) <= set(shape.names) else []
+            for unique in other_uniques(shape.table, shape.key)
+        ]
+        for shape in shapes
+    ]
+    freed = np.zeros(len(shape_of), np.bool_)
+    for i in range(max(map(len, others))):
+        positions = [one[i] if i < len(one) else [] for one in others]
+        was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
+        same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
+        freed |= np.array([i < len(one) for one in others])[shape_of] & ~same
+    return freed
 
 
 def _fold_keyless(table: Table, changes: pa.Table) -> KeylessChanges:

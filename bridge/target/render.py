@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from functools import reduce
 from typing import NamedTuple
@@ -69,7 +69,7 @@ class Rendering:
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
-    """The statements of one table's net changes; run them in order of stage.
+    """The statements of one table's net changes, in order of stage, made when they are asked for.
 
     Raises ApplyError when the target lacks a column of the messages.
     """
@@ -102,36 +102,33 @@ def _shape(table: Table, columns: str) -> _Shape:
     return _Shape(names, None if len(kept) == len(found) else tuple(kept))
 
 
-def _values(shape: _Shape, images: pa.Array) -> pa.Array:
-    """The bodies of VALUES rows, without parentheses."""
-    if shape.positions is None:
-        return pc.replace_substring(images, SEP, ",")
-    return joined(parts_of(images, shape.positions), ",")
-
-
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
     written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
-    if rendering.safe_mode:
-        yield from _free_unique_values(net)
-    freed = [rows.keys.filter(rows.freed) for rows in written]
+    freed = [_keys_of(rows, net.key) for rows in written if len(rows.freed)]
     keep = _Keeping.of(net, rendering, freed)
     if keep:
         yield from keep.keep()
-    for condition in _key_conditions(table, net.key, pa.concat_arrays([net.absent, *freed])):
+    if rendering.safe_mode:
+        yield from _free_unique_values(net)
+    for condition in _key_conditions(table, net.key, pa.concat_arrays([net.absent, *freed]) if freed else net.absent):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
     with_key = bool(other_uniques(table, net.key))
     for rows in written:
         shape = _shape(table, rows.columns)
-        yield from _multi_row(table, shape, rows.images.filter(rows.freed), "")
-        stays = rows.images.filter(pc.invert(rows.freed))
-        yield from _multi_row(table, shape, stays, _on_duplicate_key(shape, net.key, with_key=with_key))
+        yield from _multi_row(table, shape, rows.freed, "")
+        yield from _multi_row(table, shape, rows.images, _on_duplicate_key(shape, net.key, with_key=with_key))
     if keep:
         yield from keep.restore()
 
 
 def _all_freed(rows: WrittenRows) -> WrittenRows:
-    return replace(rows, freed=pa.repeat(True, len(rows.keys)))
+    return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
+
+
+def _keys_of(rows: WrittenRows, key: tuple[str, ...]) -> pa.Array:
+    names = rows.columns.lower().split(SEP)
+    return joined(parts_of(rows.freed, [names.index(part) for part in key]))
 
 
 def _on_duplicate_key(shape: _Shape, key: tuple[str, ...], *, with_key: bool) -> str:
@@ -140,10 +137,13 @@ def _on_duplicate_key(shape: _Shape, key: tuple[str, ...], *, with_key: bool) ->
 
 
 def _multi_row(table: Table, shape: _Shape, images: pa.Array, suffix: str) -> Iterator[Statement]:
+    if len(images) == 0:
+        return
     names = ",".join(quote_name(name) for name in shape.names)
     head = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES ("
-    for body in groups(_values(shape, images), "),(", STATEMENT_BYTES):
-        yield Statement(Stage.WRITE, table.name, f"{head}{body}){suffix}")
+    images = images if shape.positions is None else joined(parts_of(images, shape.positions))
+    for body in groups(images, "),(", STATEMENT_BYTES):
+        yield Statement(Stage.WRITE, table.name, f"{head}{body.replace(SEP, ',')}){suffix}")
 
 
 def _key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
@@ -164,7 +164,8 @@ def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
         for unique in other_uniques(table, net.key):
             if not set(unique) <= set(names):
                 continue
-            parts = parts_of(rows.images, [names.index(part) for part in unique])
+            images = pa.concat_arrays([rows.images, rows.freed])
+            parts = parts_of(images, [names.index(part) for part in unique])
             in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
             for condition in _key_conditions(table, unique, joined(parts).filter(in_play)):
                 yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
@@ -182,7 +183,7 @@ class _Keeping:
     @classmethod
     def of(cls, net: KeyedChanges, rendering: Rendering, freed: list[pa.Array]) -> _Keeping | None:
         """None when there is nothing to keep."""
-        if not any(len(keys) for keys in freed):
+        if not freed:
             return None
         known = {name for rows in net.written for name in rows.columns.lower().split(SEP)}
         extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +58,7 @@ def server_words(error: BaseException) -> str:
     return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)
 
 
+@lru_cache(maxsize=100_000)
 def quote_name(*parts: str) -> str:
     """Identifier in backticks, parts joined by dots."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -29,17 +29,18 @@ def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -
     for difference in differences:
         if difference.expected is not None:
             by_columns.setdefault(_names(shape, difference.expected), []).append(difference.expected)
-    is_freed = bool(other_uniques(table, key))
     written = tuple(
-        WrittenRows(
-            columns,
-            pa.array([_key_literals(shape, row) for row in rows], TEXT),
-            pa.array([_image(shape, row) for row in rows], TEXT),
-            pa.repeat(is_freed, len(rows)),
+        _written(
+            columns, pa.array([_image(shape, row) for row in rows], TEXT), is_freed=bool(other_uniques(table, key))
         )
         for columns, rows in by_columns.items()
     )
     return KeyedChanges(table, key, pa.array(absent, TEXT), written)
+
+
+def _written(columns: str, images: pa.Array, *, is_freed: bool) -> WrittenRows:
+    nothing = images.slice(0, 0)
+    return WrittenRows(columns, nothing, images) if is_freed else WrittenRows(columns, images, nothing)
 
 
 def _is_in_the_way(shape: Shape, difference: Difference) -> bool:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
-from bridge.stream.raw_rows import typed
+from bridge.events import SEP, Event, Kind
+from bridge.stream.raw_rows import all_typed
 from bridge.target.catalog import Column, Table, TableName
 from tests.protocols.wire import capture_events
+from tests.stream.upstreams import in_one_partition
 from tests.system.golden import expected_tables
 
 VARIANTS = ["debezium", "debezium-ext", "debezium-noschema", "debezium-noschema-ext"]
@@ -37,13 +37,14 @@ def catalog(golden: Path, script: str) -> dict[TableName, Table]:
 def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, Event]]:
     """The row changes of tables that are still there at the end, typed."""
     tables = catalog(golden, script)
-    for _, event in capture_events(golden / variant / f"{script}.jsonl"):
-        name = TableName(event.schema, event.table)
-        if event.kind <= Kind.DELETE and name in tables:
-            values = [[value] for value in ("t", 0, 0, *event)]
-            arrays = [pa.array(value, field.type) for value, field in zip(values, EVENT_SCHEMA, strict=True)]
-            [row] = typed(tables[name], pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)).to_pylist()
-            yield name, event._replace(columns=row["columns"], before=row["before"], after=row["after"])
+    events = [
+        event
+        for _, event in capture_events(golden / variant / f"{script}.jsonl")
+        if event.kind <= Kind.DELETE and (event.schema, event.table) in tables
+    ]
+    for event, row in zip(events, all_typed(tables, in_one_partition(events)).to_pylist(), strict=True):
+        ready = event._replace(columns=row["columns"], before=row["before"], after=row["after"])
+        yield TableName(event.schema, event.table), ready
 
 
 def images(event: Event) -> list[str]:

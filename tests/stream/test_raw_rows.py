@@ -7,12 +7,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bridge.errors import ApplyError
-from bridge.events import EVENT_SCHEMA, Event, Kind
-from bridge.protocols.raw_values import with_forms
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
+from bridge.protocols.column_types import column_type
+from bridge.protocols.decoder import FAILURES, DecodeError, explain
+from bridge.protocols.raw_values import raw_converter, split_forms, with_forms
 from bridge.stream import raw_rows
-from bridge.stream.raw_rows import typed
+from bridge.stream.raw_rows import all_typed, typed
 from bridge.target.catalog import Column, Table, TableName
 
 JSON = "json:double,adaptive_time_microseconds,base64"
@@ -101,3 +105,111 @@ def test_losses_are_said_once_per_column() -> None:
     [said] = logs
     assert (said["log_level"], said["table"], said["column"]) == ("error", "d.t", "d")
     assert "Canal-JSON" in said["mend"]
+
+
+TYPES = (
+    "int", "int unsigned", "bigint unsigned", "bit(8)", "decimal(12,2)", "double", "float", "date", "time(3)",
+    "datetime(6)", "datetime", "timestamp", "year", "varchar(20)", "binary(3)",
+)  # fmt: skip
+STRINGS = (
+    "0", "-0", "007", "12", "-12", "true", "9" * 17, "9" * 18, "9" * 19, "9" * 20, "-" + "9" * 18, "1.50", "-1.5",
+    "0.5", "100.10", "0.0001", "0.00001", "-0.0", "12345678901.2345", "1234567890123456.7001", "123456789012.5", "1e3",
+    "9" * 31 + ".5", "2024-00-10", "2024-13-10", "2024-01-02 03:04:05.60", "2024-01-02 03:04:05", "-838:59:59",
+    "839:00:00", "1999", "1900", "x", "", "a\\'b", "QUJD", "é", "1\n",
+)  # fmt: skip
+NUMBERS = ("0", "7", "-7", "18446744073709551615", "1.5e0", "-2.0e0", "1700000000000", "19000")
+FORMS = {"ckafka:UTC,base64": [f"'{text}'" for text in STRINGS], JSON: [*NUMBERS, "'1.5'", "'QUJD'", "'2024-01-02'"]}
+
+
+@st.composite
+def raw_changes(draw: st.DrawFn) -> tuple[dict[TableName, Table], list[Event]]:
+    """Tables of some columns, and row changes with raw values of one form and ready rows; most are what they can be."""
+    catalog, shapes = {}, []
+    for name in "abc":
+        types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=4))
+        columns = {f"c{i}": Column(f"C{i}", kind, None, False, draw(st.booleans())) for i, kind in enumerate(types)}
+        catalog[TableName("d", name)] = Table(TableName("d", name), columns)
+        form = draw(st.sampled_from([*FORMS, ""]))
+        names = SEP.join(column.name for column in columns.values())
+        good = [
+            [one for one in FORMS[form] if converted(form, c, one)[1] is None] if form else ["1"]
+            for c in columns.values()
+        ]
+        shapes.append((name, with_forms(names, [form]) if form else names, form, good))
+    events = []
+    careless = draw(st.integers(0, 3)) == 0
+    for ts in range(draw(st.integers(1, 12))):
+        name, columns, form, good = draw(st.sampled_from(shapes))
+        literals = [FORMS.get(form, []) if careless else one for one in good]
+        before, after = (SEP.join(draw(st.sampled_from([*one, "NULL"])) for one in literals) for _ in range(2))
+        kind = draw(st.integers(0, 2))
+        events.append(
+            row(columns, *[(None, after), (before, None), (before, after)][kind])._replace(table=name, commit_ts=ts)
+        )
+    return catalog, events
+
+
+def converted(form: str, column: Column, literal: str) -> tuple[str, str | None]:
+    """A literal by its converter, and why it cannot be."""
+    convert = raw_converter(form, column_type(column.type, nullable=column.nullable), lambda _: None)
+    try:
+        return (convert(literal) if convert else literal), None
+    except (*FAILURES, DecodeError) as failure:
+        return literal, f"column {column.name}: {explain(failure)}"
+
+
+def plainly(table: Table, event: Event) -> tuple[list[str | None], list[str]]:
+    """Both images of a row change, literal by literal, and what they cannot be."""
+    names, forms = split_forms(event.columns or "")
+    columns = [table.columns[name.lower()] for name in names.split(SEP)]
+    images: list[str | None] = []
+    failures = []
+    for image in (event.before, event.after):
+        found = [
+            converted(*one) if one[0] else (one[2], None)
+            for one in zip(forms, columns, (image or "").split(SEP), strict=image is not None)
+        ]
+        failures += [failure for _, failure in found if failure and image is not None]
+        images.append(None if image is None else SEP.join(literal for literal, _ in found))
+    return images, failures
+
+
+@settings(max_examples=100, deadline=None)
+@given(raw_changes())
+def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName, Table], list[Event]]) -> None:
+    """All rows of all tables together, whether their values are usual or not; the first that cannot be is named."""
+    catalog, events = drawn
+    expected = [plainly(catalog[TableName("d", event.table)], event) for event in events]
+    failed = next(((number, failures[0]) for number, (_, failures) in enumerate(expected) if failures), None)
+    if failed:
+        with pytest.raises(RefusedRowsError) as refusal:
+            all_typed(catalog, changes(*events))
+        assert refusal.value.what.endswith(f" cannot be what its column holds: {failed[1]}")
+        assert refusal.value.where == f"t/0/{failed[0]}, commit ts {failed[0]}"
+        return
+    found = all_typed(catalog, changes(*events))
+    assert found.schema == EVENT_SCHEMA
+    assert list(zip(*(found[name].to_pylist() for name in ("before", "after")), strict=True)) == [
+        tuple(images) for images, _ in expected
+    ]
+    assert found["columns"].to_pylist() == [split_forms(event.columns or "")[0] for event in events]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", TYPES)
+def test_usual_values_are_what_the_converter_makes_of_them(form: str, kind: str) -> None:
+    """Every literal of the pool that a column can have."""
+    column = Column("c", kind, None, generated=False)
+    literals = [one for one in [*FORMS[form], "NULL"] if converted(form, column, one)[1] is None]
+    found = typed(Table(NAME, {"c": column}), changes(*(row(with_forms("c", [form]), None, one) for one in literals)))
+    assert found["after"].to_pylist() == [converted(form, column, one)[0] for one in literals]
+
+
+def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's offsets of texts have 32 bits; images that are more together lie in several pieces."""
+    monkeypatch.setattr(raw_rows, "_MOST_BYTES", 100)
+    raw = with_forms("id", [JSON])
+    rows = [str(number) * 10 for number in range(10, 60)]
+    found = typed(TABLE, changes(*(row(raw, None, number[:19]) for number in rows)))
+    assert found["after"].num_chunks > 5
+    assert found["after"].to_pylist() == [number[:19] for number in rows]

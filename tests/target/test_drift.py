@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from pymysql.err import MySQLError
 
@@ -13,6 +14,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Event
 from bridge.protocols.raw_values import with_types
 from bridge.target.catalog import TableName, load_tables
+from bridge.target.cells import whole
 from bridge.target.drift import check_needs
 from bridge.target.session import Session
 from tests.stream.pipelines import admin, run_all
@@ -305,7 +307,8 @@ def test_what_passes_is_kept(session: Session, kind: str) -> None:
     for number, literal in enumerate(SOME_LITERALS):
         event = row_change(10, "t", ["id", "v"], ["id"], after=[number, Literal(literal)])
         try:
-            check_needs(table, in_one_partition([event]), ["id\0v"])
+            change = in_one_partition([event])
+            check_needs([(table, ["id", "v"])], whole(change["after"]), np.zeros(1, np.int64), change)
             session.write(f"INSERT INTO m.t VALUES ({number}, {literal})")
         except (RefusedRowsError, MySQLError):
             continue
