@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -12,11 +12,12 @@ from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
 from bridge.target.progress import Advance, ProgressTable
-from bridge.target.session import LOCK_CONFLICT, Target, error_code
+from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
 from bridge.verify import snapshots
+from bridge.verify.definitions import Flavour
 from bridge.verify.options import VerifyOptions
 from bridge.verify.reader import Reader
-from bridge.verify.snapshots import open_moment
+from bridge.verify.snapshots import begin_snapshot, open_moment
 from bridge.verify.throttle import Throttle, parse_max_load
 from tests.verify.servers import Pair, execute, said
 
@@ -150,6 +151,48 @@ def test_the_bridge_cannot_move_between_the_snapshots(pair: Pair, monkeypatch: p
     finally:
         for session in (*moment.sessions, writer):
             session.close()
+
+
+def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every session, while the progress row is held: what the upstream committed at the applied ts or later is not
+    in the target, and not looked at.  The stand-in is a MariaDB, whose consistent snapshot takes the place of that one
+    statement."""
+    pair.both("CREATE DATABASE app; USE app; CREATE TABLE a (id INT PRIMARY KEY); INSERT INTO a VALUES (1)")
+    table, writer = ProgressTable("bridge"), Target(pair.target).connect()
+    table.create(writer)
+    table.begin(writer, 500)
+    writer.commit()
+    writer.execute("SET innodb_lock_wait_timeout = 0")
+    execute_statement, told, refused = Session.execute, list[str](), set[int]()
+
+    def stand_in(session: Session, sql: str, args: Sequence[object] = ()) -> int:
+        if "tidb_snapshot" not in sql:
+            return execute_statement(session, sql, args)
+        told.append(sql)
+        with pytest.raises(MySQLError) as error:
+            execute_statement(writer, "UPDATE _bridge.progress SET applied_ts = 501")
+        refused.add(error_code(error.value))
+        begin_snapshot(session)
+        if len(told) == 5:
+            execute(pair.source, "INSERT INTO app.a VALUES (2)")
+        return 0
+
+    monkeypatch.setattr(snapshots, "flavour_of", lambda _: Flavour.TIDB)
+    monkeypatch.setattr(Session, "execute", stand_in)
+    try:
+        report = pair.verify("app.*", grace_seconds=0.0)
+    finally:
+        writer.close()
+    assert (said(report), report.moment) == (set(), 500)
+    assert told == ["SET @@tidb_snapshot = '499'"] * 5
+    assert refused <= LOCK_CONFLICT
+
+
+def test_tidb_without_a_pipeline_is_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tells at which moment it should be read."""
+    monkeypatch.setattr(snapshots, "flavour_of", lambda _: Flavour.TIDB)
+    with pytest.raises(UsageError, match="knows no pipeline 'bridge'"):
+        pair.verify("app.*")
 
 
 def test_who_loses_the_progress_row_is_told(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
