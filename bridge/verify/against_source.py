@@ -17,7 +17,7 @@ from bridge.target.progress import Progress, ProgressTable
 from bridge.target.session import Session, Target, quote_name
 from bridge.verify.create_text import column_statements, create_statements, index_statements, opening_statements
 from bridge.verify.crew import Crew
-from bridge.verify.definitions import Definition, Flavour, list_tables, load_definitions
+from bridge.verify.definitions import Definition, Flavour, flavour_of, list_tables, load_definitions
 from bridge.verify.drill_down import Comparison
 from bridge.verify.failures import expected_errors
 from bridge.verify.fix_sql import FixFile
@@ -165,11 +165,14 @@ class SourceVerification:
         collations = {
             str(row[0]) for row in self._look.rows("SELECT collation_name FROM information_schema.collations")
         }
+        is_one_flavour = flavour_of(self._look) is self._flavour
         tables = []
         for name, source in sources.items():
             target = targets.get(name)
             schema = (
-                compare_schemas(source, target, collations) if target else SchemaFindings(("the table is missing",))
+                compare_schemas(source, target, collations, is_one_flavour=is_one_flavour)
+                if target
+                else SchemaFindings(("the table is missing",))
             )
             tables.append(_Table(source, target, schema, plan_of(source, target)))
         extra = [TableResult(name, schema=("the source has no such table",)) for name in sorted(there - found)]

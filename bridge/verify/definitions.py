@@ -72,6 +72,8 @@ class ColumnInfo:
     is_json: bool
     default: str | None = None
     is_automatic: bool = False
+    expression: str = ""
+    """Of a generated column, as the server prints it."""
 
     @property
     def must_be_given(self) -> bool:
@@ -171,9 +173,9 @@ def _columns(
     session: Session, among: str, args: list[str], json: set[tuple[str, str, str]]
 ) -> dict[TableName, dict[str, ColumnInfo]]:
     found: dict[TableName, dict[str, ColumnInfo]] = {}
-    for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default in session.rows(
+    for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default, how in session.rows(
         "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, collation_name,"
-        f" is_nullable, extra, column_default FROM information_schema.columns WHERE {among}"
+        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {among}"
         " ORDER BY table_schema, table_name, ordinal_position",
         args,
     ):
@@ -189,6 +191,7 @@ def _columns(
             is_json=data_type.lower() == "json" or (schema, table, name.lower()) in json,
             default=None if default is None else _text(default),
             is_automatic="AUTO_INCREMENT" in said,
+            expression=_text(how or ""),
         )
     return found
 

@@ -14,6 +14,8 @@ from typing import Final
 from bridge.verify.definitions import ColumnInfo, Definition, Index
 
 _WIDTH: Final = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
+_PRINTED: Final = re.compile(r"\b_[a-z]\w*(?=\\?')|[\\`\s]", re.IGNORECASE)
+"""In an expression: what servers of one kind print or leave out by their version."""
 _OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
 
 
@@ -31,9 +33,12 @@ class SchemaFindings:
     barring_columns: tuple[str, ...] = ()
 
 
-def compare_schemas(source: Definition, target: Definition, collations: Collection[str]) -> SchemaFindings:
+def compare_schemas(
+    source: Definition, target: Definition, collations: Collection[str], *, is_one_flavour: bool = False
+) -> SchemaFindings:
     """What the target lacks or has otherwise.  collations: those that the target's server knows; another one of the
-    source's cannot be had there, and is only noted."""
+    source's cannot be had there, and is only noted.  is_one_flavour: both servers print expressions alike; otherwise
+    how generated columns are computed is only noted where it reads otherwise."""
     differences: list[str] = []
     notes: list[str] = []
     missing = [name for name in source.columns if name not in target.columns]
@@ -46,6 +51,8 @@ def compare_schemas(source: Definition, target: Definition, collations: Collecti
     for name, column in source.columns.items():
         if name in target.columns:
             found = list(_column_differences(column, target.columns[name], collations, notes))
+            if computed := _computed(column, target.columns[name]):
+                (found if is_one_flavour else notes).append(computed)
             differences += found
             changed += [name] if found else []
     lost = [name for name, index in source.indexes.items() if not _has(target, index) and "" not in index.parts]
@@ -73,6 +80,16 @@ def _column_differences(
             yield words
         else:
             notes.append(words)
+
+
+def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
+    """Values of generated columns are not compared: they follow from how they are computed."""
+    if not (source.generated and target.generated):
+        return ""
+    wanted, found = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
+    if wanted in (found, f"({found})") or found == f"({wanted})":
+        return ""
+    return f"column {target.name} is computed as {target.expression} instead of {source.expression}"
 
 
 def plain_type(column: ColumnInfo) -> str:

@@ -26,9 +26,7 @@ from tests.verify.servers import execute
 pytestmark = pytest.mark.usefixtures("spark")
 
 EQUAL = [
-    ("canal-ext", "keys"),
     ("canal-ext", "all_types_tz8"),
-    ("open", "all_types"),
     ("open", "bank"),
     ("canal-ext", "ddl"),
     ("canal", "keys_raw"),

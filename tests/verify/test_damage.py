@@ -115,6 +115,7 @@ DAMAGE = [
     ("ALTER TABLE many DROP PRIMARY KEY", "many: the primary key (a, b) is missing"),
     ("ALTER TABLE pairs MODIFY b VARCHAR(20)", "pairs: column b is varchar(20) instead of varchar(10)"),
     ("ALTER TABLE t MODIFY dt DATETIME(3)", "t: column dt is datetime(3) instead of datetime(6)"),
+    ("ALTER TABLE t MODIFY g BIGINT AS (id + 2) STORED", "t: column g is computed as `id` + 2 instead of `id` + 1"),
     ("ALTER TABLE t MODIFY g BIGINT; UPDATE t SET g = 9 WHERE id = 3", "t 3 different g"),
     ("ALTER TABLE many MODIFY v INT NULL", "many: column v is NULL instead of NOT NULL"),
     ("ALTER TABLE pairs MODIFY b VARCHAR(10) COLLATE utf8mb4_general_ci",

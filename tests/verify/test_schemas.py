@@ -76,6 +76,24 @@ def test_a_collation_that_the_target_cannot_have_is_noted() -> None:
     assert compare_schemas(old, new, {"utf8mb3_bin"}).differences == ()
 
 
+COMPUTED = [
+    ("(`a` + 1)", "`a` + 1", True),
+    ("concat(`a`,_utf8mb4\\'x\\')", "CONCAT(`a`, 'x')", True),
+    ("`a` * 2", "`a` * 3", False),
+    ("`a` * (2 + 3)", "`a` * 2 + 3", False),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "is_same"), COMPUTED)
+def test_how_generated_columns_are_computed(left: str, right: str, *, is_same: bool) -> None:
+    """As their values are not compared: a difference between servers of one kind, else a note, as kinds print
+    expressions each in its own way."""
+    one, other = (table(column("int", generated=True, expression=text)) for text in (left, right))
+    words = () if is_same else (f"column c is computed as {right} instead of {left}",)
+    assert compare_schemas(one, other, (), is_one_flavour=True).differences == words
+    assert compare_schemas(one, other, ()).notes == words
+
+
 def test_the_targets_own_columns_and_indexes_are_noted() -> None:
     """A unique index of its own refuses rows, and is a difference; the name of an index does not matter."""
     plain, unique = Index(False, ("c",), (None,)), Index(True, ("c",), (None,))
