@@ -168,7 +168,12 @@ def verify(
         list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Do not read again what an interrupted verify had found equal.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Do not read again what an interrupted verify had found equal: ranges of keys or of an index, or"
+            " whole tables without either.",
+        ),
     ] = False,
     as_json: JsonFlag = False,
     assignments: SetFlag = None,

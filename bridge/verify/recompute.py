@@ -20,6 +20,7 @@ from bridge.verify.lineage import LoggedChange, PartitionId
 from bridge.verify.scratch import Scratch
 
 _EVENTS_PER_BUCKET: Final = 250_000
+_CODEC: Final = "lz4_raw"
 _STEPS_HELD: Final = 500_000
 """An executor folds what it has when it holds so many steps."""
 
@@ -45,7 +46,7 @@ class Log:
     """All events of the messages, decoded once and kept with the executors."""
 
     def __init__(self, messages: MicroBatch, decode: EventDecoder) -> None:
-        self._packed: RDD[bytes] = messages.packed(decode).persist(StorageLevel.MEMORY_AND_DISK)
+        self._packed: RDD[bytes] = messages.packed(decode).map(_compressed).persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
         """Releases the events."""
@@ -53,7 +54,7 @@ class Log:
 
     def control(self) -> Control:
         """Everything but the rows."""
-        brought = self._packed.map(lambda batch: _to_bytes(_control_events(unpacked([batch])))).collect()
+        brought = self._packed.map(lambda batch: _to_bytes(_control_events(_events(batch)))).collect()
         found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_from_bytes, brought)])
         found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
@@ -63,7 +64,7 @@ class Log:
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """`last_states.shapes` of all row changes."""
-        return set().union(*self._packed.map(lambda batch: shapes(plan, unpacked([batch]))).collect())
+        return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
     def statements(self, plan: LogPlan, scratches: list[Scratch], events: int) -> Iterator[tuple[int, str]]:
         """The statements that load the last states into scratch tables, each with the number of its place."""
@@ -72,15 +73,31 @@ class Log:
         return iter(spread.mapPartitions(_loading(scratches)).toLocalIterator(prefetchPartitions=True))
 
 
+def _compressed(content: bytes) -> bytes:
+    """A quarter of the size: what lies in the JVM, and goes there and back for each pass."""
+    body: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
+    return len(content).to_bytes(8, "big") + body
+
+
+def _whole(compressed: bytes) -> bytes:
+    body, size = memoryview(compressed)[8:], int.from_bytes(compressed[:8], "big")
+    content: bytes = pa.decompress(body, decompressed_size=size, codec=_CODEC, asbytes=True)
+    return content
+
+
+def _events(batch: bytes) -> pa.Table:
+    return unpacked([_whole(batch)])
+
+
 def _to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return bytes(sink.getvalue())
+    return _compressed(bytes(sink.getvalue()))
 
 
 def _from_bytes(value: bytes) -> pa.Table:
-    return pa.ipc.open_stream(value).read_all()
+    return pa.ipc.open_stream(_whole(value)).read_all()
 
 
 def _control_events(events: pa.Table) -> pa.Table:
@@ -142,7 +159,7 @@ def _stepping(plan: LogPlan, count: int) -> Callable[[Iterable[bytes]], Iterator
     def step(batches: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
         for batch in batches:
-            held.append(steps(plan, unpacked([batch])))
+            held.append(steps(plan, _events(batch)))
             if sum(table.num_rows for table in held) >= _STEPS_HELD:
                 yield from _in_buckets(held, count)
                 held = []
