@@ -18,7 +18,7 @@ from tests.system.test_native_debezium import VARIANTS, Connector, history
 from tests.system.test_verify import found
 from tests.verify.servers import execute
 
-EVENTS = 1_500
+EVENTS = 600
 PROTOCOLS = {"canal": "canal-json"} | {name: name for name in ENCODERS}
 """What is sent, and the protocol it is; `canal` is official Canal, which has neither a commit ts nor boundaries."""
 
