@@ -86,6 +86,7 @@ class SourceVerification:
                 stack.callback(session.close)
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
+            self._is_folding = bool(int(self._look.value("SELECT @@lower_case_table_names")))
             self._source_look = sources[-1]
             self._state = State(
                 {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
@@ -155,28 +156,30 @@ class SourceVerification:
 
     def _planned(self) -> tuple[list[_Table], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
-        found = {name for name in list_tables(self._source_look) if self._is_wanted(name)}
-        schemas = {name.schema for name in found}
-        there = {name for name in list_tables(self._look) if self._is_wanted(name)}
+        found = {name: self._key(name) for name in list_tables(self._source_look) if self._is_wanted(name)}
+        there = {self._key(name): name for name in list_tables(self._look) if self._is_wanted(name)}
         if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
-            there = {name for name in there if name.schema in schemas}
+            schemas = {key.schema for key in found.values()}
+            there = {key: name for key, name in there.items() if key.schema in schemas}
         sources = load_definitions(self._source_look, found)
-        targets = load_definitions(self._look, found & there)
-        collations = {
-            str(row[0]) for row in self._look.rows("SELECT collation_name FROM information_schema.collations")
-        }
-        is_one_flavour = flavour_of(self._look) is self._flavour
+        targets = load_definitions(self._look, (there[key] for key in found.values() if key in there))
+        compare = self._schema_comparison()
         tables = []
-        for name, source in sources.items():
-            target = targets.get(name)
-            schema = (
-                compare_schemas(source, target, collations, is_one_flavour=is_one_flavour)
-                if target
-                else SchemaFindings(("the table is missing",))
-            )
+        for name, key in found.items():
+            source, target = sources[name], targets.get(there.get(key, name))
+            schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
             tables.append(_Table(source, target, schema, plan_of(source, target)))
-        extra = [TableResult(name, schema=("the source has no such table",)) for name in sorted(there - found)]
-        return tables, extra
+        own = sorted(there[key] for key in there.keys() - set(found.values()))
+        return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
+
+    def _key(self, name: TableName) -> TableName:
+        """What a table is known by on both servers: in lower case where the target keeps names so."""
+        return TableName(name.schema.lower(), name.table.lower()) if self._is_folding else name
+
+    def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
+        names = self._look.rows("SELECT collation_name FROM information_schema.collations")
+        is_one_flavour = flavour_of(self._look) is self._flavour
+        return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:
         return name.schema != self._table.schema and self._options.tables(*name)

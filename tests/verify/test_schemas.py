@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from bridge.local import MariaDB
 from bridge.target.catalog import TableName
 from bridge.verify.create_text import column_lines, index_lines
 from bridge.verify.definitions import ColumnInfo, Definition, Index
@@ -156,6 +158,19 @@ def test_a_database_that_only_the_target_has(pair: Pair) -> None:
     pair.damage("CREATE DATABASE left_over; CREATE TABLE left_over.b (id INT PRIMARY KEY)")
     assert said(pair.verify("app.*", "left_*.*")) == {"b: the source has no such table"}
     assert not any(table.name.schema == "left_over" for table in pair.verify().tables)
+
+
+@pytest.mark.soak
+def test_a_target_that_keeps_names_in_lower_case(old_target: str, tmp_path: Path) -> None:
+    """Its tables are the source's, whatever their case there."""
+    with MariaDB(options=["--lower-case-table-names=1"]) as server:
+        pair = Pair(old_target, server.url, tmp_path)
+        pair.both("CREATE DATABASE App; CREATE TABLE App.Ab (Id INT PRIMARY KEY); INSERT INTO App.Ab VALUES (1), (2)")
+        assert said(pair.verify("App.*")) == set()
+        pair.damage("DELETE FROM app.ab WHERE id = 1; CREATE TABLE app.b (id INT)")
+        assert said(pair.verify()) == {"Ab 1 missing", "b: the source has no such table"}
+        pair.mend()
+        assert said(pair.verify("app.ab")) == set()
 
 
 def test_values_that_statements_trip_over(pair: Pair) -> None:
