@@ -165,8 +165,8 @@ class SourceVerification:
         targets = load_definitions(self._look, (there[key] for key in found.values() if key in there))
         compare = self._schema_comparison()
         tables = []
-        for name, key in found.items():
-            source, target = sources[name], targets.get(there.get(key, name))
+        for name, source in sources.items():
+            target = targets.get(there.get(found[name], name))
             schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
             tables.append(_Table(source, target, schema, plan_of(source, target)))
         own = sorted(there[key] for key in there.keys() - set(found.values()))
