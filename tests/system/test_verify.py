@@ -31,7 +31,6 @@ EQUAL = [
     ("canal-ext", "ddl"),
     ("canal", "keys_raw"),
     ("debezium-ext", "all_types"),
-    ("debezium", "keys"),
 ]
 
 
