@@ -9,6 +9,7 @@ import pytest
 from bridge.events import Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from tests.bench.encoders import ENCODERS
+from tests.bench.large import SHAPES
 from tests.bench.workload import BOUNDARY_EVERY, PARTITIONS, WORKLOADS, Upstream, messages
 
 EVENTS = 13_000
@@ -49,3 +50,16 @@ def test_every_row_change_comes_once_with_its_boundaries(protocol: str) -> None:
     assert set(kinds) == {Kind.INSERT, Kind.UPDATE, Kind.DELETE}
     assert upstream.fingerprint() == again.fingerprint()
     assert len(upstream.numbers) <= WORKLOADS["hot"].hot_keys
+
+
+@pytest.mark.parametrize(("shape", "largest", "boundaries"), [("backlog", 10, 1), ("transaction", 3000, 2)])
+def test_what_no_memory_should_hold(shape: str, largest: int, boundaries: int) -> None:
+    """A backlog has ordinary transactions and one boundary, at its end; a large transaction changes each row once."""
+    upstream, decoder = Upstream(WORKLOADS["sysbench"]), make_decoder("canal-json", DecodeOptions("UTC"))
+    found = SHAPES[shape](upstream, ENCODERS["canal-json"](1), 3000)
+    events = [event for message in found for event in decode_message(decoder, message.key, message.value)]
+    sizes = Counter(event.commit_ts for event in events if event.kind is not Kind.BOUNDARY)
+    assert max(sizes.values()) == largest
+    assert [event.kind for event in events].count(Kind.BOUNDARY) == boundaries
+    assert events[-1].kind is Kind.BOUNDARY
+    assert events[-1].commit_ts > max(sizes)
