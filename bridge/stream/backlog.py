@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +21,8 @@ from bridge.target.progress import PartitionStart, SchemaChange
 from bridge.target.quarantine import Entry
 
 Starts = dict[PartitionId, PartitionStart]
+_ROWS_PER_SLICE: Final = 200
+"""A slice costs as much as copying so many row changes."""
 NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 
 
@@ -64,10 +68,21 @@ def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> A
 
     ends: the offsets up to which it read, where they are known: its last messages may have no events.
     """
-    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
-    others = events.filter(pc.invert(is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    others_at = np.flatnonzero(events["kind"].to_numpy() > int(Kind.DELETE))
+    others = events.take(pa.array(others_at)).sort_by([("partition", "ascending"), ("offset", "ascending")])
     by_time = bool(pc.any(events["by_time"]).as_py())
-    return TableStore(events.filter(is_row)), control_events(others, _read(events) | dict(ends), by_time=by_time)
+    rows = TableStore(_without(events, others_at))
+    return rows, control_events(others, _read(events) | dict(ends), by_time=by_time)
+
+
+def _without(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """The events but for these, not copied where they are few."""
+    if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
+        kept = np.ones(events.num_rows, np.bool_)
+        kept[numbers] = False
+        return events.filter(pa.array(kept))
+    bounds = zip([0, *(numbers + 1)], [*numbers, events.num_rows], strict=True)
+    return pa.concat_tables([events.slice(start, end - start) for start, end in bounds])
 
 
 def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Arrival:

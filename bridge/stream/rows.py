@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -141,8 +142,8 @@ class DriverRows:
     def of(cls, tables: Sequence[pa.Table]) -> DriverRows:
         """Puts row changes of several tables in order."""
         joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
-        order = pc.sort_indices(joined, [(name, "ascending") for name in ROW_ORDER])
-        return cls(joined.take(order).combine_chunks())
+        order = np.lexsort([_sortable(joined[name]) for name in reversed(ROW_ORDER)])  # quick where much is in order
+        return cls(joined.take(pa.array(order)).combine_chunks())
 
     @property
     def count(self) -> int:
@@ -184,6 +185,17 @@ class DriverRows:
     def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
         """The same with other row changes of one table."""
         return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
+
+
+def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Numbers in the order of the column's values."""
+    numbers: npt.NDArray[np.int64]
+    if pa.types.is_string(column.type):
+        encoded = column.combine_chunks().dictionary_encode()
+        numbers = pc.rank(encoded.dictionary).to_numpy()[encoded.indices.to_numpy()].astype(np.int64)
+    else:
+        numbers = column.to_numpy()
+    return numbers
 
 
 def _is_of(table: pa.Table, name: TableName) -> pa.ChunkedArray:

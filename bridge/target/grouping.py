@@ -14,15 +14,31 @@ Longs = npt.NDArray[np.int64]
 
 
 def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], Longs]:
-    """The distinct values of these columns together, in the order in which they come, and of each row their number."""
-    encoded = [_encoded(rows[name]) for name in names]
+    """The distinct values of these columns of strings together, in the order in which they come, and the number of each
+    row's."""
+    columns = [rows[name].chunk(0) if rows[name].num_chunks == 1 else rows[name].combine_chunks() for name in names]
     codes = np.zeros(rows.num_rows, np.int64)
-    for one in encoded:
-        if len(one.dictionary) > 1:
-            codes = numbered(codes * len(one.dictionary) + one.indices.to_numpy())
-    first, _ = ends(codes)
-    columns = [one.take(pa.array(first)).to_pylist() for one in encoded]
-    return list(zip(*columns, strict=True)), codes
+    for one in columns:
+        if not _is_repeated(one):
+            encoded = one.dictionary_encode(null_encoding="encode")
+            codes = numbered(codes * len(encoded.dictionary) + encoded.indices.to_numpy())
+    first = pa.array(ends(codes)[0])
+    return list(zip(*(one.take(first).to_pylist() for one in columns), strict=True)), codes
+
+
+def _is_repeated(texts: pa.StringArray) -> bool:
+    """Whether all texts are one; seldom wrongly false."""
+    size = len(texts)
+    if size == 0 or texts.null_count:
+        return False
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + size + 1]
+    length = int(offsets[1] - offsets[0])
+    if not np.array_equal(np.diff(offsets), np.broadcast_to(np.int32(length), size)):
+        return False
+    if length == 0:
+        return True
+    characters = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(size, length)
+    return np.array_equal(characters[-1], characters[0]) and np.array_equal(characters[1:], characters[:-1])
 
 
 def numbered(codes: Longs) -> Longs:
@@ -39,8 +55,3 @@ def ends(codes: Longs) -> tuple[Longs, Longs]:
     last[codes] = rows  # of repeated indices the last one assigned stays (NumPy, Assigning values to indexed arrays)
     first[codes[::-1]] = rows[::-1]
     return first, last
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return one.dictionary_encode(null_encoding="encode")

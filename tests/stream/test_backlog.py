@@ -86,3 +86,13 @@ def test_control_events_are_sorted_out() -> None:
     assert control.read == {A: 5, B: 5}
     assert control.bad == (BadMessage(Entry(Position("cdc", 0, 2), "malformed", "broken"), 25),)
     assert [(c.text, c.position) for c in control.changes] == [("first", "cdc/1/2"), ("second", "cdc/1/3")]
+
+
+def test_rows_are_what_lies_between_the_others() -> None:
+    """Few boundaries among many row changes, and many among few: the row changes stay, in their order."""
+    for rows, others in ((1000, {0, 500, 501, 1002}), (3, {1, 4}), (5, set()), (0, {0, 1})):
+        places = [offset for offset in range(rows + len(others)) if offset not in others]
+        events = [(0, n, boundary(n) if n in others else insert(n)) for n in range(rows + len(others))]
+        store, control = arrival_of(events_table(events))
+        assert store.due(0, 2000)["offset"].to_pylist() == places
+        assert control.boundaries.get(A, -1) == max(others, default=-1)

@@ -1,0 +1,41 @@
+"""Row changes in the driver's memory."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridge.stream.rows import ROW_ORDER, DriverRows, by_table, in_stages
+from bridge.target.catalog import TableName
+from bridge.target.render import Stage, Statement
+from tests.stream.upstreams import events_table, row_change
+
+PLACES = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.sampled_from(["cdc", "b", "é", "cdc1"])), unique=True)
+
+
+@settings(max_examples=50, deadline=None)
+@given(PLACES, st.integers(0, 5))
+def test_the_order_is_that_of_commit_ts_and_position(places: list[tuple[int, int, int, int, str]], cut: int) -> None:
+    """By commit_ts, topic, partition, offset and index, whatever order they came in; topics as texts compare."""
+    tables = [
+        events_table(
+            [(partition, offset, row_change(ts, f"t{ts}", ["id"], ["id"], after=[1])._replace(index=index))], t
+        )
+        for ts, partition, offset, index, t in places
+    ]
+    rows = DriverRows.of([pa.concat_tables(some) for some in (tables[:cut], tables[cut:]) if some])
+    found = [tuple(row[name] for name in ROW_ORDER) for row in rows._table.to_pylist()]
+    assert found == sorted((ts, t, partition, offset, index) for ts, partition, offset, index, t in places)
+    assert rows.tables() == {TableName("m", f"t{place[0]}"): place[0] for place in places}
+    assert {name: mine["commit_ts"].to_pylist() for name, mine in by_table(rows._table).items()} == {
+        TableName("m", f"t{ts}"): [place[0] for place in found if place[0] == ts] for ts, *_ in places
+    }
+
+
+@given(st.lists(st.lists(st.sampled_from(Stage), max_size=5)))
+def test_statements_of_all_tables_come_stage_by_stage(drawn: list[list[Stage]]) -> None:
+    """Within a stage by table, in the order in which each table gives them."""
+    tables = [[Statement(stage, TableName("m", str(i)), "") for stage in sorted(one)] for i, one in enumerate(drawn)]
+    expected = sorted((statement for one in tables for statement in one), key=lambda statement: statement.stage)
+    assert list(in_stages(map(iter, tables))) == expected
