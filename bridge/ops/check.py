@@ -88,7 +88,7 @@ def _check_target(target: Target, settings: Settings) -> Iterator[Finding]:
 def _check_privileges(session: Session, schema: str) -> Iterator[Finding]:
     try:
         session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
-        session.execute(f"CREATE TEMPORARY TABLE {quote_name(schema, 'check')} (a INT)")
+        session.execute(f"CREATE TEMPORARY TABLE {quote_name(schema, 'check')} (a INT PRIMARY KEY)")
         session.execute(f"DROP TEMPORARY TABLE {quote_name(schema, 'check')}")
         yield Finding(True, f"the user may create and write the database {schema}")
     except MySQLError as error:

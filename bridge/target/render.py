@@ -191,11 +191,14 @@ class _Keeping:
 
     def keep(self) -> Iterator[Statement]:
         columns = [self._table.columns[part].name for part in self._net.key] + self._extra
-        select = f"SELECT {','.join(map(quote_name, columns))} FROM {quote_name(*self._table.name)} WHERE "
+        names = ",".join(map(quote_name, columns))
+        select = f"SELECT {names} FROM {quote_name(*self._table.name)} WHERE "
         yield self._statement(Stage.KEEP, f"DROP TEMPORARY TABLE IF EXISTS {self._scratch}")
-        yield self._statement(Stage.KEEP, f"CREATE TEMPORARY TABLE {self._scratch} AS {select}1 = 0")
+        # Servers with sql_require_primary_key want one of every table; those of the rows may be prefixes.
+        number = "(`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY)"
+        yield self._statement(Stage.KEEP, f"CREATE TEMPORARY TABLE {self._scratch} {number} AS {select}1 = 0")
         for condition in _key_conditions(self._table, self._net.key, self._keys):
-            yield self._statement(Stage.KEEP, f"INSERT INTO {self._scratch} {select}{condition}")
+            yield self._statement(Stage.KEEP, f"INSERT INTO {self._scratch} ({names}) {select}{condition}")
 
     def restore(self) -> Iterator[Statement]:
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]

@@ -69,7 +69,7 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
             return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
         case ValueClass.TEXT if column.charset in _UNICODE:
             return name
-        case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS:
+        case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS or column.data_type == "json":
             return f"CONVERT({name} USING utf8mb4)"
         case ValueClass.TEXT | ValueClass.JSON:
             text, content = f"CONVERT({name} USING utf8mb4)", f"CAST({name} AS BINARY)"

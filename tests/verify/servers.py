@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ from bridge.target.session import Target
 from bridge.verify.against_source import SourceVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
+
+_DIGITS = "(SELECT 0 AS n" + "".join(f" UNION ALL SELECT {n}" for n in range(1, 10)) + ")"
+
+
+def portable(script: str) -> str:
+    """MariaDB's tables of numbers, up to 9,999, as any server can select them."""
+    numbers = f"(SELECT 1 + a.n + 10 * b.n + 100 * c.n + 1000 * d.n AS seq FROM {_DIGITS} a, {_DIGITS} b, {_DIGITS} c,"
+    return re.sub(r"\bseq_1_to_(\d+)\b", rf"{numbers} {_DIGITS} d HAVING seq <= \1 ORDER BY seq) numbers", script)
 
 
 def execute(url: str, script: str) -> list[tuple[Any, ...]]:
