@@ -126,6 +126,9 @@ EVENT_SCHEMA: Final = pa.schema(
 )
 """Position, then the fields of `Event`."""
 
+EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[3:])
+"""The fields of `Event` alone."""
+
 
 class Position(NamedTuple):
     """Where a message lies."""

@@ -13,7 +13,7 @@ from bridge.errors import UsageError
 from bridge.protocols.canal_json import CanalJsonDecoder
 from bridge.protocols.ckafka import CkafkaDecoder
 from bridge.protocols.debezium import DebeziumDecoder
-from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
+from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, RowEvents
 from bridge.protocols.decoding import decode_all, decode_message
 from bridge.protocols.open_protocol import OpenProtocolDecoder
 from bridge.protocols.recognise import is_mysql_born, recognise
@@ -24,6 +24,7 @@ __all__ = [
     "DecodeError",
     "DecodeOptions",
     "Decoder",
+    "RowEvents",
     "decode_all",
     "decode_message",
     "is_mysql_born",

@@ -27,8 +27,8 @@ from bridge.protocols.decoder import (
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
+from bridge.protocols.lessons import Hole, Lesson, Part, cells
 from bridge.protocols.raw_values import with_types
-from bridge.protocols.template_code import Hole, Lesson, Part, cells
 from bridge.protocols.templates import JsonDecoder
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
@@ -88,11 +88,14 @@ class CanalJsonDecoder(JsonDecoder):
         event = template(value.decode(), 0, 0)  # type: ignore[union-attr]
         return None if event is None else (event,)
 
+    def _kind_of(self, value: bytes) -> bytes:
+        return value[: value.find(_KIND_END)]
+
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         message = canal_message(value)
         events = self.events_of(message)
         if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES and not events[0].text:
-            kind = value[: value.find(_KIND_END)]
+            kind = self._kind_of(value)
             slot = self._slots[message["database"], message["table"], message["type"]]
             if slot.layout is not None:
                 lesson = partial(_lesson, kind, value, message, events[0], slot.layout)
@@ -179,8 +182,8 @@ def _lesson(kind: bytes, value: bytes, message: dict[str, Any], event: Event, la
         **message,
         "es": Hole.NUMBER,
         "ts": Hole.NUMBER,
-        "sqlType": Part(lambda found: type(found) is dict),
-        "mysqlType": Part(lambda found: found == layout.shape),
+        "sqlType": Part(message["sqlType"], lambda found: type(found) is dict),
+        "mysqlType": Part(layout.shape, lambda found: found == layout.shape),
         "data": [cells(image, rows[image])],
         "_tidb": {"commitTs": Hole.COMMIT_TS},
     }

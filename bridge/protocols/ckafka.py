@@ -19,8 +19,8 @@ from bridge.protocols.ckafka_raw import ckafka_form
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, shown
 from bridge.protocols.event_time import local_event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
+from bridge.protocols.lessons import Hole, Lesson, cells
 from bridge.protocols.raw_values import with_forms
-from bridge.protocols.template_code import Hole, Lesson, cells
 from bridge.protocols.templates import JsonDecoder
 
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
@@ -62,7 +62,7 @@ class CkafkaDecoder(JsonDecoder):
         """One row; see `GuardedDecoder.usual_events`."""
         if not value or not self._is_plain:
             return None
-        event = self._templates.of[_kind_of(value)](value.decode(), 0, 0)
+        event = self._templates.of[self._kind_of(value)](value.decode(), 0, 0)
         return None if event is None else (event,)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
@@ -77,8 +77,14 @@ class CkafkaDecoder(JsonDecoder):
         event = self._row(message, slot)
         if value and slot.layout is not None:
             lesson = partial(_lesson, value, message, event, slot.layout, self._event_ts)
-            self._templates.missed(_kind_of(value), slot.layout, lesson)
+            self._templates.missed(self._kind_of(value), slot.layout, lesson)
         return [event]
+
+    def _kind_of(self, value: bytes) -> bytes:
+        """What tells table and type, where a message looks as ckafka writes it."""
+        table = value.rfind(b',"TABLE":')
+        schema = value[value.find(b'"DATABASE":') : value.find(b',"EVENT_SERVER_ID":')]
+        return schema + value[table : value.find(b',"TIME":', table)] + value[_TYPE]
 
     def _new_slot(self, schema: str, table: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:
@@ -106,13 +112,6 @@ class CkafkaDecoder(JsonDecoder):
         commit_ts = self._event_ts(message["TIME"])
         fields = (kind, commit_ts, 0, slot.schema, slot.table, slot.columns, "", before, after, None, True)
         return _new_event(Event, fields)
-
-
-def _kind_of(value: bytes) -> bytes:
-    """What tells table and type, where a message looks as ckafka writes it."""
-    table = value.rfind(b',"TABLE":')
-    schema = value[value.find(b'"DATABASE":') : value.find(b',"EVENT_SERVER_ID":')]
-    return schema + value[table : value.find(b',"TIME":', table)] + value[_TYPE]
 
 
 def _lesson(

@@ -9,10 +9,11 @@ A message says by its form what it is: a row (`op` c, u, d, r), a truncated tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
+import numpy as np
 import orjson
 
 from bridge.events import Code, Event, Kind
@@ -26,6 +27,7 @@ from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
+    RowEvents,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -33,8 +35,8 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.event_time import event_ts
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
+from bridge.protocols.lessons import Hole, Lesson, cells
 from bridge.protocols.raw_values import with_forms, with_types
-from bridge.protocols.template_code import Hole, Lesson, cells
 from bridge.protocols.templates import JsonDecoder
 
 _TICDC: Final = "TiCDC"
@@ -98,11 +100,23 @@ class DebeziumDecoder(JsonDecoder):
         """One row of TiCDC's; see `GuardedDecoder.usual_events`."""
         if not value or not self._is_plain:
             return None
-        kind = _kind_of(value)
+        kind = self._kind_of(value)
         template = self._templates.of[kind]
         keys, handle = self._templates.guards[kind]
         event = template(value.decode(), 0, 0) if keys.names(key) == handle else None
         return None if event is None else (event,)
+
+    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterator[RowEvents]:
+        """Rows of TiCDC's whose keys name what they should; see `GuardedDecoder.usual_rows`."""
+        for kind, rows in self._read(values):
+            handle_keys, handle = self._templates.guards[kind]
+            named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
+            yield rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
+
+    def _kind_of(self, value: bytes) -> bytes:
+        """What tells table and operation, where a message looks as TiCDC writes it."""
+        table, operation = value.find(_TABLE), value.find(_OPERATION)
+        return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if value is None:
@@ -129,7 +143,7 @@ class DebeziumDecoder(JsonDecoder):
             _check_available(value, payload[slot.image])
         elif slot.layout is not None:
             lesson = partial(_lesson, value, payload, schema, event, slot)
-            self._templates.missed(_kind_of(value), slot.layout, lesson)
+            self._templates.missed(self._kind_of(value), slot.layout, lesson)
         return [event]
 
     def _value(self, value: bytes) -> Document:
@@ -198,10 +212,12 @@ def _check_available(value: bytes, row: dict[str, Any]) -> None:
                 raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
 
 
-def _kind_of(value: bytes) -> bytes:
-    """What tells table and operation, where a message looks as TiCDC writes it."""
-    table, operation = value.find(_TABLE), value.find(_OPERATION)
-    return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
+def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:
+    """The columns that a key names, None when it cannot be read."""
+    try:
+        return keys.names(key)
+    except (*FAILURES, DecodeError):
+        return None
 
 
 def _lesson(value: bytes, payload: dict[str, Any], schema: Any, event: Event, slot: _Slot) -> Lesson:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, Protocol
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from bridge.events import Code, Event
 from bridge.protocols.debezium_modes import DebeziumModes
@@ -21,6 +25,21 @@ _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
     " its key or put it elsewhere; give the upstream with --source, so that the row can be read back"
 )
+
+
+class RowEvents(NamedTuple):
+    """Rows of many messages, decoded together.
+
+    numbers: of their messages, ascending.
+    events: one for each number (EVENT_FIELDS).
+    """
+
+    numbers: npt.NDArray[np.int64]
+    events: pa.RecordBatch
+
+    def only(self, which: npt.NDArray[np.bool_]) -> RowEvents:
+        """Some of them."""
+        return self if which.all() else RowEvents(self.numbers[which], self.events.filter(pa.array(which)))
 
 
 class DecodeError(Exception):
@@ -74,6 +93,10 @@ class Decoder(Protocol):
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
         """What `decode` gives for a message like many before; None or a failure for others."""
 
+    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:
+        """What `decode` gives for those of many messages that hold rows like many before: for a message all or nothing.
+        What it has not given when it fails, with any of FAILURES or ArrowException, `decode` gives."""
+
 
 class GuardedDecoder:
     """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
@@ -98,6 +121,10 @@ class GuardedDecoder:
         FAILURES or DecodeError, for every other message: `decode` tells what it is."""
         del key, value
         return None
+
+    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:  # noqa: ARG002
+        """The rows of those messages that can be decoded together, which costs least (see `templates`)."""
+        return ()
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         raise NotImplementedError

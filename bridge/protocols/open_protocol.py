@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import orjson
 
 from bridge.events import Code, Event, Kind
@@ -21,6 +22,7 @@ from bridge.protocols.decoder import (
     DecodeError,
     DecodeOptions,
     GuardedDecoder,
+    RowEvents,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -29,11 +31,12 @@ from bridge.protocols.decoder import (
 from bridge.protocols.go_quoting import unquoted
 from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
+from bridge.protocols.lessons import Lesson, cells
 from bridge.protocols.literals import Converter
+from bridge.protocols.open_frames import Frames, Heads, TableName, frames_of, heads_of
 from bridge.protocols.open_old_rows import Columns, old_row
 from bridge.protocols.raw_values import with_types
-from bridge.protocols.template_code import Lesson, cells
-from bridge.protocols.templates import Templates
+from bridge.protocols.templates import Templates, sample_of
 from bridge.protocols.timezones import timestamp_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
@@ -164,12 +167,30 @@ class OpenProtocolDecoder(GuardedDecoder):
             if head != self._head:
                 ts, schema, table = _PLAIN_HEAD(head.decode()).groups()  # type: ignore[union-attr]
                 self._head, self._moment, self._table = head, int(ts), (schema, table)
-            template = self._templates.of[*self._table, body[:_START], _WITH_OLD in body]
+            template = self._templates.of[_kind_of(self._table, body)]
             event = template(body.decode(), self._moment, index)
             if event is None:
                 return None
             events.append(event)
         return events
+
+    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterator[RowEvents]:
+        """Messages all of whose frames are whole rows; see `GuardedDecoder.usual_rows`."""
+        (key_frames, key_counts), (frames, counts) = frames_of(keys, _LENGTH), frames_of(values, 0)
+        versions = np.fromiter((key is not None and key[:_LENGTH] == VERSION for key in keys), np.bool_, len(keys))
+        wanted = (key_counts == counts) & (counts > 0) & versions
+        heads, frames = heads_of(key_frames.of(wanted)), frames.of(wanted)
+        sample = self._sample(heads, frames)
+        found = self._templates.read(frames.texts, sample, heads.among, heads.commit_ts, frames.index)
+        lots = [(frames.messages[rows.numbers], rows) for _, rows in found]
+        read = sum((np.bincount(messages, minlength=len(keys)) for messages, _ in lots), np.zeros_like(counts))
+        for messages, rows in lots:
+            yield RowEvents(messages, rows.events).only(read[messages] == counts[messages])
+
+    def _sample(self, heads: Heads, frames: Frames) -> Iterator[tuple[int, Hashable]]:
+        for number in sample_of(len(frames.messages)):
+            if heads.tables[number] >= 0:
+                yield number, _kind_of(heads.names[heads.tables[number]], frames.texts.text(number))
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if not key:
@@ -257,7 +278,7 @@ class OpenProtocolDecoder(GuardedDecoder):
     def _learn(self, value: bytes, event: Event, layout: Layout, images: Images, change: dict[str, Any]) -> None:
         """Tells the templates of a row; its values have been taken out of the change."""
         if value[:_START] in _PLAIN_STARTS:
-            kind = (event.schema, event.table, value[:_START], _WITH_OLD in value)
+            kind = _kind_of((event.schema, event.table), value)
             self._templates.missed(kind, layout, partial(_lesson, value, event, layout, images, change))
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
@@ -284,6 +305,11 @@ class OpenProtocolDecoder(GuardedDecoder):
         if code in self._types:
             return self._types[code]
         raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
+
+
+def _kind_of(table: TableName, body: bytes) -> Hashable:
+    """The kind of a row, for templates."""
+    return table, body[:_START], _WITH_OLD in body
 
 
 def _values_out_of(columns: Columns) -> dict[str, Any]:

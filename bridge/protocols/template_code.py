@@ -6,8 +6,7 @@ The source that is compiled is made of constants alone; nothing from the wire is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
@@ -16,9 +15,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Event
-from bridge.protocols import literals
-from bridge.protocols.debezium_columns import raw_literal
-from bridge.protocols.images import Layout
+from bridge.protocols.column_literals import DIGITS, INTEGER, INTEGERS, TEXTS
+from bridge.protocols.lessons import TSO, Cell, Hole, Lesson, Node, Part, Types, flattened
 from bridge.protocols.literals import NULL, Converter
 
 TEXT: Final = '"([^"]*)"'
@@ -30,102 +28,16 @@ _LONG: Final = 200
 """Characters from which on what stays is compared as a whole: a regular expression goes through it one by one."""
 _LONGEST: Final = 1 << 16
 """Characters that stay, in a message that is learnt from."""
-_MOST_SEEN: Final = 64
-_LONGEST_SEEN: Final = 256
-"""Ways of writing a part that are remembered, and characters of one: of many columns hardly any order comes twice."""
 
-_NATURAL: Final = "[1-9][0-9]{0,18}|0"
-_INTEGER: Final = _NATURAL + "|-[1-9][0-9]{0,17}"
-"""Canonical, and within signed or unsigned 64 bits."""
 _NUMBER: Final = r"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
-_TSO: Final = "[1-9][0-9]{0,17}"
 _NULL_PATTERN: Final = "null"
 _OBJECT: Final = r"(\{[^}]*\})"
 """A JSON object without others inside, or with a brace in a string, or no JSON at all: what it is, `Part` tells."""
-
-_TEXTS: Final = frozenset({literals.text, raw_literal})
-"""Converters of a string whose literal is the string in quotation marks, if there is nothing to escape."""
-_DIGITS: Final = {
-    literals.integer: _INTEGER,
-    **dict.fromkeys((literals.unsigned, *literals.UNSIGNED.values()), _NATURAL),
-}
-"""Converters of a string of digits whose literal is these digits, and when."""
-_INTEGERS: Final = frozenset({literals.integer_number, raw_literal})
-"""Converters of a number whose literal is that number."""
-
-
-class Hole(Enum):
-    """What stands in a message where it is not the same in all."""
-
-    COMMIT_TS = auto()
-    """A TSO."""
-    MOMENT = auto()
-    """A string that `Lesson.moment` makes a TSO."""
-    NUMBER = auto()
-    """An integer that says nothing."""
-    TEXT = auto()
-    """A string that says nothing."""
-
-
-class Part:
-    """An object in a message that may be written in several ways.
-
-    agrees: whether the object, as JSON gave it, is the one it should be.
-    """
-
-    def __init__(self, agrees: Callable[[Any], bool]) -> None:
-        self._agrees = agrees
-        self._seen: set[str] = set()
-
-    def is_it(self, text: str) -> bool:
-        """Whether a text is this object's.  Raises JSONDecodeError when it is not JSON."""
-        if text in self._seen:
-            return True
-        if "[" in text or not self._agrees(orjson.loads(text)):  # a message may be nested too deeply as a whole
-            return False
-        if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
-            self._seen.add(text)
-        return True
-
-
-class Cell(NamedTuple):
-    """Where a column's value stands: the image it belongs to, and its number there."""
-
-    image: str
-    column: int
-
-
-def cells(image: str, row: Iterable[str]) -> dict[str, Cell]:
-    """A row with cells for its values."""
-    return {name: Cell(image, column) for column, name in enumerate(row)}
-
-
-class Lesson(NamedTuple):
-    """A message to learn from.
-
-    images: "before" and "after", as JSON gave them; a message may lack one.
-    tree: the message as JSON gave it, with holes, parts and cells for all that is not the same in others.
-    head: how every text of the kind begins, which need not be looked at again.
-    moment: a text to its TSO, where the tree has a `Hole.MOMENT`.
-    guard: what must be equal besides, for the decoder to compare.
-    """
-
-    text: bytes
-    event: Event
-    layout: Layout
-    images: Mapping[str, Mapping[str, Any]]
-    tree: Any
-    head: str = ""
-    moment: Callable[[str], int] | None = None
-    guard: Any = None
 
 
 Template = Callable[[str, int, int], Event | None]
 """A message's text to its event, None where it is another; it may fail, too.  The commit_ts and index are those of the
 event where the text does not hold them."""
-
-Types = dict[str, list[set[type]]]
-"""By image, the JSON types seen in each of its columns."""
 
 
 class Made(NamedTuple):
@@ -180,63 +92,39 @@ def _reading(convert: Converter, types: set[type]) -> _Reading | None:
 
 def _of_type(convert: Converter, types: set[type]) -> _Reading | None:
     if types == {str}:
-        if convert in _DIGITS:
-            return _Reading(f'"({_DIGITS[convert]})"', "V")
-        return _Reading(TEXT, "V", quoted=True) if convert in _TEXTS else _Reading(TEXT, "C(V)")
+        if convert in DIGITS:
+            return _Reading(f'"({DIGITS[convert]})"', "V")
+        return _Reading(TEXT, "V", quoted=True) if convert in TEXTS else _Reading(TEXT, "C(V)")
     if types == {int}:
-        return _Reading(f"({_INTEGER})", "V" if convert in _INTEGERS else "C(int(V))")
+        return _Reading(f"({INTEGER})", "V" if convert in INTEGERS else "C(int(V))")
     if types <= {int, float}:
         return _Reading(_NUMBER, "C(loads(V))")
     return _Reading("(true|false)", "C(loads(V))") if types == {bool} else None
 
 
-_Node = Cell | Hole | Part
+def _pattern(node: Node, readings: Mapping[Cell, _Reading]) -> str:
+    if isinstance(node, Part):
+        return _OBJECT
+    return _HOLES[node] if isinstance(node, Hole) else readings[node].pattern
 
 
 class _Tokens:
-    """A tree as text: what stays between holes, and the holes with their patterns.
+    """A tree as text, with the patterns of what stands in its holes.
 
     between: one more than patterns.
     groups: what the groups of the patterns are, in order.
     """
 
     def __init__(self, tree: Any, readings: Mapping[Cell, _Reading], text: str) -> None:
-        self._readings, self._text = readings, text
-        self.between, self.patterns, self.groups = [""], list[str](), list[_Node]()
-        self._add(tree)
-
-    def _add(self, node: Any) -> None:
-        if isinstance(node, dict):
-            self._stays("{")
-            for number, (name, value) in enumerate(node.items()):
-                self._stays("," * (number > 0) + orjson.dumps(name).decode() + ":")
-                self._add(value)
-            self._stays("}")
-        elif isinstance(node, list):
-            self._stays("[")
-            for number, value in enumerate(node):
-                self._stays("," * (number > 0))
-                self._add(value)
-            self._stays("]")
-        elif isinstance(node, _Node):
-            self._varies(node)
-        else:
-            self._stays(orjson.dumps(node).decode())
-
-    def _stays(self, text: str) -> None:
-        self.between[-1] += text
-
-    def _varies(self, node: _Node) -> None:
-        pattern = self._pattern(node)
-        self.patterns.append(pattern.replace(TEXT, self._text))
-        self.between.append("")
-        if node not in _SILENT and pattern != _NULL_PATTERN:
-            self.groups.append(node)
-
-    def _pattern(self, node: _Node) -> str:
-        if isinstance(node, Part):
-            return _OBJECT
-        return _HOLES[node] if isinstance(node, Hole) else self._readings[node].pattern
+        flat = flattened(tree)
+        patterns = [_pattern(node, readings) for node in flat.nodes]
+        self.between = flat.between
+        self.patterns = [pattern.replace(TEXT, text) for pattern in patterns]
+        self.groups = [
+            node
+            for node, pattern in zip(flat.nodes, patterns, strict=True)
+            if node not in _SILENT and pattern != _NULL_PATTERN
+        ]
 
     def steps(self, head: str) -> list[tuple[str, re.Pattern[str]]]:
         """What stays at some length, and the pattern of what comes between that and the next such; the first pattern
@@ -299,13 +187,13 @@ def _lines(steps: Sequence[tuple[str, re.Pattern[str]]], variables: Iterator[str
             yield f"{mine}= found.groups()"
 
 
-def _commit_ts(variables: Mapping[_Node, str]) -> str:
+def _commit_ts(variables: Mapping[Node, str]) -> str:
     if Hole.COMMIT_TS in variables:
         return f"int({variables[Hole.COMMIT_TS]})"
     return f"moment({variables[Hole.MOMENT]})" if Hole.MOMENT in variables else "commit_ts"
 
 
-def _image(image: str, readings: Mapping[Cell, _Reading], variables: Mapping[_Node, str]) -> str:
+def _image(image: str, readings: Mapping[Cell, _Reading], variables: Mapping[Node, str]) -> str:
     """The expression of an image."""
     pieces = []
     for cell, reading in readings.items():
@@ -339,8 +227,8 @@ _NAMES: Final[dict[str, Any]] = {
 }
 _SILENT: Final = frozenset({Hole.NUMBER, Hole.TEXT})
 _HOLES: Final = {
-    Hole.COMMIT_TS: f"({_TSO})",
+    Hole.COMMIT_TS: f"({TSO})",
     Hole.MOMENT: TEXT,
-    Hole.NUMBER: f"(?:{_INTEGER})",
+    Hole.NUMBER: f"(?:{INTEGER})",
     Hole.TEXT: '"[^"]*"',
 }

@@ -5,14 +5,23 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Final, NamedTuple
 from uuid import uuid4
 from zipimport import zipimporter
 
+import numpy as np
 import pyarrow as pa
 
-from bridge.events import EVENT_SCHEMA
-from bridge.protocols import DecodeOptions, Decoder, decode_all, make_decoder
+from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
+from bridge.protocols import DecodeOptions, Decoder, RowEvents, decode_all, make_decoder
+from bridge.protocols.decoder import FAILURES
+from bridge.protocols.texts import Numbers
+
+_MANY: Final = 256
+"""Messages from which on it pays to decode rows together."""
+_TOGETHER_BYTES: Final = 32 << 20
+"""Of values that are decoded together, which takes some times as much memory."""
 
 
 class Messages(NamedTuple):
@@ -24,6 +33,10 @@ class Messages(NamedTuple):
     offset: list[int]
     key: list[bytes | None]
     value: list[bytes | None]
+
+    def part(self, which: slice) -> Messages:
+        """Some of them."""
+        return Messages(*(column[which] for column in self))  # type: ignore[arg-type]  # each of its type
 
 
 EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
@@ -91,10 +104,38 @@ def messages_of(batch: pa.RecordBatch) -> Messages:
 
 def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
     """The events of messages (EVENT_SCHEMA), in their order."""
-    events, numbers = decode_all(decoder, messages.key, messages.value)
-    columns = list(zip(*events, strict=True)) if events else [()] * (len(EVENT_SCHEMA) - 3)
-    positions = [[column[number] for number in numbers] for column in messages[:3]]
-    arrays = [
-        pa.array(column, type=field.type) for column, field in zip([*positions, *columns], EVENT_SCHEMA, strict=True)
+    if len(messages.value) > 1 and sum(map(len, filter(None, messages.value))) > _TOGETHER_BYTES:
+        half = len(messages.value) // 2
+        halves = (messages.part(slice(half)), messages.part(slice(half, None)))
+        return pa.concat_batches([decode_messages(decoder, some) for some in halves])
+    numbers, events = _decoded(decoder, messages)
+    at = pa.array(numbers)
+    positions = [
+        pa.array(column, field.type).take(at) for column, field in zip(messages[:3], EVENT_SCHEMA, strict=False)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=EVENT_SCHEMA)
+    return pa.RecordBatch.from_arrays([*positions, *events.columns], schema=EVENT_SCHEMA)
+
+
+def _decoded(decoder: Decoder, messages: Messages) -> tuple[Numbers, pa.RecordBatch]:
+    """Events (EVENT_FIELDS), and of each the number of its message: together what can be decoded together, then the
+    rest, one by one."""
+    keys, values = messages.key, messages.value
+    lots: list[RowEvents] = []
+    if len(values) >= _MANY:
+        with suppress(*FAILURES, pa.ArrowException):
+            lots.extend(decoder.usual_rows(keys, values))
+    is_left = np.ones(len(values), np.bool_)
+    for rows in lots:
+        is_left[rows.numbers] = False
+    left = np.flatnonzero(is_left)
+    lots.append(_one_by_one(decoder, left, [keys[number] for number in left], [values[number] for number in left]))
+    numbers, events = np.concatenate([rows.numbers for rows in lots]), pa.concat_batches([rows.events for rows in lots])
+    order = np.lexsort((events["index"].to_numpy(), numbers))
+    return numbers[order], events.take(pa.array(order))
+
+
+def _one_by_one(decoder: Decoder, numbers: Numbers, keys: list[bytes | None], values: list[bytes | None]) -> RowEvents:
+    events, places = decode_all(decoder, keys, values)
+    columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]
+    return RowEvents(numbers[places], pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import itertools
 import json
@@ -16,21 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.demo.encode import Message
-from bridge.demo.model import Change, Column, Moment, Shape, Transaction
+from bridge.demo.model import Change, Column, Shape, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeError, DecodeOptions, Decoder, decode_all, decode_message, make_decoder
 from bridge.protocols.decoder import FAILURES
 from tests.bench.encoders import ENCODERS
-
-WARM = 40
-"""Messages after which a layout's conversion is written out."""
-ROW = {"id": "1", "v": "x"}
-MESSAGE: dict[str, Any] = {
-    "id": 0, "database": "d", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1, "ts": 1,
-    "sql": "", "sqlType": {"id": 4, "v": 12}, "mysqlType": {"id": "int", "v": "varchar"}, "old": None, "data": [ROW],
-    "_tidb": {"commitTs": 470611868434825218},
-}  # fmt: skip
+from tests.protocols.oracles import (
+    CHANGES,
+    MESSAGE,
+    MOMENT,
+    ORACLES,
+    ROW,
+    TAUGHT,
+    TS,
+    WARM,
+    messages_of,
+    unbase64,
+    unlearning,
+)
 
 
 def _warm() -> Decoder:
@@ -44,16 +46,6 @@ def _warm() -> Decoder:
 WARMED = _warm()
 
 
-def _unlearning(protocol: str) -> Decoder:
-    """A decoder without templates: what it gives is what a message holds."""
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    decoder._templates.missed = lambda *_: None  # type: ignore[attr-defined]
-    return decoder
-
-
-ORACLES = {protocol: _unlearning(protocol) for protocol in ENCODERS}
-
-
 def _the_short_way(decoder: Decoder, value: bytes | None, key: bytes | None = b"") -> list[Event] | None:
     decoder.look_over([value])
     try:
@@ -61,10 +53,6 @@ def _the_short_way(decoder: Decoder, value: bytes | None, key: bytes | None = b"
     except (*FAILURES, DecodeError):
         return None
     return None if found is None else list(found)
-
-
-def _unbase64(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +74,8 @@ def test_golden_messages_come_out_equal(golden: Path, protocol: str, variant: st
     short = 0
     for capture in sorted((golden / variant).glob("*.jsonl")):
         lines = [json.loads(line) for line in capture.read_text().splitlines()]
-        keys, values = ([_unbase64(line[part]) for line in lines] for part in ("key", "value"))
-        decoder, oracle = make_decoder(protocol, DecodeOptions("UTC")), _unlearning(protocol)
+        keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
+        decoder, oracle = make_decoder(protocol, DecodeOptions("UTC")), unlearning(protocol)
         for key, value in [*zip(keys, values, strict=True)] * 2:
             found = _the_short_way(decoder, value, key)
             expected = decode_message(oracle, key, value)
@@ -134,43 +122,11 @@ def test_what_is_unusual_is_left_to_the_long_way(kind: str, changes: dict[str, A
         assert found is None or found == decode_message(ORACLES["canal-json"], b"", packed)
 
 
-SHAPE = Shape(
-    "d'b", "t\u00e9", (Column("id", "int", key="primary"), Column("n", "bigint"), Column("v", "varchar", "99"))
-)
-NUMBERS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from([0, 1, -1, 10**18, 10**17])
-TEXTS = (
-    st.none() | st.text() | st.sampled_from(["", "'", "\\", '"', "\0", "\n", "\x1f", "null", "{}", "\ud7ff", "a" * 300])
-)
-ROWS = st.tuples(st.integers(0, 1 << 31), NUMBERS, TEXTS)
-CHANGES = st.tuples(st.none() | ROWS, st.none() | ROWS).filter(any)
-MOMENT = Moment(0, 0, 0, 0)
-TS = 470611868434825218
-
-
-def _messages(protocol: str, changes: list[tuple[Any, Any]]) -> list[Message]:
-    encoder = ENCODERS[protocol](1)
-    transactions = (Transaction(TS + n, 0, (Change(SHAPE, *pair),), MOMENT) for n, pair in enumerate(changes))
-    return [message for transaction in transactions for message in encoder.transaction(transaction)]
-
-
-def _taught(protocol: str) -> Decoder:
-    """A decoder that has seen all three kinds of change, and NULL in one column."""
-    first = (1, 2, "x")
-    changes = [(None, first), (first, (1, 3, None)), (first, (1, 3, "z")), (first, None)] * WARM
-    messages = _messages(protocol, changes)
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    decode_all(decoder, [message.key for message in messages], [message.value for message in messages])
-    return decoder
-
-
-TAUGHT = {protocol: _taught(protocol) for protocol in ENCODERS}
-
-
 @pytest.mark.parametrize("protocol", ENCODERS)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=5))
 def test_templates_give_what_parsing_gives(protocol: str, changes: list[tuple[Any, Any]]) -> None:
     """Whatever stands in the values: quotation marks, backslashes, control characters, NULL, long numbers."""
-    for message in _messages(protocol, changes):
+    for message in messages_of(protocol, changes):
         found = _the_short_way(TAUGHT[protocol], message.value, message.key)
         assert found is None or found == decode_message(ORACLES[protocol], message.key, message.value)
 
@@ -180,7 +136,7 @@ def test_templates_are_used(protocol: str) -> None:
     """For every kind of change, once enough were seen."""
     row, new = (7, -8, "y"), (7, 9, "\u00e9\u20ac")
     for pair in ((None, row), (row, new), (row, (7, 9, None)), (new, None)):
-        for message in _messages(protocol, [pair]):
+        for message in messages_of(protocol, [pair]):
             assert _the_short_way(TAUGHT[protocol], message.value, message.key) is not None
 
 
@@ -189,7 +145,7 @@ def test_templates_are_used(protocol: str) -> None:
 def test_damaged_messages_are_left_to_parsing(protocol: str, at: int, put: bytes, cut: int, kind: int) -> None:
     """Bytes changed, lost or put in anywhere: the template gives what parsing gives, or nothing."""
     row, new = (7, 8, "y"), (7, 9, "z")
-    (message,) = _messages(protocol, [((None, row), (row, new), (row, None))[kind]])
+    (message,) = messages_of(protocol, [((None, row), (row, new), (row, None))[kind]])
     value = message.value or b""
     at %= len(value)
     damaged = value[:at] + put + value[at + cut :]
@@ -220,7 +176,7 @@ def test_a_table_that_changes_is_learnt_anew() -> None:
 )  # fmt: skip
 def test_what_needs_care_is_left_to_parsing(protocol: str, what: bytes, instead: bytes) -> None:
     """What JSON forbids, what needs escaping, numbers in other forms than they are written in."""
-    (message,) = _messages(protocol, [(None, (7, 777, "yyy"))])
+    (message,) = messages_of(protocol, [(None, (7, 777, "yyy"))])
     value = (message.value or b"").replace(what, instead)
     found = _the_short_way(TAUGHT[protocol], value, message.key)
     assert found is None or found == decode_message(ORACLES[protocol], message.key, value)
@@ -228,7 +184,7 @@ def test_what_needs_care_is_left_to_parsing(protocol: str, what: bytes, instead:
 
 def _learn_and_compare(protocol: str, messages: list[tuple[bytes | None, bytes]]) -> Decoder:
     """Decodes the messages one by one; whatever comes in between, each gives what it gives without templates."""
-    decoder, oracle = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64")), _unlearning(protocol)
+    decoder, oracle = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64")), unlearning(protocol)
     for key, value in messages:
         events, _ = decode_all(decoder, [key], [value])
         assert events == decode_message(oracle, key, value)
@@ -255,7 +211,7 @@ def test_images_come_and_go(protocol: str) -> None:
     """Old values that a changefeed begins to send, or ceases to, in mid-stream; every message is read as ever."""
     row, new = (7, 8, "y"), (7, 9, "z")
     pairs = {"update": (row, new), "insert": (None, new), "delete": (row, None)}
-    plain = {name: _messages(protocol, [pair])[0] for name, pair in pairs.items()}
+    plain = {name: messages_of(protocol, [pair])[0] for name, pair in pairs.items()}
     update, key = plain["update"].value or b"", plain["update"].key
     without = [
         re.sub(rb'"(old|p|before|OLD_VALUES)":', rb'"\1x":', update),
@@ -284,7 +240,7 @@ def test_a_column_called_like_a_part_of_the_message() -> None:
 
 def test_a_key_that_changes_is_seen() -> None:
     """Debezium's message says its key's columns in Kafka's key alone."""
-    value = _messages("debezium", [((7, 8, "y"), (7, 9, "z"))])[0].value or b""
+    value = messages_of("debezium", [((7, 8, "y"), (7, 9, "z"))])[0].value or b""
     keys = [b'{"payload":{"id":7}}', b'{"payload":{"n":7}}', b'{"payload":{}}', None]
     _learn_and_compare("debezium", [(key, value) for key in keys for _ in range(2 * WARM)])
     _learn_and_compare("debezium", [(key, value) for key in keys] * 3 * WARM)

@@ -1,0 +1,130 @@
+"""Many texts in one buffer, to be looked at together: NumPy goes through a byte in a fraction of a nanosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers = npt.NDArray[np.int64]
+"""Whole numbers: of texts, of bytes in the buffer."""
+Mask = npt.NDArray[np.bool_]
+
+MOST_BYTES: Final = (1 << 31) - (1 << 20)
+"""What Arrow's 32-bit offsets reach, and some more behind it."""
+BEHIND: Final = 1 << 16
+"""Bytes behind the last text, so that what is looked for at its end lies within the buffer."""
+
+_QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
+_PRINTABLE: Final = ord(" ")
+_NOT_ASCII: Final = 128
+
+
+def joined(texts: Sequence[bytes | None]) -> tuple[bytes, Numbers, Numbers]:
+    """Texts in one buffer, with BEHIND bytes behind them, and where they start and end; one that is null is empty."""
+    present = [text or b"" for text in texts]
+    ends = np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))
+    return b"".join([*present, bytes(BEHIND)]), np.concatenate(([0], ends[:-1])), ends
+
+
+class Texts:
+    """Texts of JSON.
+
+    starts, ends: of each text; they ascend, and what lies between two texts belongs to none.
+    """
+
+    def __init__(self, content: bytes, starts: Numbers, ends: Numbers) -> None:
+        """content: holds the texts and behind them `BEHIND` bytes; MOST_BYTES at most."""
+        self.starts, self.ends = starts, ends
+        self._content = content
+        self._bytes = np.frombuffer(content, np.uint8)
+
+    @cached_property
+    def marks(self) -> Numbers:
+        """Where quotation marks are."""
+        return np.flatnonzero(self._bytes == _QUOTE)
+
+    @cached_property
+    def first_marks(self) -> Numbers:
+        """Of each text, the number of the first mark from its start on."""
+        return np.searchsorted(self.marks, self.starts)
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes | None]) -> Texts:
+        """Whole messages; one that is null is empty."""
+        return cls(*joined(texts))
+
+    def only(self, which: Mask) -> Texts:
+        """Some of them, with nothing between them."""
+        starts, ends = self.starts[which], self.ends[which]
+        at, content = contents(self._pieces(starts, ends, np.arange(len(starts))))
+        return Texts(content.tobytes() + bytes(BEHIND), at[:-1].astype(np.int64), at[1:].astype(np.int64))
+
+    def plain(self) -> Numbers:
+        """The numbers of texts without backslashes and control characters, whose strings are easily read; none when
+        there is one that is not UTF-8."""
+        if not len(self.starts):
+            return np.empty(0, np.int64)
+        content = self._bytes[: self.ends[-1]]
+        if content.max() >= _NOT_ASCII:
+            try:
+                self.columns(self.starts[:, None], self.ends[:, None])
+            except pa.ArrowInvalid:
+                return np.empty(0, np.int64)
+        odd = content == _BACKSLASH
+        if content.min() < _PRINTABLE:
+            odd |= content < _PRINTABLE
+        at = np.flatnonzero(odd)
+        return np.flatnonzero(np.searchsorted(at, self.starts) == np.searchsorted(at, self.ends))
+
+    def text(self, number: int) -> bytes:
+        """One text."""
+        return self._bytes[self.starts[number] : self.ends[number]].tobytes()
+
+    def have(self, constant: bytes, at: Numbers) -> Mask:
+        """Whether these bytes stand there, at no more than BEHIND less their size behind a text's end; without NUL."""
+        size = len(constant)
+        windows = np.ndarray((len(self._bytes) - size + 1,), f"S{size}", self._bytes.data, strides=(1,))
+        there = windows[at]
+        if there.tobytes() == constant * len(at):  # as mostly; comparing one by one takes three times as long
+            return np.ones(len(at), np.bool_)
+        found: Mask = there == constant
+        return found
+
+    def columns(self, starts: Numbers, ends: Numbers) -> list[pa.StringArray]:
+        """What lies between the starts and the ends, which hold a row for each text, column by column.  They ascend, in
+        a row and from row to row.  Raises ArrowInvalid where that is not UTF-8."""
+        size, width = starts.shape
+        found = self._pieces(starts, ends, np.arange(width)[:, None] + np.arange(size) * width).cast(pa.string())
+        return [found.slice(column * size, size) for column in range(width)]
+
+    def have_between(self, starts: Numbers, ends: Numbers, constant: bytes) -> Mask:
+        """Whether what lies between the starts and the ends, see `columns`, makes up this, in a text as a whole; it has
+        that size."""
+        found = contents(self._pieces(starts, ends, np.arange(starts.size)))[1]
+        if found.tobytes() == constant * len(starts):
+            return np.ones(len(starts), np.bool_)
+        is_it: Mask = (found.reshape(len(starts), -1) == np.frombuffer(constant, np.uint8)).all(axis=1)
+        return is_it
+
+    def _pieces(self, starts: Numbers, ends: Numbers, wanted: Numbers) -> pa.BinaryArray:
+        """Pieces in the order that is wanted: they are numbered row by row."""
+        offsets = np.empty((*starts.shape, 2), np.int32)
+        offsets[..., 0], offsets[..., 1] = starts, ends
+        # Every second element of this is a piece, the others are what lies between two: no byte is copied for those.
+        everything = pa.Array.from_buffers(
+            pa.binary(), max(0, offsets.size - 1), [None, pa.py_buffer(offsets.ravel()), pa.py_buffer(self._content)]
+        )
+        return everything.take(pa.array(2 * wanted.ravel()))
+
+
+def contents(values: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Where strings begin, and at last end, and all their bytes."""
+    _, offsets, content = values.buffers()
+    at = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return at - at[0], np.frombuffer(content or b"", np.uint8)[at[0] : at[-1]]

@@ -1,0 +1,228 @@
+"""Rows that are decoded together come out as they do one by one, or are left to that."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.demo.model import Change, Column, Shape, Transaction
+from bridge.events import Event, Kind
+from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols.decoder import FAILURES
+from bridge.protocols.texts import Texts
+from bridge.stream.decode import Messages, decode_messages
+from tests.bench.decoding import rows_of
+from tests.bench.encoders import ENCODERS
+from tests.protocols.oracles import (
+    CHANGES,
+    MESSAGE,
+    MOMENT,
+    ORACLES,
+    TAUGHT,
+    TS,
+    WARM,
+    messages_of,
+    unbase64,
+    unlearning,
+)
+
+Pairs = list[tuple[bytes | None, bytes | None]]
+"""Keys and values."""
+
+
+def _together(decoder: Decoder, pairs: Pairs) -> dict[int, list[Event]]:
+    """The events of those messages that were decoded together."""
+    found: dict[int, list[Event]] = {}
+    with suppress(*FAILURES, pa.ArrowException):
+        for rows in decoder.usual_rows([key for key, _ in pairs], [value for _, value in pairs]):
+            assert rows.numbers.tolist() == sorted(rows.numbers.tolist())
+            for number, event in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
+                found.setdefault(number, []).append(Event(**{**event, "kind": Kind(event["kind"])}))
+    return {number: sorted(events, key=lambda event: event.index) for number, events in found.items()}
+
+
+def _compare(protocol: str, decoder: Decoder, pairs: Pairs) -> set[int]:
+    """The numbers of messages that were decoded together, after a look at what they became."""
+    together = _together(decoder, pairs)
+    for number, events in together.items():
+        assert events == decode_message(ORACLES[protocol], *pairs[number])
+    return set(together)
+
+
+def _pairs(protocol: str, changes: list[tuple[Any, Any]]) -> Pairs:
+    return [(message.key, message.value) for message in messages_of(protocol, changes)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "variant"),
+    [
+        ("canal-json", "canal-ext"),
+        ("canal-json", "canal"),
+        ("canal-json", "canal-updated-only"),
+        ("open-protocol", "open"),
+        ("open-protocol", "open-lz4"),
+        ("open-protocol", "open-updated-only"),
+        ("debezium", "debezium-ext"),
+        ("debezium", "debezium-noschema-ext"),
+    ],
+)
+def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: str) -> None:
+    """Every message of every capture, in many copies, as one batch: positions, order, events."""
+    for capture in sorted((golden / variant).glob("*.jsonl")):
+        lines = [json.loads(line) for line in capture.read_text().splitlines()] * 3
+        keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
+        decoder, oracle = make_decoder(protocol, DecodeOptions("UTC")), unlearning(protocol)
+        offsets = list(range(len(lines)))
+        batch = Messages(["t"] * len(lines), [7] * len(lines), offsets, keys, values)
+        decode_messages(decoder, batch)
+        expected = [(n, e) for n in offsets for e in decode_message(oracle, keys[n], values[n])]
+        rows = decode_messages(decoder, batch).to_pylist()
+        places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
+        assert places == [("t", 7, number) for number, _ in expected]
+        assert rows == [event._asdict() for _, event in expected]
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_all_kinds_are_decoded_together(protocol: str) -> None:
+    """Inserts, updates and deletes, NULL or not, with apostrophes and characters beyond ASCII."""
+    row, new = (7, -8, "it's"), (7, 9, "\u00e9\u20ac")
+    changes = [(None, row), (row, new), (row, (7, 9, None)), (new, None)] * 20
+    assert _compare(protocol, TAUGHT[protocol], _pairs(protocol, changes)) == set(range(len(changes)))
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@given(changes=st.lists(CHANGES, min_size=1, max_size=4), copies=st.integers(1, 12))
+def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], copies: int) -> None:
+    """Whatever stands in the values, of few messages or many, beside usual ones."""
+    usual = _pairs(protocol, [(None, (7, 8, "y")), ((7, 8, "y"), (7, 9, None))])
+    _compare(protocol, TAUGHT[protocol], (_pairs(protocol, changes) + usual) * copies)
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@given(
+    at=st.integers(0, 10_000),
+    put=st.binary(max_size=3) | st.sampled_from([b'"', b'","', b"null", b"{}", b"\x80", b"'"]),
+    cut=st.integers(0, 8),
+    kind=st.sampled_from([0, 1, 2]),
+    is_key=st.booleans(),
+)
+def test_damage_stays_where_it_is(protocol: str, at: int, put: bytes, cut: int, kind: int, is_key: bool) -> None:
+    """Bytes changed, lost or put in anywhere in one message of many: it comes out as it does alone, the others too."""
+    row, new = (7, 8, "y"), (7, 9, "z")
+    [whole] = _pairs(protocol, [((None, row), (row, new), (row, None))[kind]])
+    part = whole[0 if is_key else 1] or b""
+    at %= len(part) + 1
+    damaged = part[:at] + put + part[at + cut :]
+    pairs = [whole] * 4 + [(damaged, whole[1]) if is_key else (whole[0], damaged)] + [whole] * 4
+    _compare(protocol, TAUGHT[protocol], pairs)
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("odd", ["\\", "\0", "\n", '"'])
+def test_one_odd_message_leaves_the_others_together(protocol: str, odd: str) -> None:
+    """What needs escaping in one row costs the others nothing."""
+    pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(100)])
+    [pairs[50]] = _pairs(protocol, [(None, (50, 50, odd))])
+    assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(100)) - {50}
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_messages_that_are_not_there(protocol: str) -> None:
+    """Tombstones and empty messages among rows; nothing at all."""
+    [row] = _pairs(protocol, [(None, (1, 1, "y"))])
+    decoder = TAUGHT[protocol]
+    assert _compare(protocol, decoder, [row, (row[0], None), row, (None, b""), (b"", row[1]), row]) >= {0, 2, 5}
+    assert _compare(protocol, decoder, []) == set()
+    assert _compare(protocol, decoder, [(None, None)] * 300) == set()
+
+
+def test_tables_with_the_same_columns_are_told_apart() -> None:
+    """Open Protocol: the table stands in the key alone."""
+    columns = (Column("id", "int", key="primary"), Column("v", "varchar", "99"))
+    shapes = [Shape("d", name, columns) for name in ("a", "b", "c")]
+    for protocol in ENCODERS:
+        encoder = ENCODERS[protocol](1)
+        changes = [Change(shape, None, (n, "x")) for n in range(3 * WARM) for shape in shapes]
+        transactions = [Transaction(TS + n, 0, tuple(changes[n : n + 5]), MOMENT) for n in range(0, len(changes), 5)]
+        pairs = [(m.key, m.value) for transaction in transactions for m in encoder.transaction(transaction)]
+        decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
+        for key, value in pairs:
+            decoder.decode(key, value)
+        assert _compare(protocol, decoder, pairs) == set(range(len(pairs)))
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_wide_rows_are_decoded_together(protocol: str) -> None:
+    """Sixty columns of all types, some of them null."""
+    pairs = [(m.key, m.value) for m in rows_of(protocol, "wide")[:400]]
+    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
+    for key, value in pairs:
+        decoder.decode(key, value)
+    assert len(_compare(protocol, decoder, pairs)) > 300
+
+
+TYPED = {
+    "decimal": ["1.50", "-0.01", "9" * 65, "9" * 66, "1e5", ".5", "1.", "-", "", "+1", "0x1F", "1 "],
+    "date": ["2024-02-29", "0000-00-00", "2024-00-10", "2024-13-01", "24-1-1", "2024-02-32", "2024-02-29 "],
+    "datetime": ["2024-02-29 23:59:59.123456", "0000-00-00 00:00:00", "2024-02-29T00:00:00", "2024-02-29 24:00:00"],
+    "timestamp": ["2024-02-29 23:59:59", "0000-00-00 00:00:00", "x"],
+    "time": ["-838:59:59", "12:00:00.5", "839:00:00", "800:00:00", "1:00:00", "12:60:00"],
+    "double": ["1.5", "-2e300", "1e999", "nan", "1."],
+    "year": ["1999", "0", "1900", "2156", "-1"],
+    "int": ["0", "-0", "00", "1", "-9223372036854775808", "18446744073709551616", "\u0661", " 1", ""],
+    "int unsigned": ["4294967295", "-1", "-2147483649", "0"],
+    "bit": ["0", "18446744073709551615", "-1"],
+    "varbinary": ["\u0000\u00ff", "", "abc", "\u0100", "it's"],
+    "json": ["[]", "null", "'"],
+    "varchar": ["null", "NULL", "", "'", "''", "\u20ac", "a,b", "),("],
+}
+
+
+@given(st.data())
+def test_values_of_every_type(data: st.DataObject) -> None:
+    """Usual ones and odd ones, each beside others and NULL: the literal of one alone, or left to that."""
+    kind = data.draw(st.sampled_from(sorted(TYPED)))
+    types = {"id": "int", "v": kind, "w": kind}
+    values = st.none() | st.sampled_from(TYPED[kind])
+
+    def message(number: int, v: str | None, w: str | None) -> bytes:
+        row = {"id": str(number), "v": v, "w": w}
+        return orjson.dumps({**MESSAGE, "mysqlType": types, "sqlType": dict.fromkeys(types, 1), "data": [row]})
+
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    usual = TYPED[kind][0]
+    taught = [message(number, usual, usual if number % 2 else None) for number in range(2 * WARM)]
+    for value in taught:
+        decoder.decode(b"", value)
+    odd = data.draw(st.lists(st.tuples(values, values), max_size=9))
+    pairs: Pairs = [(b"", message(number, *pair)) for number, pair in enumerate(odd)]
+    pairs += [(b"", value) for value in taught[:6]]
+    read = _compare("canal-json", decoder, pairs)
+    assert read >= set(range(len(odd), len(pairs)))
+
+
+def test_texts_as_wide_as_the_buffer() -> None:
+    """What is looked for behind the last text lies within the buffer."""
+    texts = Texts.of([b"{}", b"x"])
+    assert texts.have(b"x" * 1000, texts.ends).tolist() == [False, False]
+
+
+def test_a_batch_too_large_for_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And comes out in order."""
+    monkeypatch.setattr("bridge.stream.decode._TOGETHER_BYTES", 10_000)
+    pairs = _pairs("canal-json", [(None, (n, n, "y")) for n in range(1000)])
+    random.Random(1).shuffle(pairs)
+    batch = Messages(["t"] * 1000, [0] * 1000, list(range(1000)), [k for k, _ in pairs], [v for _, v in pairs])
+    found = decode_messages(TAUGHT["canal-json"], batch).to_pylist()
+    assert [row["offset"] for row in found] == list(range(1000))
+    events = [decode_message(ORACLES["canal-json"], *pair)[0]._asdict() for pair in pairs]
+    assert [{name: row[name] for name in events[0]} for row in found] == events
