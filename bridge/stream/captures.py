@@ -87,6 +87,9 @@ class CaptureSource:
         """All there are."""
         return self._messages
 
+    def head(self, *_: object) -> None:
+        """None: what comes first, only reading all of them tells."""
+
     def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
         """Copies of a message fold by (topic, partition, offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))

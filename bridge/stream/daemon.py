@@ -3,12 +3,33 @@ else load it anew, which takes as long as decoding a hundred thousand rows."""
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Final
 
-from pyspark import daemon
+_NICENESS: Final = 10
+"""Where all cores are busy, the applier comes first, and a target on the same machine: they are what is waited for."""
 
-import bridge.stream.kafka_source  # noqa: F401
+
+def compiled_instead_of_zipped(path: list[str]) -> list[str]:
+    """A module path without the archives of a PySpark whose files are installed as well: what comes from an archive is
+    compiled anew in every process."""
+
+    def is_installed(entry: str) -> bool:
+        lib = Path(entry).parent  # .../site-packages/pyspark/python/lib
+        return entry.endswith(".zip") and lib.parts[-3:] == ("pyspark", "python", "lib") and str(lib.parents[2]) in path
+
+    return [entry for entry in path if not is_installed(entry)]
+
+
+sys.path[:] = compiled_instead_of_zipped(sys.path)
+
+from pyspark import daemon  # noqa: E402
+
+import bridge.stream.kafka_source  # noqa: E402, F401
+from bridge.memory import keep_freed_memory  # noqa: E402
 
 
 class WithoutPandas(MetaPathFinder):
@@ -22,4 +43,6 @@ class WithoutPandas(MetaPathFinder):
 
 if __name__ == "__main__":
     sys.meta_path.insert(0, WithoutPandas())
+    keep_freed_memory()
+    os.nice(_NICENESS)
     daemon.manager()  # type: ignore[no-untyped-call]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -21,6 +21,7 @@ from bridge.stream.decode import decode_messages, event_decoder
 from bridge.stream.executors import arrival_on_executors
 from bridge.stream.frontier import PartitionId
 from bridge.stream.source import MicroBatch, MicroBatches
+from bridge.stream.spark_errors import SPARK_ENDED
 from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
 
@@ -33,6 +34,9 @@ SECONDS_AT_ONCE: Final = 2.0
 LEAST_AT_ONCE: Final = 10_000
 FIRST_AT_ONCE: Final = 50_000
 """The first are wanted soon: until they are there, the target has nothing to do."""
+HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
+HEAD_AT_ONCE: Final = 25_000
+"""What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
 
 
 log = structlog.get_logger()
@@ -90,7 +94,6 @@ class Intake:
 
     def __init__(
         self,
-        micro_batches: MicroBatches,
         protocol: str,
         options: DecodeOptions,
         backlog: Backlog,
@@ -102,36 +105,75 @@ class Intake:
         by_partition: bool,
         limit: int,
     ) -> None:
-        self._micro_batches, self._backlog, self._worker, self._gate, self._room, self._topics = (
-            micro_batches, backlog, worker, gate, room, topics
+        self._backlog, self._worker, self._gate, self._room, self._topics = (
+            backlog, worker, gate, room, topics
         )  # fmt: skip
         self._by_partition, self._limit, self._pace = by_partition, limit, Pace(limit)
         self._known = set(backlog.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
+        self._query_waits = threading.Event()
+        self._failure: Exception | None = None
 
-    def hand_over(self, batch: DataFrame, batch_id: int) -> None:
+    def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch: at most one Spark job when the driver has room for it."""
+        self._query_waits.set()
         with self._gate.entered() as is_open:
             if is_open and self._worker.failure is None:
-                try:
-                    self._take(self._micro_batches(batch, batch_id))
-                except BridgeError as error:  # through Spark it would come back as a traceback
-                    self._worker.fail(error)
+                self._take_or_fail(lambda: micro_batches(batch, batch_id))
 
-    def _take(self, batch: MicroBatch) -> None:
+    @contextmanager
+    def ahead(self, head: MicroBatch | None) -> Iterator[None]:
+        """Hands over what comes before all micro-batches, while the block starts the query that they come from: Spark
+        takes two seconds to plan the first one, and its Python workers as long to start.  Until then, the head is
+        decoded here.  It is never all there is."""
+        if head is None:
+            yield
+            return
+        inside = threading.Event()
+
+        def work() -> None:
+            with self._gate.entered():
+                inside.set()
+                try:
+                    self._take_or_fail(lambda: head, is_head=True)
+                except SPARK_ENDED as error:
+                    self._failure = error
+
+        threading.Thread(target=work, name="head", daemon=True).start()
+        inside.wait()
+        yield
+
+    def raise_failure(self) -> None:
+        """Raises what Spark raised while the head was read, if anything."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _take_or_fail(self, micro_batch: Callable[[], MicroBatch], *, is_head: bool = False) -> None:
+        try:
+            self._take(micro_batch(), is_head=is_head)
+        except BridgeError as error:  # through Spark it would come back as a traceback
+            self._worker.fail(error)
+
+    def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
-        parts = batch.parts(self._pace.size)
+        parts = batch.parts(min(self._pace.size, HEAD_AT_ONCE) if is_head else self._pace.size)
         for number, part in enumerate(parts, start=1):
             if self._gate.is_closed:
                 return  # what is not taken is read again, by the next bridge
             began = time.monotonic()
-            arrival = self._arrival(part, is_last=number == len(parts))
+            is_small = part.messages is not None and part.messages <= DRIVER_DECODES
+            arrival = self._arrival(
+                part,
+                here=is_small or (is_head and not self._query_waits.is_set()),
+                is_last=number == len(parts) and not is_head,
+            )
             there = self._topics.partitions(lambda: self._gate.is_closed)
             if there is None:
                 return
             self._worker.offer(self._admitting(there, arrival))
-            self._pace.note(part.messages or 0, time.monotonic() - began)
+            if not is_head:
+                self._pace.note(part.messages or 0, time.monotonic() - began)
 
     def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
         """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
@@ -144,8 +186,8 @@ class Intake:
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
         return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
 
-    def _arrival(self, batch: MicroBatch, *, is_last: bool) -> Arrival:
-        if batch.messages is not None and batch.messages <= DRIVER_DECODES:
+    def _arrival(self, batch: MicroBatch, *, here: bool, is_last: bool) -> Arrival:
+        if here:
             events = (decode_messages(self._decoder, some) for some in batch.read())
             return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_last=is_last)
         if not self._by_partition and self._backlog.rows > self._room:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
 from bridge.filters import TableFilter
+from bridge.memory import keep_freed_memory
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.stream.applier import Applier, Counts, Limits
 from bridge.stream.appliers import Manner, make_applier
@@ -24,10 +25,9 @@ from bridge.stream.bad_messages import OnBadMessage
 from bridge.stream.cut_rows import CutRows, Upstream
 from bridge.stream.executors import Executors
 from bridge.stream.frontier import PartitionId
-from bridge.stream.intake import DRIVER_DECODES
 from bridge.stream.look import HEAD_MESSAGES, look_at
 from bridge.stream.order import OrderChanged, first_offsets
-from bridge.stream.reading import Reading, warm_up
+from bridge.stream.reading import Reading, messages_ahead
 from bridge.stream.sequenced import Patience
 from bridge.stream.session import start_session
 from bridge.stream.source import Extent, Source
@@ -107,6 +107,7 @@ class Job:
 
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
+        keep_freed_memory()
         with _expected_errors(self._target), self._owned(plan) as (owned, progress):
             writer = self._writer(owned)
             with (
@@ -136,12 +137,10 @@ class Job:
             applier.counts = counts
             if not plan.once:
                 writer.on_held = applier.wait_for_operator
-            ahead = _messages_ahead(applier.backlog.positions, extents)
-            if ahead > DRIVER_DECODES:
-                warm_up(spark)
+            ahead = messages_ahead(applier.backlog.positions, extents)
             pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
             try:
-                reading.run(spark, applier, progress.pending, once=plan.once)
+                reading.run(spark, applier, progress.pending, extents, once=plan.once)
             except OrderChanged as changed:
                 log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
             except PartitionsAdded as added:
@@ -306,10 +305,6 @@ class _Owned:
 
 def _highs(extents: dict[PartitionId, Extent]) -> dict[PartitionId, int]:
     return {partition: extent.high for partition, extent in extents.items()}
-
-
-def _messages_ahead(starts: Starts, extents: dict[PartitionId, Extent]) -> int:
-    return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
 def _check_until(progress: Progress, until: int | None) -> None:

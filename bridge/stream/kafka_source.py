@@ -91,17 +91,27 @@ class KafkaSource:
     def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
         """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
-        properties = self._client_properties()
+        return lambda batch, batch_id: self._batch(batch.sparkSession, log.ranges(batch_id), folder)
+
+    def head(
+        self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
+    ) -> KafkaBatch | None:
+        """The same fraction of every partition."""
+        ranges = [
+            OffsetRange(*where, start.offset, extents[where].high)
+            for where, start in starts.items()
+            if where in extents and extents[where].high > start.offset
+        ]
+        messages = sum(wanted.size for wanted in ranges)
+        return self._batch(spark, in_step(ranges, messages // size)[0], folder) if messages >= 2 * size else None
+
+    def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
+        """Ranges whose events executors on this machine hand over through a folder."""
         events = Path(folder, _EVENTS)
-
-        def micro_batch(batch: DataFrame, batch_id: int) -> KafkaBatch:
-            spark = batch.sparkSession
-            is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
-            if is_here:
-                events.mkdir(exist_ok=True)
-            return KafkaBatch(spark, log.ranges(batch_id), properties, str(events) if is_here else None)
-
-        return micro_batch
+        is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
+        if is_here:
+            events.mkdir(exist_ok=True)
+        return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """All messages of these offsets."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -15,14 +16,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.config import Stream
 from bridge.protocols import DecodeOptions
 from bridge.stream.applier import Applier
-from bridge.stream.intake import Gate, Intake
+from bridge.stream.frontier import PartitionId
+from bridge.stream.intake import DRIVER_DECODES, HEAD_MESSAGES, Gate, Intake
 from bridge.stream.ranges import loaded
 from bridge.stream.session import checkpoint_folder
-from bridge.stream.source import Source
+from bridge.stream.source import Extent, MicroBatch, Source
 from bridge.stream.spark_errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
 from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
-from bridge.target.progress import SchemaChange
+from bridge.target.progress import Positions, SchemaChange
 
 STOP_SECONDS: Final = 25.0
 """How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
@@ -47,11 +49,20 @@ class Reading:
     topics: Mapping[str, str]
     stop: threading.Event
 
-    def run(self, spark: SparkSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> None:
+    def run(
+        self,
+        spark: SparkSession,
+        applier: Applier,
+        pending: tuple[SchemaChange, ...],
+        extents: Mapping[PartitionId, Extent],
+        *,
+        once: bool,
+    ) -> None:
         """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
         now; everything complete is applied then.
 
         pending: schema changes that an earlier run left in progress; they come first.
+        extents: what the source held a moment ago.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
         topics have partitions that it did not begin with, and what ended the applier or the query.
         """
@@ -60,9 +71,10 @@ class Reading:
         gate = Gate()
         with checkpoint_folder() as folder, _working(worker):
             try:
-                query = self._start_query(spark, applier, worker, gate, folder, once=once)
+                intake = self._intake(applier, worker, gate)
+                query = self._start_query(spark, intake, starts, extents, folder, once=once)
                 try:
-                    self._watch(query, worker)
+                    self._watch(query, worker, intake)
                     if not self.stop.is_set():
                         worker.drain()
                         applier.finish()
@@ -83,12 +95,9 @@ class Reading:
                     ) from error
                 raise source_error(error) from error
 
-    def _start_query(
-        self, spark: SparkSession, applier: Applier, worker: ApplierThread, gate: Gate, folder: str, *, once: bool
-    ) -> StreamingQuery:
-        settings, starts = self.settings, applier.backlog.positions
-        intake = Intake(
-            self.source.micro_batches(folder, starts),
+    def _intake(self, applier: Applier, worker: ApplierThread, gate: Gate) -> Intake:
+        settings = self.settings
+        return Intake(
             self.protocol,
             self.options,
             applier.backlog,
@@ -99,26 +108,58 @@ class Reading:
             by_partition=applier.by_partition,
             limit=settings.messages_per_batch,
         )
+
+    def _start_query(
+        self,
+        spark: SparkSession,
+        intake: Intake,
+        starts: Positions,
+        extents: Mapping[PartitionId, Extent],
+        folder: str,
+        *,
+        once: bool,
+    ) -> StreamingQuery:
+        settings = self.settings
+        head = self._head(spark, starts, extents, folder)
+        if head is not None:
+            read = head.ends
+            starts = {where: start._replace(offset=read.get(where, start.offset)) for where, start in starts.items()}
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
         )
-        return (
-            self.source.read_stream(spark, starts, settings.messages_per_batch)
-            .writeStream.foreachBatch(intake.hand_over)
-            .option("checkpointLocation", folder)
-            .trigger(**trigger)
-            .start()
-        )
+        with intake.ahead(head):
+            return (
+                self.source.read_stream(spark, starts, settings.messages_per_batch)
+                .writeStream.foreachBatch(partial(intake.hand_over, self.source.micro_batches(folder, starts)))
+                .option("checkpointLocation", folder)
+                .trigger(**trigger)
+                .start()
+            )
+
+    def _head(
+        self, spark: SparkSession, starts: Positions, extents: Mapping[PartitionId, Extent], folder: str
+    ) -> MicroBatch | None:
+        """What is read before the query's first micro-batch, if there is much."""
+        if messages_ahead(starts, extents) <= DRIVER_DECODES:
+            return None
+        warm_up(spark)
+        return self.source.head(spark, folder, starts, extents, HEAD_MESSAGES)
 
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.topics, applier.by_partition)
 
-    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
+    def _watch(self, query: StreamingQuery, worker: ApplierThread, intake: Intake) -> None:
         while not self.stop.is_set():
             worker.raise_failure()
+            intake.raise_failure()
             if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
                 break
         worker.raise_failure()
+
+
+def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
+    """How many messages are still to be read."""
+    return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
 def warm_up(spark: SparkSession) -> None:

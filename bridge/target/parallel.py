@@ -5,15 +5,12 @@ Every connection commits its part by itself, so a reader may see one part of a s
 or done twice by that: what a connection writes are last images of keys, which come out the same when they are written
 again, and after a crash all of them are.  What must not be written twice (rows without a key) goes into the
 transaction that moves progress.
-
-No part is committed before the server has taken all rows of the step, so that a row which it refuses leaves the target
-as it was.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Thread
@@ -34,8 +31,6 @@ MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
 _ATTEMPTS: Final = 5
 """How often a connection begins anew after a lock conflict before the step is left to one connection."""
-_LOCK_SECONDS: Final = 2
-"""How long a connection waits for a lock: one of its neighbours may hold it, which waits for it to end."""
 
 Unit = list[Statement]
 """Statements that one connection runs, in order."""
@@ -79,9 +74,8 @@ class ParallelWriter(Writer):
         statements = list(source(self._rendering(safe_mode=False)))
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
         size = sum(len(statement.sql) for statement in shared)
-        rest = [statement for statement in statements if statement.sharing is Sharing.ONCE]
-        if shared and size >= self._min_bytes and self._takes(rest) and self._spread(step, units(shared)):
-            statements = rest
+        if shared and size >= self._min_bytes and self._spread(step, units(shared)):
+            statements = [statement for statement in statements if statement.sharing is Sharing.ONCE]
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
             return source(rendering) if rendering.safe_mode else statements
@@ -94,23 +88,15 @@ class ParallelWriter(Writer):
         for shard in self._shards:
             shard.close()
 
-    def _takes(self, rest: Sequence[Statement]) -> bool:
-        """Whether the transaction that moves progress can hold what is left to it; else nothing is to be written."""
-        return not rest or self.refusal(lambda _: rest) is None
-
     def _spread(self, step: Advance, waiting: deque[Unit]) -> bool:
         """Has all units committed; False when one connection is to write them."""
         try:
             self._mark(step)
             self._open()
             _all_of([partial(shard.write, waiting) for shard in self._shards])
-            _all_of([shard.commit for shard in self._shards])
         except (MySQLError, OSError, StoppedError) as error:
             log.warning("the rows are written again, by one connection", reason=str(error))
             return False
-        finally:
-            for shard in self._shards:
-                shard.roll_back()
         return True
 
     def _mark(self, step: Advance) -> None:
@@ -139,7 +125,6 @@ class _Shard:
     ) -> None:
         self._target, self._table, self._ownership, self._trace = target, table, ownership, trace
         self._session: Session | None = None
-        self._is_open = False
 
     @property
     def connection_id(self) -> int | None:
@@ -152,19 +137,16 @@ class _Shard:
         if self._session is not None:
             return False
         self._session = self._target.connect()
-        self._session.execute(f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}")
         return True
 
     def close(self) -> None:
         """Ends the connection; an open transaction is rolled back."""
-        self._is_open = False
         if self._session is not None:
             self._session.close()
             self._session = None
 
     def write(self, waiting: deque[Unit]) -> None:
-        """Takes units until none is left, all in one transaction, which stays open; a lock conflict puts them back and
-        begins anew.
+        """Takes units until none is left, all in one transaction; a lock conflict puts them back and begins anew.
 
         Raises OwnedError after a take-over, and what the server raises when beginning anew does not help.
         """
@@ -183,32 +165,11 @@ class _Shard:
             else:
                 return
 
-    def commit(self) -> None:
-        """Commits what was written; raises what the server raises."""
-        session = self._opened()
-        self._trace("before part commit")
-        try:
-            session.commit()
-        except BaseException:
-            self.close()
-            raise
-        self._is_open = False
-        self._trace("part committed")
-
-    def roll_back(self) -> None:
-        """Ends a transaction that is still open."""
-        if self._is_open:
-            self._abandon(None)
-
-    def _opened(self) -> Session:
-        if self._session is None:
-            raise OSError("the connection is closed")
-        return self._session
-
     def _transact(self, waiting: deque[Unit], taken: list[Unit]) -> None:
-        session = self._opened()
+        session = self._session
+        if session is None:
+            raise OSError("the connection is closed")
         session.begin()
-        self._is_open = True
         if self._table.epoch_now(session) != self._ownership.epoch:
             raise self._ownership.lost()
         self._trace("part begun")
@@ -219,10 +180,12 @@ class _Shard:
                 break
             for statement in taken[-1]:
                 session.write(statement.sql)
+        self._trace("before part commit")
+        session.commit()
+        self._trace("part committed")
 
-    def _abandon(self, error: BaseException | None) -> None:
-        self._is_open = False
-        if error is not None and is_lost_connection(error):
+    def _abandon(self, error: BaseException) -> None:
+        if is_lost_connection(error):
             self.close()
         elif self._session is not None:
             with suppress(MySQLError, OSError):

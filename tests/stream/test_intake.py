@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 from confluent_kafka import Producer
@@ -16,6 +17,7 @@ from bridge.stream.backlog import Arrival, Backlog
 from bridge.stream.intake import Gate, Intake
 from bridge.stream.kafka_source import KafkaBatch, KafkaSource
 from bridge.stream.ranges import OffsetRange
+from bridge.stream.source import Extent
 from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
 from bridge.target.progress import PartitionStart
@@ -38,37 +40,71 @@ class Arrivals:
         raise error
 
 
-def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Spark planned the micro-batch before it saw the partition; what lies there may be earlier than the boundary that
-    was read.  So it is admitted with the boundary, once."""
-    name = topic(1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for message in ENCODERS["canal-json"](1).boundary(TS) * 2:
-        producer.produce(name, message.value, message.key, 0)
-    producer.flush(30)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-    source, arrivals = KafkaSource(kafka.bootstrap_servers, [name], {}), Arrivals()
-    properties = (("bootstrap.servers", kafka.bootstrap_servers),)
+class Planned:
+    """Boundaries in partition 0 of a topic, and the micro-batches of one each that are planned of them."""
 
-    def as_planned(_: Any, number: int) -> KafkaBatch:
-        return KafkaBatch(cast("Any", None), [OffsetRange(name, 0, number, number + 1)], properties)
+    def __init__(self, kafka: Kafka, topic: str, count: int) -> None:
+        self._topic = topic
+        self._properties = (("bootstrap.servers", kafka.bootstrap_servers),)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        for number in range(count):
+            for message in ENCODERS["canal-json"](1).boundary(TS + number):
+                producer.produce(topic, message.value, message.key, 0)
+        producer.flush(30)
 
-    intake = Intake(
-        as_planned,
+    def __call__(self, _: Any, number: int) -> KafkaBatch:
+        """The micro-batch of a number."""
+        return KafkaBatch(cast("Any", None), [OffsetRange(self._topic, 0, number, number + 1)], self._properties)
+
+
+def _intake(kafka: Kafka, topic: str, arrivals: Arrivals) -> Intake:
+    return Intake(
         "canal-json",
         DecodeOptions("UTC"),
-        Backlog({(name, 0): PartitionStart(0, 0, 0)}),
+        Backlog({(topic, 0): PartitionStart(0, 0, 0)}),
         cast("ApplierThread", arrivals),
         Gate(),
         room=1000,
-        topics=TopicGuard(source, {}, by_partition=False),
+        topics=TopicGuard(KafkaSource(kafka.bootstrap_servers, [topic], {}), {}, by_partition=False),
         by_partition=False,
         limit=1000,
     )
+
+
+def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Spark planned the micro-batch before it saw the partition; what lies there may be earlier than the boundary that
+    was read.  So it is admitted with the boundary, once."""
+    name, arrivals = topic(1), Arrivals()
+    planned = Planned(kafka, name, 2)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
+    intake = _intake(kafka, name, arrivals)
     for number in (0, 1):
-        intake.hand_over(cast("Any", None), number)
+        intake.hand_over(planned, cast("Any", None), number)
     first, second = (control for _, control in arrivals.came)
     assert first.boundaries == {(name, 0): TS}
     assert first.read == {(name, 0): 1, (name, 1): 0}
     assert second.read == {(name, 0): 2}
+
+
+def test_the_head_comes_first(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """However soon the query's first micro-batch comes: what the head holds is before it."""
+    name, arrivals = topic(1), Arrivals()
+    planned = Planned(kafka, name, 2)
+    intake = _intake(kafka, name, arrivals)
+    with intake.ahead(planned(None, 0)):
+        intake.hand_over(planned, cast("Any", None), 1)
+    assert [control.read for _, control in arrivals.came] == [{(name, 0): 1}, {(name, 0): 2}]
+
+
+def test_the_head_leaves_something_to_the_query() -> None:
+    """A part of every partition, where there is more behind it than in it; else all is left to the query."""
+    source = KafkaSource("nowhere:1", ["t"], {})
+    starts = {("t", n): PartitionStart(10, 0, 0) for n in range(3)}
+    extents = {("t", 0): Extent(0, 110), ("t", 1): Extent(0, 60), ("t", 2): Extent(5, 10)}
+    spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(master="spark://nowhere:1")))
+    head = source.head(spark, "/tmp", starts, extents, 50)
+    assert head is not None
+    assert head.ends == {("t", 0): 43, ("t", 1): 26}
+    assert head.messages == 49
+    assert source.head(spark, "/tmp", starts, extents, 76) is None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.errors import ApplyError
 from bridge.target.catalog import TableName
 from bridge.target.parallel import units
 from bridge.target.render import Sharing, Stage, Statement
@@ -110,36 +108,3 @@ def test_a_step_is_written_by_all_connections(target: str) -> None:
         assert session.value(MARKED) == 0
     assert steps.count("part committed") == 2
     assert steps.index("before commit") > max(i for i, step in enumerate(steps) if step == "part committed")
-
-
-REFUSED = {
-    "a value of a table that is spread": row_change(12, "t", ["id", "v"], ["id"], after=[9, 2**40]),
-    "a value of a table without a key": row_change(12, "n", ["v"], [], after=[2**40]),
-    "a row of a table without a key": row_change(12, "n", ["v"], [], before=[7]),
-}
-
-
-@pytest.mark.parametrize("why", REFUSED)
-def test_a_refused_row_leaves_no_part(target: str, why: str) -> None:
-    """What only the server finds out stops the bridge before any part is committed."""
-    rows = [t_row(10, i, i) for i in range(5)] + [
-        row_change(11, "u", ["id", "v"], ["id"], after=[i, i]) for i in range(5)
-    ]
-    events = in_one_partition([*rows, REFUSED[why], boundary(30)])
-    together = threading.Barrier(2)
-
-    def begin_together(step: str) -> None:
-        if step == "part begun":
-            together.wait(20)
-
-    with admin(target) as session:
-        begin(session, [T, "CREATE TABLE m.u LIKE m.t", "CREATE TABLE m.n (v INT)"])
-        with pytest.raises(ApplyError, match=r"target refused rows|is not on the target"):
-            run_all(target, events, writers=2, trace=begin_together)
-        for table in "tun":
-            assert session.rows(f"SELECT * FROM m.{table}") == []
-        session.execute("ALTER TABLE m.t MODIFY v BIGINT")
-        session.execute("ALTER TABLE m.n MODIFY v BIGINT")
-        session.execute("INSERT INTO m.n VALUES (7)")
-        run_all(target, events, writers=2)
-        assert session.value("SELECT COUNT(*) FROM m.u") == 5
