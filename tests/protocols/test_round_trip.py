@@ -151,7 +151,8 @@ class Change:
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    types = draw(st.dictionaries(names, st.sampled_from(TYPES), min_size=1, max_size=6))
+    columns = draw(st.lists(names, min_size=1, max_size=6, unique_by=str.lower))  # else it is no table's row
+    types = {name: draw(st.sampled_from(TYPES)) for name in columns}
     new = {name: draw(st.none() | type_.values) for name, type_ in types.items()}
     old = {name: draw(st.just(new[name]) | st.none() | type_.values) for name, type_ in types.items()}
     changed = {name for name in types if not same(new[name], old[name]) or new[name] != old[name]}
