@@ -1,5 +1,5 @@
-"""Processor time to decode one row change, beside `orjson.loads` alone on the same messages, for every protocol:
-`python -m tests.bench.decoding`.
+"""Processor time to decode one row change to Arrow, beside `orjson.loads` alone on the same messages, for every
+protocol: `python -m tests.bench.decoding`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from collections.abc import Callable
 import orjson
 
 from bridge.demo.encode import Message
-from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.memory import keep_freed_memory
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.stream.decode import Messages, decode_messages
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream
 
-ROWS = 3_000
-ROUNDS = 30
+ROWS = 10_000
+"""As many as the stream reads at a time."""
+ROUNDS = 15
 LENGTH = 8
 """Bytes before the JSON of each event in Open Protocol's values."""
 
 
-def rows_of(protocol: str, workload: str) -> list[Message]:
-    """Messages of row changes."""
+def rows_of(protocol: str, workload: str, rows: int = ROWS) -> list[Message]:
+    """Messages of at least so many row changes."""
     encoder, upstream = ENCODERS[protocol](PARTITIONS), Upstream(WORKLOADS[workload])
-    return [message for transaction in upstream.transactions(ROWS) for message in encoder.transaction(transaction)]
+    return [message for transaction in upstream.transactions(rows) for message in encoder.transaction(transaction)]
 
 
 def documents_of(protocol: str, value: bytes) -> list[bytes]:
@@ -52,13 +55,16 @@ def best(work: Callable[[], object], rows: int) -> float:
 
 def measured(protocol: str, workload: str) -> dict[str, float]:
     """What one row change costs, and the ratio."""
-    messages = [(message.key, message.value) for message in rows_of(protocol, workload)]
+    rows = rows_of(protocol, workload)
+    count = len(rows)
+    messages = Messages(
+        ["t"] * count, [0] * count, list(range(count)), [row.key for row in rows], [row.value for row in rows]
+    )
     decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    documents = [document for _, value in messages for document in documents_of(protocol, value or b"")]
+    documents = [document for value in messages.value for document in documents_of(protocol, value or b"")]
 
     def decode() -> None:
-        for key, value in messages:
-            decode_message(decoder, key, value)
+        decode_messages(decoder, messages)
 
     def load() -> None:
         for document in documents:
@@ -70,5 +76,6 @@ def measured(protocol: str, workload: str) -> dict[str, float]:
 
 if __name__ == "__main__":
     gc.disable()  # as in a decoding worker
+    keep_freed_memory()
     found = {workload: {protocol: measured(protocol, workload) for protocol in ENCODERS} for workload in WORKLOADS}
     print(json.dumps(found, indent=2))

@@ -163,7 +163,7 @@ def test_tables_with_the_same_columns_are_told_apart() -> None:
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_wide_rows_are_decoded_together(protocol: str) -> None:
     """Sixty columns of all types, some of them null."""
-    pairs = [(m.key, m.value) for m in rows_of(protocol, "wide")[:400]]
+    pairs = [(m.key, m.value) for m in rows_of(protocol, "wide", 400)]
     decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
     for key, value in pairs:
         decoder.decode(key, value)
