@@ -31,7 +31,8 @@ _MOST_STAYS: Final = BEHIND // 4
 """Characters that stay: in UTF-8 no more than BEHIND."""
 _MOST_LOOKED_AT: Final = 16
 _TELLING: Final = 24
-_MOST_READERS: Final = 64
+_MOST_READERS: Final = 8
+"""Each holds all that stays."""
 _NULL: Final = b"null"
 _MARK: Final = b'"'
 _STRINGS: Final = frozenset({Hole.MOMENT, Hole.TEXT})
@@ -55,6 +56,8 @@ class ColumnTemplate:
         self._images = {name: [Cell(name, column) for column in range(len(row))] for name, row in lesson.images.items()}
         self._event, self._moment = lesson.event, lesson.moment
         self._readers: dict[Nulls, HoleReader | None] = {}
+        self.tells_moment = not {Hole.COMMIT_TS, Hole.MOMENT}.isdisjoint(flat.nodes)
+        """Whether the texts hold the commit_ts."""
 
     def read(
         self,

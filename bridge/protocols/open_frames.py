@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Final, NamedTuple, cast
 
 import numpy as np
@@ -21,6 +20,8 @@ TableName = tuple[str, ...]
 """Schema and table."""
 
 _LENGTH: Final = 8
+_MOST_FRAMES: Final = 1000
+"""Of a message; one with more is left to be read by itself, since each costs a round."""
 _HEAD: Final = cast(
     HoleReader,
     hole_reader([Cell("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']),
@@ -76,7 +77,7 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
     left = np.flatnonzero(at < ends)
     found = []
     is_whole = at <= ends
-    for index in count():
+    for index in range(_MOST_FRAMES):
         if not len(left):
             break
         size, start = lengths[at[left]], at[left] + _LENGTH
@@ -85,6 +86,7 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
         at[left] = start + size
         found.append(np.stack((left, np.full(len(left), index), start, at[left])))
         left = left[at[left] < ends[left]]
+    is_whole[left] = False
     numbers, indexes, begins, finishes = np.concatenate(found, axis=1) if found else np.empty((4, 0), np.int64)
     order = np.lexsort((indexes, numbers))
     frames = Frames(numbers[order], indexes[order], Texts(content, begins[order], finishes[order]))

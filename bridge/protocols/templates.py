@@ -174,7 +174,7 @@ class Templates:
 def _reads(columns: ColumnTemplate, lesson: Lesson) -> bool:
     """Whether it makes of the message it was learnt from what parsing made of it."""
     event = lesson.event
-    given = np.array([event.commit_ts]), np.array([event.index])
+    given = (None, None) if columns.tells_moment else (np.array([event.commit_ts]), np.array([event.index]))
     return [event_of(rows) for rows in columns.read(Texts.of([lesson.text]), np.arange(1), [0], *given)] == [event]
 
 

@@ -39,7 +39,9 @@ class Texts:
     """
 
     def __init__(self, content: bytes, starts: Numbers, ends: Numbers) -> None:
-        """content: holds the texts and behind them `BEHIND` bytes; MOST_BYTES at most."""
+        """content: holds the texts and behind them `BEHIND` bytes.  Raises ValueError beyond MOST_BYTES."""
+        if len(content) > MOST_BYTES:
+            raise ValueError("more bytes than can be looked at together")
         self.starts, self.ends = starts, ends
         self._content = content
         self._bytes = np.frombuffer(content, np.uint8)

@@ -162,8 +162,13 @@ class CaptureBatch:
     messages: None = None
 
     @property
-    def ends(self) -> Mapping[PartitionId, int]:
+    def starts(self) -> Mapping[PartitionId, int]:
         """Only the messages tell."""
+        return NO_ENDS
+
+    @property
+    def ends(self) -> Mapping[PartitionId, int]:
+        """The same."""
         return NO_ENDS
 
     def parts(self, size: int) -> Sequence[CaptureBatch]:  # noqa: ARG002

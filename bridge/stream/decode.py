@@ -21,7 +21,7 @@ from bridge.protocols.texts import Numbers
 _MANY: Final = 256
 """Messages from which on it pays to decode rows together."""
 _TOGETHER_BYTES: Final = 32 << 20
-"""Of values that are decoded together, which takes some times as much memory."""
+"""Of keys and values that are decoded together, which takes some times as much memory."""
 
 
 class Messages(NamedTuple):
@@ -104,7 +104,8 @@ def messages_of(batch: pa.RecordBatch) -> Messages:
 
 def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
     """The events of messages (EVENT_SCHEMA), in their order."""
-    if len(messages.value) > 1 and sum(map(len, filter(None, messages.value))) > _TOGETHER_BYTES:
+    size = sum(map(len, filter(None, messages.key))) + sum(map(len, filter(None, messages.value)))
+    if size > _TOGETHER_BYTES and len(messages.value) > 1:
         half = len(messages.value) // 2
         halves = (messages.part(slice(half)), messages.part(slice(half, None)))
         return pa.concat_batches([decode_messages(decoder, some) for some in halves])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -13,7 +13,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, SourceError
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
@@ -21,7 +21,6 @@ from bridge.stream.decode import decode_messages, event_decoder
 from bridge.stream.executors import arrival_on_executors
 from bridge.stream.frontier import PartitionId
 from bridge.stream.source import MicroBatch, MicroBatches
-from bridge.stream.spark_errors import SPARK_ENDED
 from bridge.stream.topics import TopicGuard
 from bridge.stream.worker import ApplierThread
 
@@ -113,14 +112,17 @@ class Intake:
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
         self._query_waits = threading.Event()
-        self._failure: Exception | None = None
+        self._ends: dict[PartitionId, int] = {}
 
     def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch: at most one Spark job when the driver has room for it."""
         self._query_waits.set()
         with self._gate.entered() as is_open:
             if is_open and self._worker.failure is None:
-                self._take_or_fail(lambda: micro_batches(batch, batch_id))
+                try:
+                    self._take(micro_batches(batch, batch_id), is_head=False)
+                except BridgeError as error:  # through Spark it would come back as a traceback
+                    self._worker.fail(error)
 
     @contextmanager
     def ahead(self, head: MicroBatch | None) -> Iterator[None]:
@@ -136,24 +138,13 @@ class Intake:
             with self._gate.entered():
                 inside.set()
                 try:
-                    self._take_or_fail(lambda: head, is_head=True)
-                except SPARK_ENDED as error:
-                    self._failure = error
+                    self._take(head, is_head=True)
+                except BaseException as error:  # noqa: BLE001  # what lies behind the head must not be taken then
+                    self._worker.fail(error)
 
         threading.Thread(target=work, name="head", daemon=True).start()
         inside.wait()
         yield
-
-    def raise_failure(self) -> None:
-        """Raises what Spark raised while the head was read, if anything."""
-        if self._failure is not None:
-            raise self._failure
-
-    def _take_or_fail(self, micro_batch: Callable[[], MicroBatch], *, is_head: bool = False) -> None:
-        try:
-            self._take(micro_batch(), is_head=is_head)
-        except BridgeError as error:  # through Spark it would come back as a traceback
-            self._worker.fail(error)
 
     def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
@@ -171,9 +162,22 @@ class Intake:
             there = self._topics.partitions(lambda: self._gate.is_closed)
             if there is None:
                 return
-            self._worker.offer(self._admitting(there, arrival))
+            self._follow_on(part)
+            if not self._worker.offer(self._admitting(there, arrival), lambda: self._gate.is_closed):
+                return
             if not is_head:
                 self._pace.note(part.messages or 0, time.monotonic() - began)
+
+    def _follow_on(self, part: MicroBatch) -> None:
+        """Every part begins where the last one ended: progress would go past what lies in a gap."""
+        for where, start in part.starts.items():
+            if self._ends.get(where, start) != start:
+                raise SourceError(
+                    f"messages were left out: offset {self._ends[where]} was to be read next, and {start} came",
+                    where=f"{where[0]}/{where[1]}",
+                    mend="nothing behind the gap is in the target; start the bridge again, and report this",
+                )
+        self._ends.update(part.ends)
 
     def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
         """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and

@@ -261,6 +261,11 @@ class KafkaBatch:
         return sum(wanted.size for wanted in self.ranges)
 
     @property
+    def starts(self) -> dict[PartitionId, int]:
+        """Of all ranges."""
+        return {(wanted.topic, wanted.partition): wanted.start for wanted in self.ranges}
+
+    @property
     def ends(self) -> dict[PartitionId, int]:
         """Of all ranges."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}

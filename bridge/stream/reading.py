@@ -72,22 +72,25 @@ class Reading:
         with checkpoint_folder() as folder, _working(worker):
             try:
                 intake = self._intake(applier, worker, gate)
-                query = self._start_query(spark, intake, starts, extents, folder, once=once)
+                query: StreamingQuery | None = None
                 try:
-                    self._watch(query, worker, intake)
+                    query = self._start_query(spark, intake, starts, extents, folder, once=once)
+                    self._watch(query, worker)
                     if not self.stop.is_set():
                         worker.drain()
                         applier.finish()
                 finally:
                     gate.close()
-                    query.stop()
+                    if query is not None:
+                        query.stop()
             except SPARK_ENDED as error:
                 failure = worker.failure or error
                 if self.stop.is_set() and failure is error:
                     return
                 if lost_chunks(failure):
                     raise ChunksLost(str(failure)) from failure
-                worker.raise_failure()
+                if worker.failure is not error:
+                    worker.raise_failure()
                 there = self._guard(applier).partitions(lambda: True)  # says more than Spark, if a topic is why
                 if added := (there or set()) - starts.keys():
                     raise PartitionsAdded(
@@ -148,10 +151,9 @@ class Reading:
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.topics, applier.by_partition)
 
-    def _watch(self, query: StreamingQuery, worker: ApplierThread, intake: Intake) -> None:
+    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
         while not self.stop.is_set():
             worker.raise_failure()
-            intake.raise_failure()
             if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
                 break
         worker.raise_failure()

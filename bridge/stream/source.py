@@ -57,6 +57,10 @@ class MicroBatch(Protocol):
         """How many there are at most; None where only reading them tells."""
 
     @property
+    def starts(self) -> Mapping[PartitionId, int]:
+        """The offsets from which it reads, where they are known."""
+
+    @property
     def ends(self) -> Mapping[PartitionId, int]:
         """The offsets up to which it reads, where they are known."""
 

@@ -46,14 +46,16 @@ class ApplierThread:
         """Begins to work."""
         self._thread.start()
 
-    def offer(self, arrival: Arrival) -> None:
-        """Hands a micro-batch over; waits while another one is waiting, and gives up when the thread has ended."""
-        while self._thread.is_alive() and not self._no_more.is_set():
+    def offer(self, arrival: Arrival, given_up: Callable[[], bool]) -> bool:
+        """Hands a micro-batch over; waits while another one is waiting, and gives up when the thread has ended or
+        `given_up` says so.  Whether it was handed over."""
+        while self._thread.is_alive() and not self._no_more.is_set() and not given_up():
             try:
                 self._waiting.put(arrival, timeout=_TICK_SECONDS)
             except queue.Full:
                 continue
-            return
+            return True
+        return False
 
     def raise_failure(self) -> None:
         """Raises what ended the thread, or reading, if anything did."""

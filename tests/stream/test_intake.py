@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
+from py4j.protocol import Py4JError
 
 from bridge.demo.encode import ENCODERS
+from bridge.errors import ApplyError
 from bridge.local import Kafka
 from bridge.protocols import DecodeOptions
 from bridge.stream.backlog import Arrival, Backlog
@@ -33,11 +38,12 @@ class Arrivals:
     def __init__(self) -> None:
         self.came: list[Arrival] = []
 
-    def offer(self, arrival: Arrival) -> None:
+    def offer(self, arrival: Arrival, given_up: Callable[[], bool]) -> bool:
         self.came.append(arrival)
+        return not given_up()
 
     def fail(self, error: BaseException) -> None:
-        raise error
+        self.failure = error
 
 
 class Planned:
@@ -95,6 +101,68 @@ def test_the_head_comes_first(kafka: Kafka, topic: Callable[..., str]) -> None:
     with intake.ahead(planned(None, 0)):
         intake.hand_over(planned, cast("Any", None), 1)
     assert [control.read for _, control in arrivals.came] == [{(name, 0): 1}, {(name, 0): 2}]
+
+
+class Breaking:
+    """A head of several parts of which the second cannot be read."""
+
+    def __init__(self, parts: list[KafkaBatch], error: Exception) -> None:
+        self._parts, self._error = parts, error
+
+    def parts(self, _: int) -> list[Any]:
+        return [self._parts[0], self, *self._parts[1:]]
+
+    @property
+    def messages(self) -> int:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JError("lost"), KafkaException("lost"), MemoryError(), OSError("full"), ApplyError("refused")]
+)
+def test_behind_a_head_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
+    """Progress would go past what was not read, for good."""
+    name, arrivals = topic(1), Arrivals()
+    planned = Planned(kafka, name, 3)
+    intake = _intake(kafka, name, arrivals)
+    with intake.ahead(cast("Any", Breaking([planned(None, 0)], error))):
+        intake.hand_over(planned, cast("Any", None), 2)
+    assert [control.read for _, control in arrivals.came] == [{(name, 0): 1}]
+    assert arrivals.failure is error
+
+
+def test_a_gap_is_never_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Whatever made it."""
+    name, arrivals = topic(1), Arrivals()
+    planned = Planned(kafka, name, 3)
+    intake = _intake(kafka, name, arrivals)
+    for number in (0, 2):
+        intake.hand_over(planned, cast("Any", None), number)
+    assert len(arrivals.came) == 1
+    assert f"{name}/0" in str(arrivals.failure)
+
+
+def test_who_waits_for_the_applier_gives_up_at_a_stop() -> None:
+    """An applier that waits for somebody's approval takes nothing, and is told to end only behind the gate."""
+    gate, held = Gate(), threading.Event()
+    waiting = SimpleNamespace(
+        finish_pending=lambda _: None, take=lambda _: held.wait(), interrupt=held.set, tick=lambda: None
+    )
+    worker = ApplierThread(cast("Any", waiting), ())
+    worker.start()
+    offered = []
+
+    def offer() -> None:
+        with gate.entered():
+            offered.extend(worker.offer(cast("Any", number), lambda: gate.is_closed) for number in range(3))
+
+    thread = threading.Thread(target=offer)
+    thread.start()
+    time.sleep(0.5)
+    gate.close()
+    thread.join()
+    assert offered == [True, True, False]
+    assert worker.stop(5)
 
 
 def test_the_head_leaves_something_to_the_query() -> None:
