@@ -50,13 +50,11 @@ class Frames:
 class Heads(NamedTuple):
     """What the key says of frames.
 
-    numbers: of those frames that are rows, and plain.
-    commit_ts: of every frame, 0 where it is not of those.
-    tables: of every frame the number of its table in `names`, -1 where it is not of those.
+    commit_ts: of every frame, 0 where it is not of a row, or not plain.
+    tables: of every frame the number of its table in `names`, -1 where it is not of a row, or not plain.
     names: schema and table.
     """
 
-    numbers: Numbers
     commit_ts: Numbers
     tables: Numbers
     names: list[TableName]
@@ -105,4 +103,4 @@ def heads_of(frames: Frames) -> Heads:
     numbers = numbers[is_ts]
     commit_ts[numbers] = ts.drop_null().cast(pa.int64()).to_numpy()
     tables[numbers] = encoded.indices.to_numpy()[is_ts]
-    return Heads(numbers, commit_ts, tables, [tuple(name.split(SEP)) for name in encoded.dictionary.to_pylist()])
+    return Heads(commit_ts, tables, [tuple(name.split(SEP)) for name in encoded.dictionary.to_pylist()])

@@ -142,11 +142,12 @@ class Reading:
     def _head(
         self, spark: SparkSession, starts: Positions, extents: Mapping[PartitionId, Extent], folder: str
     ) -> MicroBatch | None:
-        """What is read before the query's first micro-batch, if there is much."""
+        """What is read before the query's first micro-batch, if there is much; no more than the driver may hold."""
         if messages_ahead(starts, extents) <= DRIVER_DECODES:
             return None
         warm_up(spark)
-        return self.source.head(spark, folder, starts, extents, HEAD_MESSAGES)
+        size = min(HEAD_MESSAGES, self.settings.driver_rows)
+        return self.source.head(spark, folder, starts, extents, size) if size else None
 
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.topics, applier.by_partition)
