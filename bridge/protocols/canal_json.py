@@ -82,10 +82,9 @@ class CanalJsonDecoder(JsonDecoder):
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
         """One row, as TiCDC writes it; see `GuardedDecoder.usual_events`."""
-        template = self._templates.of.get(value[: value.find(_KIND_END)])  # type: ignore[index, union-attr]
-        if template is None or not self._is_plain:
+        if not value or not self._is_plain:
             return None
-        event = template(value.decode(), 0, 0)  # type: ignore[union-attr]
+        event = self._templates.event(self._kind_of(value), value.decode())
         return None if event is None else (event,)
 
     def _kind_of(self, value: bytes) -> bytes:
@@ -98,7 +97,7 @@ class CanalJsonDecoder(JsonDecoder):
             kind = self._kind_of(value)
             slot = self._slots[message["database"], message["table"], message["type"]]
             if slot.layout is not None:
-                lesson = partial(_lesson, kind, value, message, events[0], slot.layout)
+                lesson = partial(_lesson, value, message, events[0], slot.layout)
                 self._templates.missed(kind, slot.layout, lesson)
         return events
 
@@ -170,7 +169,7 @@ class CanalJsonDecoder(JsonDecoder):
         return layout
 
 
-def _lesson(kind: bytes, value: bytes, message: dict[str, Any], event: Event, layout: Layout) -> Lesson:
+def _lesson(value: bytes, message: dict[str, Any], event: Event, layout: Layout) -> Lesson:
     """What templates learn from a row as TiCDC writes it, with its commit_ts.
 
     The order within mysqlType is random, and the codes in sqlType follow the values (golden); neither is read but for
@@ -180,17 +179,19 @@ def _lesson(kind: bytes, value: bytes, message: dict[str, Any], event: Event, la
     rows = {image: message["data"][0]}
     tree = {
         **message,
+        "database": Hole.SCHEMA,
+        "table": Hole.TABLE,
         "es": Hole.NUMBER,
         "ts": Hole.NUMBER,
-        "sqlType": Part(message["sqlType"], lambda found: type(found) is dict),
-        "mysqlType": Part(layout.shape, lambda found: found == layout.shape),
+        "sqlType": Part(message["sqlType"], is_same=False),
+        "mysqlType": Part(layout.shape, is_same=True),
         "data": [cells(image, rows[image])],
         "_tidb": {"commitTs": Hole.COMMIT_TS},
     }
     if event.kind is Kind.UPDATE and message.get("old"):
         rows["before"] = message["old"][0]
         tree["old"] = [cells("before", rows["before"])]
-    return Lesson(value, event, layout, rows, tree, kind.decode())
+    return Lesson(value, event, layout, rows, tree)
 
 
 def canal_message(value: bytes | None) -> dict[str, Any]:

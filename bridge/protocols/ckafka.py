@@ -62,7 +62,7 @@ class CkafkaDecoder(JsonDecoder):
         """One row; see `GuardedDecoder.usual_events`."""
         if not value or not self._is_plain:
             return None
-        event = self._templates.of[self._kind_of(value)](value.decode(), 0, 0)
+        event = self._templates.event(self._kind_of(value), value.decode())
         return None if event is None else (event,)
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
@@ -121,7 +121,8 @@ def _lesson(
     rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
     places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
     images = {_IMAGES[image]: cells(image, row) for image, row in rows.items()}
-    tree = {**message, **places, "TIME": Hole.MOMENT, **images}
+    names = {"DATABASE": Hole.SCHEMA, "TABLE": Hole.TABLE}
+    tree = {**message, **names, **places, "TIME": Hole.MOMENT, **images}
     return Lesson(value, event, layout, rows, tree, moment=moment)
 
 

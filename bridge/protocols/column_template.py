@@ -10,7 +10,8 @@ value has its literal.  A text of which that is not true is left to the long way
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_FIELDS, SEP, Event, Kind
 from bridge.protocols.column_literals import INTEGER, ColumnForm, column_form, each, matched
-from bridge.protocols.decoder import RowEvents
+from bridge.protocols.decoder import DecodeError, RowEvents
 from bridge.protocols.lessons import TSO, Cell, Flat, Hole, Lesson, Node, Part, Types, flattened
 from bridge.protocols.literals import NULL
 from bridge.protocols.texts import BEHIND, Numbers, Texts
@@ -30,16 +31,48 @@ _MOST_CELLS: Final = 512
 _MOST_STAYS: Final = BEHIND // 4
 """Characters that stay: in UTF-8 no more than BEHIND."""
 _MOST_LOOKED_AT: Final = 16
-_TELLING: Final = 24
+_TELLING: Final = 12
+"""Bytes from which on what stays is looked at before the rest."""
 _MOST_READERS: Final = 8
 """Each holds all that stays."""
 _NULL: Final = b"null"
 _MARK: Final = b'"'
-_STRINGS: Final = frozenset({Hole.MOMENT, Hole.TEXT})
+_NAMES: Final = (Hole.SCHEMA, Hole.TABLE)
+_STRINGS: Final = frozenset({*_NAMES, Hole.MOMENT, Hole.TEXT})
 _HOLES: Final = {Hole.COMMIT_TS: TSO, Hole.NUMBER: INTEGER}
 
-Nulls = frozenset[int]
-"""Numbers of those nodes of a template that are strings elsewhere, and null here."""
+Fixed = frozenset[tuple[int, bytes]]
+"""Numbers of those nodes of a template that are strings elsewhere, and stay here, and how they stand here: null, or the
+name of the only table."""
+
+TableName = tuple[str, ...]
+"""Schema and table."""
+Wants = Callable[[str, str], bool]
+"""Whether rows of a table, given by schema and name, are wanted; raises DecodeError for a name that none can have."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What texts do not hold of their events.
+
+    tables: of each text the number of its table in `names`, -1 where the text is not wanted.
+    """
+
+    commit_ts: Numbers
+    index: Numbers
+    tables: Numbers
+    names: list[TableName]
+
+    def fields(self, numbers: Numbers) -> dict[str, pa.Array]:
+        """Of the events of these texts."""
+        tables = pa.array(self.tables[numbers])
+        schemas, names = (pa.array([name[part] for name in self.names], pa.string()) for part in range(2))
+        return {
+            "commit_ts": pa.array(self.commit_ts[numbers]),
+            "index": pa.array(self.index[numbers], pa.int32()),
+            "schema": schemas.take(tables),
+            "table": names.take(tables),
+        }
 
 
 class ColumnTemplate:
@@ -47,71 +80,84 @@ class ColumnTemplate:
 
     def __init__(self, lesson: Lesson, flat: Flat, forms: Mapping[Cell, ColumnForm]) -> None:
         self._start, *stays = (text.encode() for text in flat.between)
-        self._telling = (self._start[-_TELLING:], max(0, len(self._start) - _TELLING)), (self._start, 0)
-        """What tells that a text is of this kind, or looks like it, and where it stands: first what tells most."""
         are_strings = [forms[node].quoted if isinstance(node, Cell) else node in _STRINGS for node in flat.nodes]
         self._parts = list(zip(flat.nodes, are_strings, stays, strict=True))
         """The holes, whether each is a string, and what stays behind it."""
         self._forms = forms
         self._images = {name: [Cell(name, column) for column in range(len(row))] for name, row in lesson.images.items()}
         self._event, self._moment = lesson.event, lesson.moment
-        self._readers: dict[Nulls, HoleReader | None] = {}
-        self.tells_moment = not {Hole.COMMIT_TS, Hole.MOMENT}.isdisjoint(flat.nodes)
-        """Whether the texts hold the commit_ts."""
+        self._readers: dict[Fixed, HoleReader | None] = {}
+        self.tells_all = Hole.TABLE in flat.nodes
+        """Whether the texts hold all that `Outside` has."""
 
     def read(
         self,
         texts: Texts,
         numbers: Numbers,
-        sample: Iterable[int],
-        commit_ts: Numbers | None = None,
-        index: Numbers | None = None,
+        sample: Sequence[int],
+        wants: Wants,
+        outside: Outside | None = None,
+        *,
+        of_one_table: bool = False,
     ) -> Iterator[RowEvents]:
-        """The rows that it can read of the texts of these numbers, which are plain.
+        """The rows of wanted tables that it can read of the texts of these numbers, which are plain.
 
         sample: numbers of some texts of this kind, which are looked at for what may be null.
-        commit_ts, index: of the event of each text, where the texts do not hold them.
+        of_one_table: they are all of one table, and only its rows are read, which costs less.
         """
-        for constant, at in self._telling:
-            numbers = numbers[texts.have(constant, texts.starts[numbers] + at)]
-        nulls_of = (self._nulls(texts.text(number)) for number in islice(sample, _MOST_LOOKED_AT))
-        for nulls, _ in Counter(nulls_of).most_common():
-            reader = None if nulls is None else self._reader(nulls)
-            if reader is not None:
+        fixed_in = (self._fixed(texts.text(number), of_one_table=of_one_table) for number in sample[:_MOST_LOOKED_AT])
+        for fixed, _ in Counter(fixed_in).most_common():
+            reader = None if fixed is None else self._reader(fixed)
+            if fixed is not None and reader is not None and self._is_wanted(fixed, wants):
                 found, columns = reader.read(texts, numbers)
                 numbers = np.setdiff1d(numbers, found, assume_unique=True)
                 if len(found):
-                    yield self._rows(found, reader.nodes, columns, commit_ts, index)
+                    yield self._rows(found, reader.nodes, columns, self._names(fixed), wants, outside)
 
-    def _nulls(self, text: bytes) -> Nulls | None:
-        """What is null in a text, None when it is of another kind."""
-        nulls, at = [], len(self._start)
+    def _fixed(self, text: bytes, *, of_one_table: bool) -> Fixed | None:
+        """What stays in texts like this one, None when it is of another kind."""
+        fixed, at = [], len(self._start)
         for number, (node, is_string, stays) in enumerate(self._parts):
+            start = at
             if not is_string:
                 at = text.find(stays, at)
             elif text.startswith(_MARK, at):
                 at = text.find(_MARK, at + 1) + 1
+                if of_one_table and node in _NAMES:
+                    fixed.append((number, text[start:at]))
             elif isinstance(node, Cell):
-                nulls.append(number)
+                fixed.append((number, _NULL))
                 at += len(_NULL)
             if at <= 0 or not text.startswith(stays, at):
                 return None
             at += len(stays)
-        return frozenset(nulls)
+        return frozenset(fixed)
 
-    def _reader(self, nulls: Nulls) -> HoleReader | None:
-        if nulls not in self._readers:
+    def _names(self, fixed: Fixed) -> dict[Node, str]:
+        """Schema and table, where they stay."""
+        return {self._parts[number][0]: text[1:-1].decode() for number, text in fixed if text != _NULL}
+
+    def _is_wanted(self, fixed: Fixed, wants: Wants) -> bool:
+        """Whether the table is that stays; only the texts tell where none does."""
+        names = self._names(fixed)
+        try:
+            return not names or wants(*(names[name] for name in _NAMES))
+        except DecodeError:
+            return False
+
+    def _reader(self, fixed: Fixed) -> HoleReader | None:
+        if fixed not in self._readers:
             if len(self._readers) >= _MOST_READERS:
                 self._readers.clear()
-            self._readers[nulls] = hole_reader(*self._variant(nulls))
-        return self._readers[nulls]
+            self._readers[fixed] = hole_reader(*self._variant(dict(fixed)))
+        return self._readers[fixed]
 
-    def _variant(self, nulls: Nulls) -> tuple[list[Node], list[bytes]]:
+    def _variant(self, fixed: Mapping[int, bytes]) -> tuple[list[Node], list[bytes]]:
         """The holes, and what stays before them and behind the last; marks around strings stay."""
         nodes, stays = [], [self._start]
         for number, (node, is_string, following) in enumerate(self._parts):
-            if number in nulls:
-                stays[-1] += _NULL + following
+            if number in fixed:
+                stays[-1] += fixed[number] + following
             else:
                 mark = _MARK if is_string else b""
                 nodes.append(node)
@@ -124,11 +170,18 @@ class ColumnTemplate:
         numbers: Numbers,
         nodes: Sequence[Node],
         columns: Sequence[pa.StringArray],
-        commit_ts: Numbers | None,
-        index: Numbers | None,
+        names: Mapping[Node, str],
+        wants: Wants,
+        outside: Outside | None,
     ) -> RowEvents:
-        """The events of those texts in which every value is as it should be."""
+        """The events of those texts whose table is wanted, and in which every value is as it should be.
+
+        names: schema and table, where they are no holes.
+        """
         values = [self._values(node, strings) for node, strings in zip(nodes, columns, strict=True)]
+        if self.tells_all and not names:
+            schema, table = (nodes.index(name) for name in _NAMES)
+            values[schema] = _wanted(wants, values[schema], values[table])
         if any(found.null_count for found in values):
             valid = reduce(pc.and_, (found.is_valid() for found in values))
             values = [found.filter(valid) for found in values]
@@ -136,10 +189,11 @@ class ColumnTemplate:
         of = dict(zip(nodes, values, strict=True))
         event = self._event._asdict()
         event["commit_ts"] = of.get(Hole.COMMIT_TS, of.get(Hole.MOMENT))
+        event["schema"], event["table"] = (of.get(name, names.get(name)) for name in _NAMES)
         for name, cells in self._images.items():
             event[name] = self._image(cells, of)
-        if commit_ts is not None and index is not None:
-            event["commit_ts"], event["index"] = pa.array(commit_ts[numbers]), pa.array(index[numbers], pa.int32())
+        if outside is not None:
+            event |= outside.fields(numbers)
         arrays = [_column(event[field.name], field.type, len(numbers)) for field in EVENT_FIELDS]
         return RowEvents(numbers, pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))
 
@@ -185,9 +239,14 @@ class HoleReader(NamedTuple):
     last_marks: Numbers
     ends: Numbers
     is_last: bool
+    marks: int
+    telling: list[tuple[bytes, int, int]]
+    """Of some of what stays, what tells a text from others quickly: it, and where it starts: so many bytes before which
+    mark."""
 
     def read(self, texts: Texts, numbers: Numbers) -> tuple[Numbers, list[pa.StringArray]]:
         """The numbers of those texts that are of this kind, and what stands in each of their holes."""
+        numbers = self._alike(texts, numbers)
         cuts = self._cuts(texts, numbers)
         sizes = np.diff(cuts)
         fits = (sizes[:, ::2] == [len(stays) for stays in self.stays]).all(axis=1) & (sizes >= 0).all(axis=1)
@@ -196,6 +255,14 @@ class HoleReader(NamedTuple):
         if not fits.all():
             numbers, cuts = numbers[fits], cuts[fits]
         return numbers, texts.columns(cuts[:, 1:-1:2], cuts[:, 2:-1:2])
+
+    def _alike(self, texts: Texts, numbers: Numbers) -> Numbers:
+        """Those texts that at a glance can be of this kind."""
+        numbers = numbers[texts.mark_counts[numbers] == self.marks]
+        for stays, mark, before in self.telling:
+            at = texts.marks.take(texts.first_marks[numbers] + mark, mode="clip") - before
+            numbers = numbers[texts.have(stays, at)]
+        return numbers
 
     def _cuts(self, texts: Texts, numbers: Numbers) -> Numbers:
         """Of each text the start, start and end of every hole, and the end."""
@@ -220,15 +287,32 @@ def hole_reader(nodes: list[Node], stays: list[bytes]) -> HoleReader | None:
         first_marks.append(marks - 1)
         marks += node.marks if isinstance(node, Part) else 0
         last_marks.append(marks)
+    starts = [len(text) - text.rfind(_MARK) for text in stays[:-1]]
+    first_cell = next((number for number, node in enumerate(nodes) if isinstance(node, Cell)), len(nodes) - 1)
     return HoleReader(
         nodes,
         stays,
         np.array(first_marks),
-        np.array([len(text) - text.rfind(_MARK) for text in stays[:-1]]),
+        np.array(starts),
         np.array(last_marks),
         np.array([len(text) if is_last and text is stays[-1] else text.find(_MARK) for text in stays[1:]]),
         is_last,
+        marks + stays[-1].count(_MARK),
+        [
+            (text, mark, len(text) - start)
+            for text, mark, start in islice(zip(stays, first_marks, starts, strict=False), first_cell + 1)
+            if len(text) >= _TELLING
+        ],
     )
+
+
+def _wanted(wants: Wants, schemas: pa.StringArray, tables: pa.StringArray) -> pa.StringArray:
+    """The schemas; null where the table is not wanted."""
+    names = pc.binary_join_element_wise(schemas, tables, SEP)
+    which = each(lambda name: wants(*name.split(SEP)), names, pa.bool_())
+    if which.null_count == 0 == which.false_count:
+        return schemas
+    return pc.if_else(which, schemas, pa.scalar(None, pa.string()))
 
 
 def event_of(rows: RowEvents) -> Event:

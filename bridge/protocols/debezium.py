@@ -9,7 +9,7 @@ A message says by its form what it is: a row (`op` c, u, d, r), a truncated tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
@@ -101,17 +101,16 @@ class DebeziumDecoder(JsonDecoder):
         if not value or not self._is_plain:
             return None
         kind = self._kind_of(value)
-        template = self._templates.of[kind]
-        keys, handle = self._templates.guards[kind]
-        event = template(value.decode(), 0, 0) if keys.names(key) == handle else None
-        return None if event is None else (event,)
+        event = self._templates.event(kind, value.decode())
+        if event is None:
+            return None
+        keys, handle = self._templates.guard(kind)
+        return (event,) if keys.names(key) == handle else None
 
-    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterator[RowEvents]:
-        """Rows of TiCDC's whose keys name what they should; see `GuardedDecoder.usual_rows`."""
-        for kind, rows in self._read(values):
-            handle_keys, handle = self._templates.guards[kind]
-            named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
-            yield rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
+    def _guarded(self, keys: Sequence[bytes | None], guard: Any, rows: RowEvents) -> RowEvents:
+        handle_keys, handle = guard
+        named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
+        return rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
 
     def _kind_of(self, value: bytes) -> bytes:
         """What tells table and operation, where a message looks as TiCDC writes it."""
@@ -223,13 +222,25 @@ def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:
 def _lesson(value: bytes, payload: dict[str, Any], schema: Any, event: Event, slot: _Slot) -> Lesson:
     """What templates learn from a row of TiCDC's; the guard is how to read a key, and the columns that it must name."""
     rows = {image: row for image in _NAMES if (row := payload.get(image)) is not None}
-    source = {**payload["source"], "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
+    names = {"db": Hole.SCHEMA, "table": Hole.TABLE}
+    source = {**payload["source"], **names, "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
     images = {image: cells(image, row) for image, row in rows.items()}
     tree = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
     if schema is not None:
-        tree["schema"] = schema
+        tree["schema"] = _of_any_table(schema)
     layout = cast(Layout, slot.layout)
     return Lesson(value, event, layout, rows, tree, guard=(slot.keys, layout.handle))
+
+
+def _of_any_table(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema with holes for the names that it gives to the message and the row: they hold the table's, and say
+    nothing."""
+    fields = [_unnamed(field) if field["field"] in _NAMES else field for field in schema["fields"]]
+    return _unnamed({**schema, "fields": fields})
+
+
+def _unnamed(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "name": Hole.TEXT} if type(schema.get("name")) is str else schema
 
 
 def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:

@@ -84,6 +84,10 @@ class Decoder(Protocol):
     def protocols(self) -> tuple[str, ...]:
         """Those that it reads, its own first."""
 
+    @property
+    def learnt(self) -> int:
+        """How often it has learnt to decode more of what it sees together (`usual_rows`)."""
+
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
 
@@ -105,6 +109,11 @@ class GuardedDecoder:
 
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
+
+    @property
+    def learnt(self) -> int:
+        """How many templates have been learnt."""
+        return 0
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum, auto
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -22,6 +23,10 @@ _LONGEST_SEEN: Final = 256
 class Hole(Enum):
     """What stands in a message where it is not the same in all."""
 
+    SCHEMA = auto()
+    """The schema's name."""
+    TABLE = auto()
+    """The table's name."""
     COMMIT_TS = auto()
     """A TSO."""
     MOMENT = auto()
@@ -36,14 +41,16 @@ class Part:
     """An object in a message that may be written in several ways, with the same names in any order.
 
     found: the object as JSON gave it.
-    agrees: whether another is as it should be.
+    is_same: whether it holds the same in every message; else it says nothing.
     """
 
-    def __init__(self, found: Any, agrees: Callable[[Any], bool]) -> None:
-        self._agrees = agrees
+    def __init__(self, found: Any, *, is_same: bool) -> None:
+        self._found, self._is_same = found, is_same
         self._seen: set[str] = set()
         self.marks = orjson.dumps(found).count(b'"')
         """Quotation marks in it."""
+        self.says = orjson.dumps(found, option=orjson.OPT_SORT_KEYS) if is_same else b""
+        """What it holds, if that stays."""
 
     def is_it(self, text: str) -> bool:
         """Whether a text is this object's.  Raises JSONDecodeError when it is not JSON."""
@@ -54,6 +61,9 @@ class Part:
         if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
             self._seen.add(text)
         return True
+
+    def _agrees(self, other: Any) -> bool:
+        return bool(other == self._found) if self._is_same else type(other) is dict
 
     def text_of(self, text: str) -> str | None:
         """The text if it is this object's, None for another.  Raises JSONDecodeError when it is not JSON."""
@@ -77,7 +87,6 @@ class Lesson(NamedTuple):
 
     images: "before" and "after", as JSON gave them; a message may lack one.
     tree: the message as JSON gave it, with holes, parts and cells for all that is not the same in others.
-    head: how every text of the kind begins, which need not be looked at again.
     moment: a text to its TSO, where the tree has a `Hole.MOMENT`.
     guard: what must be equal besides, for the decoder to compare.
     """
@@ -87,7 +96,6 @@ class Lesson(NamedTuple):
     layout: Layout
     images: Mapping[str, Mapping[str, Any]]
     tree: Any
-    head: str = ""
     moment: Callable[[str], int] | None = None
     guard: Any = None
 
@@ -135,3 +143,11 @@ def _flatten(node: Any, flat: Flat) -> None:
         flat.between.append("")
     else:
         flat.between[-1] += orjson.dumps(node).decode()
+
+
+def likeness(lesson: Lesson) -> Hashable:
+    """What is equal of two messages that one template can read, if their values have the same types."""
+    flat, event = flattened(lesson.tree), lesson.event
+    nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
+    stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()
+    return event.kind, event.columns, event.key, event.by_time, nodes, stays

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
@@ -12,12 +12,9 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.protocols.column_literals import matched
-from bridge.protocols.column_template import HoleReader, hole_reader
+from bridge.protocols.column_template import HoleReader, TableName, hole_reader
 from bridge.protocols.lessons import TSO, Cell
 from bridge.protocols.texts import Mask, Numbers, Texts, joined
-
-TableName = tuple[str, ...]
-"""Schema and table."""
 
 _LENGTH: Final = 8
 _MOST_FRAMES: Final = 1000
@@ -58,12 +55,6 @@ class Heads(NamedTuple):
     commit_ts: Numbers
     tables: Numbers
     names: list[TableName]
-
-    def among(self, kind: Hashable, numbers: Numbers) -> Numbers:
-        """Of some frames those of the table of a kind, (table, ...)."""
-        [table, *_] = cast(tuple[Hashable, ...], kind)
-        found: Numbers = numbers[self.tables[numbers] == self.names.index(cast(TableName, table))]
-        return found
 
 
 def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Numbers]:

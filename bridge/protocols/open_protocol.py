@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -16,8 +17,10 @@ import orjson
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import literals
+from bridge.protocols.column_template import Outside, TableName
 from bridge.protocols.compression import decompressed, growth_limit
 from bridge.protocols.decoder import (
+    FAILURES,
     MAX_CACHED,
     DecodeError,
     DecodeOptions,
@@ -33,10 +36,11 @@ from bridge.protocols.images import Layout, image_before, image_of, make_layout
 from bridge.protocols.json_values import json_object
 from bridge.protocols.lessons import Lesson, cells
 from bridge.protocols.literals import Converter
-from bridge.protocols.open_frames import Frames, Heads, TableName, frames_of, heads_of
+from bridge.protocols.open_frames import Frames, Heads, frames_of, heads_of
 from bridge.protocols.open_old_rows import Columns, old_row
 from bridge.protocols.raw_values import with_types
 from bridge.protocols.templates import Templates, sample_of
+from bridge.protocols.texts import Numbers
 from bridge.protocols.timezones import timestamp_converter
 
 VERSION: Final = b"\0\0\0\0\0\0\0\1"
@@ -154,9 +158,14 @@ class OpenProtocolDecoder(GuardedDecoder):
         super().__init__(options)
         self._types = TYPES | {7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._slots: dict[tuple[str, str], _Slot] = {}
-        self._templates = Templates(strict=True)
+        self._templates = Templates(self._wanted, strict=True)
         self._head: bytes | None = None
         self._moment, self._table = 0, ("", "")
+
+    @property
+    def learnt(self) -> int:
+        """See `GuardedDecoder.learnt`."""
+        return self._templates.learnt
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
         """Whole rows in plain frames, as most messages are; see `GuardedDecoder.usual_events`."""
@@ -167,8 +176,8 @@ class OpenProtocolDecoder(GuardedDecoder):
             if head != self._head:
                 ts, schema, table = _PLAIN_HEAD(head.decode()).groups()  # type: ignore[union-attr]
                 self._head, self._moment, self._table = head, int(ts), (schema, table)
-            template = self._templates.of[_kind_of(self._table, body)]
-            event = template(body.decode(), self._moment, index)
+            outside = (self._moment, index, *self._table)
+            event = self._templates.event(_kind_of(self._table, body), body.decode(), outside)
             if event is None:
                 return None
             events.append(event)
@@ -180,17 +189,37 @@ class OpenProtocolDecoder(GuardedDecoder):
         versions = np.fromiter((key is not None and key[:_LENGTH] == VERSION for key in keys), np.bool_, len(keys))
         wanted = (key_counts == counts) & (counts > 0) & versions
         heads, frames = heads_of(key_frames.of(wanted)), frames.of(wanted)
-        sample = self._sample(heads, frames)
-        found = self._templates.read(frames.texts, sample, heads.among, heads.commit_ts, frames.index)
-        lots = [(frames.messages[rows.numbers], rows) for _, rows in found]
+        sample = self._sample(heads, frames, keys, values)
+        outside = Outside(heads.commit_ts, frames.index, self._wanted_tables(heads), heads.names)
+        found = self._templates.read(frames.texts, sample, outside)
+        lots = [(frames.messages[rows.numbers], rows) for rows in found]
         read = sum((np.bincount(messages, minlength=len(keys)) for messages, _ in lots), np.zeros_like(counts))
         for messages, rows in lots:
             yield RowEvents(messages, rows.events).only(read[messages] == counts[messages])
 
-    def _sample(self, heads: Heads, frames: Frames) -> Iterator[tuple[int, Hashable]]:
+    def _wanted_tables(self, heads: Heads) -> Numbers:
+        """`Heads.tables`, with -1 for those that are not wanted, too."""
+        wanted = np.array([self._is_wanted(name) for name in heads.names] + [False])
+        return np.where(wanted[heads.tables], heads.tables, -1)
+
+    def _is_wanted(self, name: TableName) -> bool:
+        try:
+            return self._templates.wants(*name)
+        except DecodeError:
+            return False
+
+    def _sample(
+        self, heads: Heads, frames: Frames, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> Iterator[tuple[int, Hashable]]:
+        """Numbers of some frames, and their kinds; a message with one that is not known is parsed, so that it is."""
         for number in sample_of(len(frames.messages)):
             if heads.tables[number] >= 0:
-                yield number, _kind_of(heads.names[heads.tables[number]], frames.texts.text(number))
+                kind = _kind_of(heads.names[heads.tables[number]], frames.texts.text(number))
+                if not self._templates.knows(kind):
+                    message = frames.messages[number]
+                    with suppress(*FAILURES, DecodeError):
+                        self._events(keys[message], values[message])
+                yield number, kind
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
         if not key:

@@ -35,9 +35,9 @@ _OBJECT: Final = r"(\{[^}]*\})"
 """A JSON object without others inside, or with a brace in a string, or no JSON at all: what it is, `Part` tells."""
 
 
-Template = Callable[[str, int, int], Event | None]
-"""A message's text to its event, None where it is another; it may fail, too.  The commit_ts and index are those of the
-event where the text does not hold them."""
+Template = Callable[[str, int, int, str, str], Event | None]
+"""A message's text to its event, None where it is another; it may fail, too.  The commit_ts, index, schema and table
+are those of the event where the text does not hold them."""
 
 
 class Made(NamedTuple):
@@ -126,11 +126,9 @@ class _Tokens:
             if node not in _SILENT and pattern != _NULL_PATTERN
         ]
 
-    def steps(self, head: str) -> list[tuple[str, re.Pattern[str]]]:
-        """What stays at some length, and the pattern of what comes between that and the next such; the first pattern
-        begins behind `head`, with which the text is known to begin."""
-        first = self.between[0].removeprefix(head)
-        steps, constant, pattern = [], self.between[0].removesuffix(first), re.escape(first)
+    def steps(self) -> list[tuple[str, re.Pattern[str]]]:
+        """What stays at some length, and the pattern of what comes between that and the next such."""
+        steps, constant, pattern = [], "", re.escape(self.between[0])
         for hole, between in zip(self.patterns, self.between[1:], strict=True):
             pattern += hole
             if len(between) >= _LONG:
@@ -143,7 +141,7 @@ class _Tokens:
 
 def _compile(lesson: Lesson, readings: Mapping[Cell, _Reading], tokens: _Tokens) -> Template:
     variables = {node: f"v{number}" for number, node in enumerate(tokens.groups)}
-    steps = tokens.steps(lesson.head)
+    steps = tokens.steps()
     images = {image: _image(image, readings, variables) for image in lesson.images}
     quoted = "".join(f"{variables[c]} or '', " for c, r in readings.items() if c in variables and "quoted" in _uses(r))
     parts = {variable: node for node, variable in variables.items() if isinstance(node, Part)}
@@ -152,6 +150,8 @@ def _compile(lesson: Lesson, readings: Mapping[Cell, _Reading], tokens: _Tokens)
         parts="".join(f"\n if not {variable}_is_it({variable}): return None" for variable in parts),
         quoted=quoted,
         commit_ts=_commit_ts(variables),
+        schema=variables.get(Hole.SCHEMA, "schema"),
+        table=variables.get(Hole.TABLE, "table"),
         before=images.get("before"),
         after=images.get("after"),
     )
@@ -162,7 +162,7 @@ def _compile(lesson: Lesson, readings: Mapping[Cell, _Reading], tokens: _Tokens)
         **{f"match{number}": pattern.match for number, (_, pattern) in enumerate(steps[:-1])},
         f"match{len(steps) - 1}": steps[-1][1].fullmatch,
         **{f"{variable}_is_it": part.is_it for variable, part in parts.items()},
-        **{name: getattr(lesson.event, name) for name in ("kind", "schema", "table", "columns", "key", "by_time")},
+        **{name: getattr(lesson.event, name) for name in ("kind", "columns", "key", "by_time")},
         "moment": lesson.moment,
     }
     exec(_compiled(source), names)  # constants
@@ -209,11 +209,11 @@ def _compiled(source: str) -> CodeType:
 
 
 _SOURCE: Final = """
-def event(text, commit_ts, index):
+def event(text, commit_ts, index, schema, table):
  if backslash in text: return None
  {steps}{parts}
  if quote in text and quote in "".join(({quoted})): return None
- return new(Event, (kind, {commit_ts}, index, schema, table, columns, key, {before}, {after}, None, by_time))
+ return new(Event, (kind, {commit_ts}, index, {schema}, {table}, columns, key, {before}, {after}, None, by_time))
 """
 """What a literal holds in quotation marks has no quote: with one it needs escaping, and parsing sees to that."""
 _NAMES: Final[dict[str, Any]] = {
@@ -227,6 +227,8 @@ _NAMES: Final[dict[str, Any]] = {
 }
 _SILENT: Final = frozenset({Hole.NUMBER, Hole.TEXT})
 _HOLES: Final = {
+    Hole.SCHEMA: TEXT,
+    Hole.TABLE: TEXT,
     Hole.COMMIT_TS: f"({TSO})",
     Hole.MOMENT: TEXT,
     Hole.NUMBER: f"(?:{INTEGER})",

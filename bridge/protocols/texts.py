@@ -56,6 +56,11 @@ class Texts:
         """Of each text, the number of the first mark from its start on."""
         return np.searchsorted(self.marks, self.starts)
 
+    @cached_property
+    def mark_counts(self) -> Numbers:
+        """Of each text, how many marks it has."""
+        return np.searchsorted(self.marks, self.ends) - self.first_marks
+
     @classmethod
     def of(cls, texts: Sequence[bytes | None]) -> Texts:
         """Whole messages; one that is null is empty."""

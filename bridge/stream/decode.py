@@ -14,12 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
+from bridge.memory import keep_what_is_loaded
 from bridge.protocols import DecodeOptions, Decoder, RowEvents, decode_all, make_decoder
 from bridge.protocols.decoder import FAILURES
 from bridge.protocols.texts import Numbers
 
 _MANY: Final = 256
 """Messages from which on it pays to decode rows together."""
+_FIRST: Final = 512
+"""So many of those that cannot be decoded together are decoded one by one, and then it is tried again if that taught
+something; if it did not suffice, again after four times as many, and so on."""
 _TOGETHER_BYTES: Final = 32 << 20
 """Of keys and values that are decoded together, which takes some times as much memory."""
 
@@ -66,6 +70,7 @@ def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
     to task, and a decoder goes on learning.  Only the last one asked for is kept."""
     if name not in _decoders:
         made = make_decoder(protocol, options)
+        keep_what_is_loaded()
         _decoders.clear()
         _decoders[name] = made
     return _decoders[name]
@@ -120,23 +125,46 @@ def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
 def _decoded(decoder: Decoder, messages: Messages) -> tuple[Numbers, pa.RecordBatch]:
     """Events (EVENT_FIELDS), and of each the number of its message: together what can be decoded together, then the
     rest, one by one."""
-    keys, values = messages.key, messages.value
-    lots: list[RowEvents] = []
-    if len(values) >= _MANY:
-        with suppress(*FAILURES, pa.ArrowException):
-            lots.extend(decoder.usual_rows(keys, values))
-    is_left = np.ones(len(values), np.bool_)
-    for rows in lots:
-        is_left[rows.numbers] = False
-    left = np.flatnonzero(is_left)
-    lots.append(_one_by_one(decoder, left, [keys[number] for number in left], [values[number] for number in left]))
+    left, lots = _together(decoder, messages, np.arange(len(messages.value)))
+    count = _FIRST
+    while len(left) or not lots:
+        learnt = decoder.learnt
+        lots.append(_one_by_one(decoder, messages, left[:count]))
+        left, count = left[count:], 4 * count
+        if decoder.learnt > learnt:
+            left, more = _together(decoder, messages, left)
+            lots += more
+        else:
+            count = len(messages.value)
     numbers, events = np.concatenate([rows.numbers for rows in lots]), pa.concat_batches([rows.events for rows in lots])
     order = np.lexsort((events["index"].to_numpy(), numbers))
     return numbers[order], events.take(pa.array(order))
 
 
-def _one_by_one(decoder: Decoder, numbers: Numbers, keys: list[bytes | None], values: list[bytes | None]) -> RowEvents:
-    events, places = decode_all(decoder, keys, values)
+def _together(decoder: Decoder, messages: Messages, numbers: Numbers) -> tuple[Numbers, list[RowEvents]]:
+    """Of the messages of these numbers those that cannot be decoded together, and the rows of the others."""
+    lots: list[RowEvents] = []
+    if len(numbers) < _MANY:
+        return numbers, lots
+    with suppress(*FAILURES, pa.ArrowException):
+        found = decoder.usual_rows(*_some_of(messages, numbers))
+        lots.extend(RowEvents(numbers[rows.numbers], rows.events) for rows in found)
+    is_left = np.ones(len(messages.value), np.bool_)
+    for rows in lots:
+        is_left[rows.numbers] = False
+    return numbers[is_left[numbers]], lots
+
+
+def _one_by_one(decoder: Decoder, messages: Messages, numbers: Numbers) -> RowEvents:
+    events, places = decode_all(decoder, *_some_of(messages, numbers))
     columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]
     return RowEvents(numbers[places], pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))
+
+
+def _some_of(messages: Messages, numbers: Numbers) -> tuple[list[bytes | None], list[bytes | None]]:
+    """Keys and values."""
+    if len(numbers) == len(messages.value):
+        return messages.key, messages.value
+    which = numbers.tolist()
+    return [messages.key[number] for number in which], [messages.value[number] for number in which]

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.demo.model import Change, Column, Shape, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
 from bridge.protocols.decoder import FAILURES
@@ -25,10 +24,8 @@ from tests.bench.encoders import ENCODERS
 from tests.protocols.oracles import (
     CHANGES,
     MESSAGE,
-    MOMENT,
     ORACLES,
     TAUGHT,
-    TS,
     WARM,
     messages_of,
     unbase64,
@@ -143,21 +140,6 @@ def test_messages_that_are_not_there(protocol: str) -> None:
     assert _compare(protocol, decoder, [row, (row[0], None), row, (None, b""), (b"", row[1]), row]) >= {0, 2, 5}
     assert _compare(protocol, decoder, []) == set()
     assert _compare(protocol, decoder, [(None, None)] * 300) == set()
-
-
-def test_tables_with_the_same_columns_are_told_apart() -> None:
-    """Open Protocol: the table stands in the key alone."""
-    columns = (Column("id", "int", key="primary"), Column("v", "varchar", "99"))
-    shapes = [Shape("d", name, columns) for name in ("a", "b", "c")]
-    for protocol in ENCODERS:
-        encoder = ENCODERS[protocol](1)
-        changes = [Change(shape, None, (n, "x")) for n in range(3 * WARM) for shape in shapes]
-        transactions = [Transaction(TS + n, 0, tuple(changes[n : n + 5]), MOMENT) for n in range(0, len(changes), 5)]
-        pairs = [(m.key, m.value) for transaction in transactions for m in encoder.transaction(transaction)]
-        decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-        for key, value in pairs:
-            decoder.decode(key, value)
-        assert _compare(protocol, decoder, pairs) == set(range(len(pairs)))
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)

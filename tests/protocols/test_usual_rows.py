@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from bridge.demo.model import Change, Column, Shape, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeError, DecodeOptions, Decoder, decode_all, decode_message, make_decoder
+from bridge.protocols.debezium_envelope import Envelopes
+from bridge.protocols.debezium_keys import HandleKeys
 from bridge.protocols.decoder import FAILURES
 from tests.bench.encoders import ENCODERS
 from tests.protocols.oracles import (
@@ -241,9 +243,16 @@ def test_a_column_called_like_a_part_of_the_message() -> None:
 def test_a_key_that_changes_is_seen() -> None:
     """Debezium's message says its key's columns in Kafka's key alone."""
     value = messages_of("debezium", [((7, 8, "y"), (7, 9, "z"))])[0].value or b""
-    keys = [b'{"payload":{"id":7}}', b'{"payload":{"n":7}}', b'{"payload":{}}', None]
+    keys = [b'{"payload":{"id":7}}', b'{"payload":{"id":7,"n":8}}', b'{"payload":{"n":7}}', b'{"payload":{}}', None]
     _learn_and_compare("debezium", [(key, value) for key in keys for _ in range(2 * WARM)])
     _learn_and_compare("debezium", [(key, value) for key in keys] * 3 * WARM)
+    handle = HandleKeys(Envelopes())
+    for _ in range(2):
+        for key in keys:
+            assert handle.names(key) == HandleKeys(Envelopes()).names(key)
+    handle.names(keys[0])
+    with pytest.raises(DecodeError):
+        handle.names(b'{"payload":{"id":}}')
 
 
 def test_types_in_any_order() -> None:
@@ -267,11 +276,12 @@ def test_types_in_any_order() -> None:
 def test_templates_are_freed() -> None:
     """The garbage collector does not run where messages are decoded."""
     decoder = _warm()
-    alive = [weakref.ref(template) for template in decoder._templates.of.values()]  # type: ignore[attr-defined]
+    templates = decoder._templates  # type: ignore[attr-defined]
+    alive = [weakref.ref(known.form.template) for known in templates._known.values()]
     assert len(alive) == 3
     gc.disable()
     try:
-        decoder._templates.of.clear()  # type: ignore[attr-defined]
+        templates._forget()
         assert not any(ref() for ref in alive)
     finally:
         gc.enable()
