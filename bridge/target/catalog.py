@@ -38,14 +38,20 @@ class Table:
     keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
     uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
         or a hidden column holds ``""`` for that part.
+    counts: it has an AUTO_INCREMENT column.
+    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`loading`).
     compared: column lists (`Event.columns`) whose declared types have been found to fit.
+    refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
     """
 
     name: TableName
     columns: Mapping[str, Column]
     keys: tuple[tuple[str, ...], ...] = ()
     uniques: tuple[tuple[str, ...], ...] = field(default=())
+    counts: bool = False
+    takes_loads: bool = False
     compared: set[str] = field(default_factory=set, compare=False, repr=False)
+    refused_loads: set[str] = field(default_factory=set, compare=False, repr=False)
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
@@ -57,6 +63,7 @@ def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName,
     args = [part for name in wanted for part in name]
     columns: dict[TableName, dict[str, Column]] = {}
     nullable: dict[TableName, set[str]] = {}
+    counting: set[TableName] = set()
     for schema, table, column, column_type, charset, is_nullable, extra in session.rows(
         "SELECT table_schema, table_name, column_name, column_type, character_set_name, is_nullable, extra"
         f" FROM information_schema.columns WHERE (table_schema, table_name) IN ({places})"
@@ -67,6 +74,8 @@ def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName,
         generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
         found = Column(column, column_type, charset, generated, is_nullable == "YES")
         columns.setdefault(name, {})[column.lower()] = found
+        if "auto_increment" in extra.lower():
+            counting.add(name)
         if is_nullable == "YES":
             nullable.setdefault(name, set()).add(column.lower())
     indexes: dict[TableName, dict[str, list[str]]] = {}
@@ -77,10 +86,15 @@ def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName,
         args,
     ):
         indexes.setdefault(TableName(schema, table), {}).setdefault(index, []).append((column or "").lower())
-    return {name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set())) for name in columns}
+    return {
+        name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set()), counts=name in counting)
+        for name in columns
+    }
 
 
-def _table(name: TableName, columns: dict[str, Column], indexes: dict[str, list[str]], nullable: set[str]) -> Table:
+def _table(
+    name: TableName, columns: dict[str, Column], indexes: dict[str, list[str]], nullable: set[str], *, counts: bool
+) -> Table:
     uniques = tuple(tuple(parts) for parts in indexes.values())
     keys = tuple(key for key in uniques if all(part and part not in nullable for part in key))
-    return Table(name, columns, keys, uniques)
+    return Table(name, columns, keys, uniques, counts)

@@ -35,8 +35,14 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def groups(texts: pa.Array, separator: str, limit: int, most: int | None = None) -> Iterator[str]:
-    """Texts (large strings, none of them null) in order, joined in groups of about `limit` bytes and at most `most`
-    texts; never an empty group."""
+    """Texts in order, each of their `runs` joined."""
+    for run in runs(texts, limit, most):
+        yield separator.join(run.to_pylist())
+
+
+def runs(texts: pa.Array, limit: int, most: int | None = None) -> Iterator[pa.Array]:
+    """Texts (large strings, none of them null) in order, cut to about `limit` bytes and at most `most` texts; never an
+    empty run."""
     size = len(texts)
     if size == 0:
         return
@@ -47,5 +53,5 @@ def groups(texts: pa.Array, separator: str, limit: int, most: int | None = None)
         end = min(start + most, size)
         if offsets[end] - offsets[start] > limit:
             end = max(start + 1, int(offsets.searchsorted(offsets[start] + limit, side="right")) - 1)
-        yield separator.join(texts.slice(start, end - start).to_pylist())
+        yield texts.slice(start, end - start)
         start = end

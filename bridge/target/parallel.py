@@ -10,8 +10,9 @@ transaction that moves progress.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from threading import Thread
 from typing import Any, Final
@@ -20,7 +21,9 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.target.catalog import TableName
+from bridge.target import loading
+from bridge.target.catalog import Table, TableName
+from bridge.target.loading import LoadRefusedError
 from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable
 from bridge.target.render import Rendering, Sharing, Statement
@@ -29,8 +32,13 @@ from bridge.target.writer import StatementSource, Writer, no_statements
 
 MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
+LOAD_BYTES: Final = 1024 * 1024
+"""So that there are parts for all connections."""
 _ATTEMPTS: Final = 5
 """How often a connection begins anew after a lock conflict before the step is left to one connection."""
+
+INTERLEAVED: Final = 2
+"""Of innodb_autoinc_lock_mode."""
 
 Unit = list[Statement]
 """Statements that one connection runs, in order."""
@@ -45,6 +53,8 @@ class ParallelWriter(Writer):
     min_bytes: a step with less to write is left to one of them.
     options: as of `Writer`.
     """
+
+    load_bytes: int = LOAD_BYTES
 
     def __init__(
         self,
@@ -71,16 +81,27 @@ class ParallelWriter(Writer):
         Raises what `Writer.apply` raises: whatever a connection cannot write is left to one transaction, whose
         judgement counts.
         """
-        statements = list(source(self._rendering(safe_mode=False)))
+        first = self._rendering(may_load=True)
+        statements = list(source(first))
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
-        size = sum(len(statement.sql) for statement in shared)
-        if shared and size >= self._min_bytes and self._spread(step, units(shared)):
-            statements = [statement for statement in statements if statement.sharing is Sharing.ONCE]
+        is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
+        is_done = is_large and self._spread(step, units(shared))
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
-            return source(rendering) if rendering.safe_mode else statements
+            if is_done and not rendering.safe_mode:
+                return (statement for statement in statements if statement.sharing is Sharing.ONCE)
+            if is_large:  # a load may be why
+                return source(replace(rendering, load_bytes=0))
+            return statements if rendering == first else source(rendering)
 
         super().apply(step, ready)
+
+    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
+        found = super()._loadable(tables)
+        if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
+            return found
+        return [name for name in found if not tables[name].counts]
 
     def close(self) -> None:
         """Ends the writing sessions; open transactions are rolled back."""
@@ -94,7 +115,7 @@ class ParallelWriter(Writer):
             self._mark(step)
             self._open()
             _all_of([partial(shard.write, waiting) for shard in self._shards])
-        except (MySQLError, OSError, StoppedError) as error:
+        except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             log.warning("the rows are written again, by one connection", reason=str(error))
             return False
         return True
@@ -154,7 +175,7 @@ class _Shard:
             taken: list[Unit] = []
             try:
                 self._transact(waiting, taken)
-            except (MySQLError, OSError) as error:
+            except (MySQLError, OSError, LoadRefusedError) as error:
                 waiting.extend(taken)
                 self._abandon(error)
                 if error_code(error) not in LOCK_CONFLICT or attempt == _ATTEMPTS - 1:
@@ -179,7 +200,10 @@ class _Shard:
             except IndexError:
                 break
             for statement in taken[-1]:
-                session.write(statement.sql)
+                if statement.load is not None:
+                    loading.run(session, statement.sql, statement.load)
+                else:
+                    session.write(statement.sql)
         self._trace("before part commit")
         session.commit()
         self._trace("part committed")
@@ -208,7 +232,7 @@ def _all_of(parts: list[Callable[[], None]]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    for failure in sorted(failures, key=lambda failure: isinstance(failure, MySQLError | OSError)):
+    for failure in sorted(failures, key=lambda failure: isinstance(failure, MySQLError | OSError | LoadRefusedError)):
         raise failure
 
 
@@ -223,4 +247,4 @@ def units(statements: Iterable[Statement]) -> deque[Unit]:
         else:
             together.setdefault(statement.table, []).append(statement)
     found = [*together.values(), *alone]
-    return deque(sorted(found, key=lambda unit: -sum(len(statement.sql) for statement in unit)))
+    return deque(sorted(found, key=lambda unit: -sum(statement.size for statement in unit)))

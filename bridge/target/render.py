@@ -8,7 +8,7 @@ values are put back.  With every unique value in play freed first, a write can c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from functools import reduce
@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import SEP
 from bridge.target.catalog import Column, Table, TableName
-from bridge.target.images import TEXT, groups, joined, parts_of, wrapped
+from bridge.target.images import TEXT, groups, joined, parts_of, runs, wrapped
+from bridge.target.loading import MIN_BYTES, Load, load_of, load_statement, may_load, readable
 from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.target.session import quote_name
 
@@ -50,22 +51,31 @@ class Sharing(Enum):
 
 
 class Statement(NamedTuple):
-    """One statement; `expect` is the number of rows it must match, None when any number is right."""
+    """One statement; `expect` is the number of rows it must match, None when any number is right; `load`: the rows of
+    a LOAD DATA."""
 
     stage: Stage
     table: TableName
     sql: str
     expect: int | None = None
     sharing: Sharing = Sharing.ONCE
+    load: Load | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are sent."""
+        return len(self.sql) + (self.load.body.size if self.load else 0)
 
 
 @dataclass(frozen=True)
 class Rendering:
     """How to render: `scratch_schema` holds temporary tables, `safe_mode` deletes rows that hold any unique value
-    about to be written first (for a target that is ahead of the log)."""
+    about to be written first (for a target that is ahead of the log); where LOAD DATA does the same as INSERT, rows
+    are sent by it, about `load_bytes` at a time (0: never)."""
 
     scratch_schema: str
     safe_mode: bool = False
+    load_bytes: int = 0
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -117,7 +127,10 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
     for rows in written:
         shape = _shape(table, rows.columns)
         yield from _multi_row(table, shape, rows.freed, "")
-        yield from _multi_row(table, shape, rows.images, _on_duplicate_key(shape, net.key, with_key=with_key))
+        images = rows.images
+        if rendering.load_bytes and images.nbytes >= MIN_BYTES and may_load(table, net.key, shape.names):
+            images = yield from _loaded(table, shape, images, rendering.load_bytes)
+        yield from _multi_row(table, shape, images, _on_duplicate_key(shape, net.key, with_key=with_key))
     if keep:
         yield from keep.restore()
 
@@ -144,6 +157,21 @@ def _multi_row(table: Table, shape: _Shape, images: pa.Array, suffix: str) -> It
     images = images if shape.positions is None else joined(parts_of(images, shape.positions))
     for body in groups(images, "),(", STATEMENT_BYTES):
         yield Statement(Stage.WRITE, table.name, f"{head}{body.replace(SEP, ',')}){suffix}")
+
+
+def _loaded(table: Table, shape: _Shape, images: pa.Array, load_bytes: int) -> Generator[Statement, None, pa.Array]:
+    """Loads of the images; gives those that LOAD DATA does not read as INSERT does."""
+    columns = [table.columns[name.lower()] for name in shape.names]
+    sql = load_statement(table, shape.names)
+    left = []
+    for rows in runs(images, load_bytes):
+        found = pa.array(readable(rows, columns))
+        if found.false_count:
+            left.append(rows.filter(pc.invert(found)))
+            rows = rows.filter(found)
+        if len(rows):
+            yield Statement(Stage.WRITE, table.name, sql, load=load_of(table, rows))
+    return pa.concat_arrays(left) if left else images.slice(0, 0)
 
 
 def _key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:

@@ -7,9 +7,10 @@ import socket
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pymysql
+from pymysql.constants import CLIENT, COMMAND, CR
 from pymysql.cursors import SSCursor
 from pymysql.err import MySQLError
 from sqlalchemy import URL, create_engine, make_url
@@ -38,9 +39,10 @@ REFUSED_VALUE: Final = frozenset(
 """NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition
 for it, a CHECK constraint (MariaDB and MySQL error codes)."""
 
-
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a mere note where strictness forbids no more."""
+_PACKET_BYTES: Final = 256 * 1024
+"""Of the rows of a load: less than the statements that the bridge sends otherwise."""
 
 
 def error_code(error: BaseException) -> int:
@@ -51,6 +53,11 @@ def error_code(error: BaseException) -> int:
 def is_lost_connection(error: BaseException) -> bool:
     """The statement's outcome is unknown: the connection ended before the answer came."""
     return isinstance(error, pymysql.err.InterfaceError | OSError) or error_code(error) in LOST_CONNECTION | UNREACHABLE
+
+
+def is_transient(error: BaseException) -> bool:
+    """A retry may cure it: a lost connection, a lock conflict."""
+    return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
 
 
 def server_words(error: BaseException) -> str:
@@ -87,6 +94,8 @@ class Target:
             connect_args={
                 **{"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
                 "password": str(parsed.password or "").encode(),  # PyMySQL would send it as latin1
+                # Not PyMySQL's local_infile, with which it would send any file that a server asks for.
+                "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if role == "target" else 0),
             },
         )
 
@@ -111,8 +120,20 @@ class Target:
         return session
 
 
+class LoadAnswer(NamedTuple):
+    """What a server says of a load: how many warnings, and its counts in words."""
+
+    warnings: int
+    message: bytes
+
+
 class Session:
-    """One connection.  Statements are sent as they are; only `args` are quoted by the driver."""
+    """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
+
+    load_objection: why it does not take loads, "" when it does, None before anybody asked (`loading`).
+    """
+
+    load_objection: str | None = None
 
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled
@@ -141,6 +162,29 @@ class Session:
                     if code == CUT_VALUE:
                         raise pymysql.err.DataError(code, message)
             return matched
+
+    def load(self, sql: str, body: memoryview) -> LoadAnswer:
+        """Runs one LOAD DATA LOCAL statement, which is given `body` whatever file the server names."""
+        try:
+            return self._load(sql, body)
+        except MySQLError as error:
+            if not self._raw.open and not is_lost_connection(error):
+                raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, str(error)) from error
+            raise
+        except BaseException:
+            self.close()  # in the middle of a conversation
+            raise
+
+    def _load(self, sql: str, body: memoryview) -> LoadAnswer:
+        self._raw._execute_command(COMMAND.COM_QUERY, sql)
+        if not self._raw._read_packet().is_load_local_packet():
+            self.close()
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
+        for start in range(0, len(body), _PACKET_BYTES):
+            self._raw.write_packet(body[start : start + _PACKET_BYTES])
+        self._raw.write_packet(b"")
+        ok = self._raw._read_ok_packet()
+        return LoadAnswer(ok.warning_count, ok.message)
 
     def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Runs one query; gives all its rows."""

@@ -3,8 +3,8 @@ them fails half-way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -13,20 +13,22 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.events import Code
+from bridge.target import loading
 from bridge.target.catalog import Table, TableName, load_tables
 from bridge.target.ddl_policy import DdlRules
+from bridge.target.loading import LoadRefusedError
 from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable, SchemaChange
 from bridge.target.render import Rendering, Statement
 from bridge.target.schema_changes import SchemaChangeRunner
 from bridge.target.session import (
     DUPLICATE_KEY,
-    LOCK_CONFLICT,
     REFUSED_VALUE,
     Session,
     Target,
     error_code,
     is_lost_connection,
+    is_transient,
     server_words,
 )
 from bridge.target.side_effects import find_side_effects, refuse_side_effects
@@ -70,10 +72,6 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     return ApplyError(what, where=where, mend=mend)
 
 
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
-
-
 def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
     """Stops retrying so many seconds after the first failure."""
     since: list[float] = []
@@ -97,7 +95,10 @@ class Writer:
     ddl: how schema changes are handled.
     on_held: told again and again while a schema change waits for the operator; may raise, and does unless it is set.
     trace: told the name of each step (tests crash there).
+    load_bytes: how much is loaded at once.
     """
+
+    load_bytes: int = loading.LOAD_BYTES
 
     def __init__(
         self,
@@ -114,6 +115,7 @@ class Writer:
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._outcome_unknown = False
+        self._takes_loads = False
         self.on_held: Callable[[HeldError], None] = _raise_held
         self.counts = WriterCounts()
         self.cascades_are_lost = False
@@ -131,6 +133,7 @@ class Writer:
             self._ownership.revive()
             self._session = self._target.connect()
             self._ownership.announce(self._session, self.connections)
+            self._takes_loads = not loading.server_objection(self._session)
         return self._session
 
     def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
@@ -143,11 +146,17 @@ class Writer:
                 try:
                     loaded = load_tables(self.session(), names)
                     refuse_side_effects(find_side_effects(self.session(), names, cascades=self.cascades_are_lost))
+                    for name in self._loadable(loaded) if self._takes_loads else ():
+                        loaded[name] = replace(loaded[name], takes_loads=True)
                     self.session().rollback()
                 except (MySQLError, OSError):
                     self.close()
                     raise
         return loaded
+
+    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Those whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
+        return loading.transactional(self.session(), tables.keys()) & tables.keys()
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.
@@ -157,7 +166,8 @@ class Writer:
         """
         for attempt in self._retrying():
             with attempt:
-                self._attempt(step, source)
+                # What cut a connection may be the load: retries do without.
+                self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
         self.counts.transactions += 1
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
@@ -237,20 +247,20 @@ class Writer:
                 self._ownership.reconnect()
             raise
 
-    def _attempt(self, step: Advance, source: StatementSource) -> None:
+    def _attempt(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:
             if self._outcome_unknown and self._committed(step):
                 return
             try:
-                self._transact(step, source, safe_mode=False)
+                self._transact_unless_refused(step, source, may_load=may_load)
             except MySQLError as error:
                 if error_code(error) not in DUPLICATE_KEY:
                     raise
                 self._enter_safe_mode(step, error)
-                self._transact(step, source, safe_mode=True)
+                self._transact(step, source, self._rendering(safe_mode=True))
         except (MySQLError, OSError) as error:
             self._abandon(error)
-            if _is_transient(error):
+            if is_transient(error):
                 raise
             raise ApplyError(
                 f"the target refused rows: {server_words(error)}",
@@ -264,10 +274,17 @@ class Writer:
                 error.where = f"commit ts {step.old_ts} to {step.new_ts}, {error.where}"
             raise
 
-    def _rendering(self, *, safe_mode: bool) -> Rendering:
-        return Rendering(self._table.schema, safe_mode)
+    def _rendering(self, *, safe_mode: bool = False, may_load: bool = False) -> Rendering:
+        return Rendering(self._table.schema, safe_mode, self.load_bytes if may_load and self._takes_loads else 0)
 
-    def _transact(self, step: Advance, source: StatementSource, *, safe_mode: bool) -> None:
+    def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
+        try:
+            self._transact(step, source, self._rendering(may_load=may_load))
+        except LoadRefusedError:
+            self.session().rollback()
+            self._transact(step, source, self._rendering())
+
+    def _transact(self, step: Advance, source: StatementSource, rendering: Rendering) -> None:
         session = self.session()
         if step.pending:
             self._runner.check_size(self._ownership.control, step.pending)
@@ -276,8 +293,8 @@ class Writer:
         if not self._table.advance(session, self._ownership.epoch, step):
             self._raise_fenced(session, step)
         self._trace("advanced")
-        for statement in source(self._rendering(safe_mode=safe_mode)):
-            self._execute(session, statement, safe_mode=safe_mode)
+        for statement in source(rendering):
+            self._execute(session, statement, safe_mode=rendering.safe_mode)
             self._trace("statement")
         self._trace("before commit")
         self._outcome_unknown = True
@@ -286,10 +303,13 @@ class Writer:
         self._trace("committed")
 
     def _execute(self, session: Session, statement: Statement, *, safe_mode: bool) -> None:
+        if statement.load is not None:
+            loading.run(session, statement.sql, statement.load)
+            return
         try:
             matched = session.write(statement.sql)
         except MySQLError as error:
-            if _is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+            if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
                 raise
             raise _refused(statement, error) from error
         if statement.expect is not None and matched != statement.expect:
@@ -343,7 +363,7 @@ class Writer:
 
     def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
         return Retrying(
-            retry=retry_if_exception(_is_transient),
+            retry=retry_if_exception(is_transient),
             stop=stop or stop_after_delay(self._retry_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=self._note_retry,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.errors import OwnedError
 from bridge.target.catalog import TableName
-from bridge.target.parallel import units
+from bridge.target.loading import LoadRefusedError
+from bridge.target.parallel import _all_of, units
 from bridge.target.render import Sharing, Stage, Statement
 from bridge.target.session import Session
 from tests.stream.pipelines import admin, contents, opened, run_all
@@ -43,8 +46,23 @@ def test_units_hold_every_statement_once_and_tables_that_are_not_split_in_order(
     assert len(tables) == len(set(tables))
 
 
+def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
+    """Whichever connection fails first."""
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    errors = (LoadRefusedError("a warning"), OSError("cut"), OwnedError("taken over"))
+    with pytest.raises(OwnedError):
+        _all_of([partial(fail, error) for error in errors])
+
+
 @pytest.mark.parametrize(
-    "scenario", ["add column", "swap by one rename", pytest.param("exchange partition", marks=pytest.mark.soak)]
+    "scenario",
+    [
+        "swap by one rename",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("add column", "exchange partition")),
+    ],
 )
 def test_crash_at_every_step_around_schema_changes(target: str, victims: Victims, scenario: str) -> None:
     """Wherever a process dies among parts, progress and schema changes, the next one ends where an uninterrupted run

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.events import SEP, Event, Kind
+from bridge.target import render
+from bridge.target.loading import MIN_BYTES
 from bridge.target.session import Session, Target
 from tests.stream.pipelines import Pipeline, drop_all, opened
 from tests.stream.upstreams import boundary, events_table
@@ -55,7 +57,8 @@ class Bench:
         return self._pipelines[name]
 
     def apply(self, name: str, window: list[Event], random: Random, end: int | None = None) -> None:
-        """One micro-batch with its boundaries: one window, up to `end` or else to now."""
+        """One micro-batch with its boundaries: one window, up to `end` or else to now; by LOAD DATA or by INSERT."""
+        render.MIN_BYTES = random.choice((0, 1 << 30))  # type: ignore[misc]
         placed = [random.randrange(PARTITIONS) for _ in window]
         end = end or self.ts + 1
         events = [*zip(placed, window, strict=True), *((p, boundary(end)) for p in range(PARTITIONS))]
@@ -63,13 +66,16 @@ class Bench:
         for partition, event in events:
             self._offset += 1
             numbered.append((partition, self._offset, event))
-        self.pipeline(name).take(events_table(numbered))
+        pipeline = self.pipeline(name)
+        pipeline.writer.load_bytes = random.choice((1, 99, 1 << 20))
+        pipeline.take(events_table(numbered))
 
 
 @pytest.fixture(scope="module")
 def bench(mariadb: Any) -> Iterator[Bench]:
     bench = Bench(mariadb.url)
     yield bench
+    render.MIN_BYTES = MIN_BYTES  # type: ignore[misc]
     bench.forget_pipelines()
     drop_all(bench.session)
     bench.session.close()
