@@ -108,7 +108,7 @@ class Stream(_Section):
     """How much is read and applied at a time."""
 
     trigger_ms: int = Field(default=200, ge=0)
-    messages_per_batch: int = Field(default=100_000, ge=1)
+    messages_per_batch: int = Field(default=500_000, ge=1)
     rows_per_transaction: int = Field(default=50_000, ge=1)
     writers: int = Field(default=2, ge=1, le=64)
     """Connections that write in `parallel` consistency."""

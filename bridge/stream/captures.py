@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 import orjson
 import pyarrow as pa
@@ -35,6 +36,7 @@ class CaptureSource:
     """Capture files: a file, or a folder of `*.jsonl`, read as one micro-batch; copies of an offset fold."""
 
     is_kafka = False
+    planning: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -90,7 +92,7 @@ class CaptureSource:
     def head(self, *_: object) -> None:
         """None: what comes first, only reading all of them tells."""
 
-    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
+    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
         """Copies of a message fold by (topic, partition, offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
 

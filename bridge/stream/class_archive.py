@@ -14,21 +14,35 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pyspark
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from bridge.errors import UsageError
 from bridge.local.cache import cache_folder, cached
 from bridge.stream.connector import jars_in
 
+_SPARK: Final = Path(pyspark.__file__).parent
 _ARCHIVE: Final = "classes.jsa"
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 120
 _FETCH: Final = "from bridge.stream.session import start_session; start_session({}, with_kafka=True).stop()"
+_NO_KAFKA: Final = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "kafka.default.api.timeout.ms": "500",
+    "kafka.request.timeout.ms": "500",
+    "fetchOffset.numRetries": "1",
+    "fetchOffset.retryIntervalMs": "1",
+    "subscribe": "none",
+}
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -51,10 +65,11 @@ def make_archive() -> Path:
 
 
 def _name() -> str:
-    """One for each Java, Spark and class path."""
+    """One for each Java, Spark and class path; the JVM takes none of jars that were installed anew since."""
     java = str(Path(shutil.which("java") or "java").resolve())
-    told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(Path(pyspark.__file__).parent)])
+    told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(_SPARK)])
     told += "\0" + "\0".join(map(str, jars_in()))
+    told += f"\0{max((jar.stat().st_mtime_ns for jar in (_SPARK / 'jars').glob('*.jar')), default=0)}"
     return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -83,18 +98,23 @@ def _run_a_stream(spark: SparkSession) -> None:
         spark.sparkContext.parallelize(batch.collect(), 2).map(str).collect()
         seen.append(number)
 
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = (
-            spark.readStream.format("rate")
-            .load()
-            .writeStream.foreachBatch(take)
-            .option("checkpointLocation", checkpoint)
-            .start()
-        )
+    without_kafka = spark.readStream.format("kafka").options(**_NO_KAFKA)
+    with suppress(PySparkException), _streaming(without_kafka, take) as query:
+        query.awaitTermination(_SECONDS)  # its classes are loaded by then
+    with _streaming(spark.readStream.format("rate"), take) as query:
         end = time.monotonic() + _SECONDS
         while len(seen) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:
             time.sleep(0.1)
-        query.stop()
+
+
+@contextmanager
+def _streaming(reader: DataStreamReader, take: Callable[[DataFrame, int], None]) -> Iterator[StreamingQuery]:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = reader.load().writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        try:
+            yield query
+        finally:
+            query.stop()
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -33,6 +34,8 @@ _ROW_TOTALS: Final = (
     f"max(commit_ts) FILTER (WHERE {_IS_ROW})",
 )
 _TS_END: Final = (1 << 63) - 1
+_ROWS_TOGETHER: Final = 50_000
+"""About how many row changes are rendered together, whose statements pass through the JVM's memory in one piece."""
 _KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("row_key", pa.string(), nullable=False))
 _STATEMENT_SCHEMA: Final = pa.schema(
     [
@@ -58,12 +61,27 @@ class FrameStore:
         """Itself: what is below is left out when it is asked for."""
         return self
 
+    @classmethod
+    def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
+        """Row changes that come from the driver; none of them is a store without a first and a last ts."""
+        frame = spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
+        low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
+        return cls(frame, rows.num_rows, *((low, high) if rows.num_rows else (_TS_END, -1)))
+
     def with_rows(self, rows: pa.Table) -> FrameStore:
         """The same with more row changes, which come from the driver."""
-        frame = self.frame.sparkSession.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
-        low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
-        first = min(self.first_ts, low) if self.rows else low
-        return FrameStore(self.frame.unionByName(frame), self.rows + rows.num_rows, first, max(self.last_ts, high))
+        more = FrameStore.of(self.frame.sparkSession, rows)
+        first = min(self.first_ts, more.first_ts) if self.rows else more.first_ts
+        last = max(self.last_ts, more.last_ts)
+        return FrameStore(self.frame.unionByName(more.frame), self.rows + more.rows, first, last)
+
+    def overlaps(self, low: int, high: int) -> bool:
+        """Whether it may hold row changes with low <= commit_ts < high."""
+        return self.first_ts < high and self.last_ts >= low
+
+    def where(self, condition: Column) -> FrameStore:
+        """Some of the row changes, between the same first and last ts."""
+        return replace(self, frame=self.frame.where(condition))
 
     def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
@@ -116,28 +134,33 @@ class Executors:
     def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
         """The row changes of a window, from stores of both kinds."""
         tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-        frames = [s.frame for s in stores if isinstance(s, FrameStore) and s.first_ts < high and s.last_ts >= low]
+        frames = [store for store in stores if isinstance(store, FrameStore) and store.overlaps(low, high)]
         if not frames:
             return DriverRows.of(tables)
         held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
-        frame = self._spark.createDataFrame(held, from_arrow_schema(EVENT_SCHEMA))
-        for other in frames:
-            frame = frame.unionByName(other)
-        return ExecutorRows(frame, self._driver_rows).between(low, high)
+        return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._driver_rows, low, high)
 
 
 class ExecutorRows:
-    """A window whose row changes are on the executors."""
+    """A window whose row changes are on the executors: those of the stores with low <= commit_ts < high.
 
-    def __init__(self, frame: DataFrame, driver_rows: int, count: int | None = None) -> None:
-        self._frame, self._driver_rows, self._count = frame, driver_rows, count
+    Only stores are looked through that may hold some, so that the pieces of a window cost no more than all of it.
+    """
 
-    @property
+    def __init__(self, stores: Sequence[FrameStore], driver_rows: int, low: int = 0, high: int = _TS_END) -> None:
+        self._stores = [store for store in stores if store.overlaps(low, high)] or list(stores[:1])
+        self._driver_rows, self._low, self._high = driver_rows, low, high
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        ts = F.col("commit_ts")
+        frames = [store.where((ts >= self._low) & (ts < self._high)).frame for store in self._stores]
+        return reduce(DataFrame.unionByName, frames)
+
+    @cached_property
     def count(self) -> int:
         """How many row changes there are (asked of Spark once)."""
-        if self._count is None:
-            self._count = self._frame.count()
-        return self._count
+        return self._frame.count()
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """The lowest commit_ts of each interval between `bounds` that holds any."""
@@ -148,15 +171,16 @@ class ExecutorRows:
 
     def between(self, low: int, high: int) -> ExecutorRows:
         """Those with low <= commit_ts < high."""
-        ts = F.col("commit_ts")
-        return ExecutorRows(self._frame.where((ts >= low) & (ts < high)), self._driver_rows)
+        return ExecutorRows(self._stores, self._driver_rows, max(low, self._low), min(high, self._high))
 
     def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
         """Cut by quantiles of commit_ts; a piece that the driver can hold is brought there."""
         if self.count == 0:
             return
         wanted = -(-self.count // rows_per_transaction)
-        cuts = [int(cut) for cut in self._frame.approxQuantile("commit_ts", [i / wanted for i in range(wanted)], 0.0)]
+        quantiles = [i / wanted for i in range(wanted)]
+        # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.
+        cuts = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
         starts = sorted({0, *cuts[1:]})
         for start, end in zip(starts, [*starts[1:], None], strict=True):
             piece = self.between(start, end if end is not None else _TS_END)
@@ -176,7 +200,7 @@ class ExecutorRows:
         known = dict(catalog)
         rendered = (
             self._frame.mapInArrow(_add_row_keys(known), from_arrow_schema(_KEYED_SCHEMA))
-            .repartition("schema", "table", "row_key")
+            .repartition(-(-self.count // _ROWS_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
             .mapInArrow(_render_partition(known, rendering), from_arrow_schema(_STATEMENT_SCHEMA))
             .localCheckpoint(eager=True)
@@ -192,9 +216,10 @@ class ExecutorRows:
 
     def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
         """The same with other row changes of one table."""
-        others = self._frame.where((F.col("schema") != name.schema) | (F.col("table") != name.table))
-        given = self._frame.sparkSession.createDataFrame(changes, from_arrow_schema(EVENT_SCHEMA))
-        return ExecutorRows(others.unionByName(given), self._driver_rows)
+        is_other = (F.col("schema") != name.schema) | (F.col("table") != name.table)
+        given = FrameStore.of(self._frame.sparkSession, changes)
+        others = [store.where(is_other) for store in self._stores]
+        return ExecutorRows([*others, given], self._driver_rows, self._low, self._high)
 
 
 Batches = Iterable[pa.RecordBatch]
@@ -253,7 +278,11 @@ def _with_key(changes: pa.Table, keys: pa.Array) -> Iterator[pa.RecordBatch]:
 def _render_partition(
     catalog: Mapping[TableName, Table], rendering: Rendering
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements."""
+    """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements.
+
+    They are texts all the way, none of them a LOAD DATA: what is this large is bound by the executors, not the server.
+    """
+    rendering = replace(rendering, load_bytes=0)
 
     def rendered(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = list(batches)

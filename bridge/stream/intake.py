@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame
 
-from bridge.errors import BridgeError, SourceError
+from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.stream.backlog import Arrival, Backlog, arrival_of, events_as_read
@@ -31,12 +34,13 @@ workers cost more than they bring (measured: 0.1 s)."""
 SECONDS_AT_ONCE: Final = 2.0
 """As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
 LEAST_AT_ONCE: Final = 10_000
+MOST_AT_ONCE: Final = 100_000
 FIRST_AT_ONCE: Final = 50_000
 """The first are wanted soon: until they are there, the target has nothing to do."""
 HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
 HEAD_AT_ONCE: Final = 25_000
 """What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
-
+_TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
@@ -57,33 +61,14 @@ class Pace:
             self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
 
 
-class Gate:
-    """Lets micro-batches in one at a time until it is closed; stopping a query inside one would break it in two."""
-
-    def __init__(self) -> None:
-        self._inside = threading.Lock()
-        self._closed = False
-
-    @contextmanager
-    def entered(self) -> Iterator[bool]:
-        """Whether it is open, as long as the block lasts."""
-        with self._inside:
-            yield not self._closed
-
-    @property
-    def is_closed(self) -> bool:
-        """Who is inside should come out."""
-        return self._closed
-
-    def close(self) -> None:
-        """Lets nobody in any more, and waits for who is inside."""
-        self._closed = True
-        with self._inside:
-            pass
+class _Waiting(NamedTuple):
+    batch: MicroBatch
+    is_taken: threading.Event
 
 
 class Intake:
-    """What foreachBatch does: decode, and hand over to the applier.
+    """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
+    plans the next micro-batch.
 
     room: rows the backlog may hold before micro-batches stay on the executors.
     topics: whose messages they have to be.
@@ -97,76 +82,106 @@ class Intake:
         options: DecodeOptions,
         backlog: Backlog,
         worker: ApplierThread,
-        gate: Gate,
         room: int,
         topics: TopicGuard,
         *,
         by_partition: bool,
         limit: int,
     ) -> None:
-        self._backlog, self._worker, self._gate, self._room, self._topics = (
-            backlog, worker, gate, room, topics
-        )  # fmt: skip
-        self._by_partition, self._limit, self._pace = by_partition, limit, Pace(limit)
+        self._backlog, self._worker, self._room, self._topics = backlog, worker, room, topics
+        self._by_partition, self._limit, self._pace = by_partition, limit, Pace(min(limit, MOST_AT_ONCE))
         self._known = set(backlog.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
-        self._query_waits = threading.Event()
         self._ends: dict[PartitionId, int] = {}
+        self._head: MicroBatch | None = None
+        self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
+        self._query_waits, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+
+    def start(self, head: MicroBatch | None) -> None:
+        """Begins, with what comes before all micro-batches: Spark takes two seconds to plan the first one, and its
+        Python workers as long to start.  Until then, the head is decoded here.  It is never all there is."""
+        self._head = head
+        self._thread.start()
 
     def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
-        """One micro-batch: at most one Spark job when the driver has room for it."""
+        """One micro-batch, for which Spark waits only where nobody else can read it.  At most one waits."""
         self._query_waits.set()
-        with self._gate.entered() as is_open:
-            if is_open and self._worker.failure is None:
-                try:
-                    self._take(micro_batches(batch, batch_id), is_head=False)
-                except BridgeError as error:  # through Spark it would come back as a traceback
-                    self._worker.fail(error)
+        coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
+        while self._is_taking():
+            with suppress(queue.Full):
+                self._waiting.put(coming, timeout=_TICK_SECONDS)
+                break
+        while coming.batch.messages is None and self._is_taking() and not coming.is_taken.wait(_TICK_SECONDS):
+            pass
 
-    @contextmanager
-    def ahead(self, head: MicroBatch | None) -> Iterator[None]:
-        """Hands over what comes before all micro-batches, while the block starts the query that they come from: Spark
-        takes two seconds to plan the first one, and its Python workers as long to start.  Until then, the head is
-        decoded here.  It is never all there is."""
-        if head is None:
-            yield
-            return
-        inside = threading.Event()
+    def finished(self, seconds: float) -> bool:
+        """Whether all is taken that came; waits for so many seconds.  Nothing more may come."""
+        if self._thread.is_alive():
+            with suppress(queue.Full):
+                self._waiting.put(None, timeout=seconds)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
-        def work() -> None:
-            with self._gate.entered():
-                inside.set()
-                try:
-                    self._take(head, is_head=True)
-                except BaseException as error:  # noqa: BLE001  # what lies behind the head must not be taken then
-                    self._worker.fail(error)
+    def close(self) -> None:
+        """Takes nothing any more, and waits until what is being taken is taken, or given up."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
-        threading.Thread(target=work, name="head", daemon=True).start()
-        inside.wait()
-        yield
+    def _is_taking(self) -> bool:
+        return self._thread.is_alive() and not self._closed.is_set()
+
+    def _work(self) -> None:
+        try:
+            if self._head is not None:
+                self._take(self._head, is_head=True)
+            while waiting := self._next():
+                self._take(waiting.batch, is_head=False)
+                waiting.is_taken.set()
+        except BaseException as error:  # noqa: BLE001  # what lies behind must not be taken then
+            self._worker.fail(error)
+
+    def _next(self) -> _Waiting | None:
+        while not self._closed.is_set() and self._worker.failure is None:
+            with suppress(queue.Empty):
+                return self._waiting.get(timeout=_TICK_SECONDS)
+        return None
 
     def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
         parts = batch.parts(min(self._pace.size, HEAD_AT_ONCE) if is_head else self._pace.size)
-        for number, part in enumerate(parts, start=1):
-            if self._gate.is_closed:
-                return  # what is not taken is read again, by the next bridge
-            began = time.monotonic()
-            is_small = part.messages is not None and part.messages <= DRIVER_DECODES
-            arrival = self._arrival(
-                part,
-                here=is_small or (is_head and not self._query_waits.is_set()),
-                is_last=number == len(parts) and not is_head,
-            )
-            there = self._topics.partitions(lambda: self._gate.is_closed)
+        # Spark shares the limit out among the partitions, and rounds.
+        is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
+        began = time.monotonic()
+        for part, arrival in self._arrivals(parts, is_head=is_head, is_cut=is_head or is_full):
+            there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
             self._follow_on(part)
-            if not self._worker.offer(self._admitting(there, arrival), lambda: self._gate.is_closed):
+            if not self._worker.offer(self._admitting(there, arrival), self._closed.is_set):
                 return
             if not is_head:
                 self._pace.note(part.messages or 0, time.monotonic() - began)
+            began = time.monotonic()
+
+    def _arrivals(
+        self, parts: Sequence[MicroBatch], *, is_head: bool, is_cut: bool
+    ) -> Iterator[tuple[MicroBatch, Arrival]]:
+        """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
+        what is not taken is read again, by the next bridge."""
+        with ThreadPoolExecutor(1, "decoding") as decoding:
+            coming: deque[tuple[MicroBatch, Future[Arrival]]] = deque()
+            for number, part in enumerate(parts, start=1):
+                goes_on = is_cut or number < len(parts)
+                coming.append((part, decoding.submit(self._arrival, part, is_head=is_head, is_cut=goes_on)))
+                if number > 1:
+                    yield _arrived(*coming.popleft())
+                if self._closed.is_set():
+                    return
+            for last in coming:  # none where there are no parts
+                yield _arrived(*last)
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Every part begins where the last one ended: progress would go past what lies in a gap."""
@@ -190,17 +205,20 @@ class Intake:
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
         return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
 
-    def _arrival(self, batch: MicroBatch, *, here: bool, is_last: bool) -> Arrival:
-        if here:
+    def _arrival(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Arrival:
+        is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
+        if is_small or (is_head and not self._query_waits.is_set()):
             events = (decode_messages(self._decoder, some) for some in batch.read())
-            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_last=is_last)
+            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_cut=is_cut)
         if not self._by_partition and self._backlog.rows > self._room:
             return arrival_on_executors(batch.decoded(self._decode), batch.ends)
-        return self._gathered(batch.collected(self._decode), batch, is_last=is_last)
+        return self._gathered(batch.collected(self._decode), batch, is_cut=is_cut)
 
-    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_last: bool) -> Arrival:
-        if not self._by_partition:
-            return arrival_of(events, batch.ends)
-        # Spark shares the limit out among the partitions, and rounds.
-        is_cut = not is_last or (batch.messages is not None and batch.messages + len(batch.ends) >= self._limit)
-        return events_as_read(events, batch.ends, is_cut=is_cut)
+    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
+        return (
+            events_as_read(events, batch.ends, is_cut=is_cut) if self._by_partition else arrival_of(events, batch.ends)
+        )
+
+
+def _arrived(part: MicroBatch, arrival: Future[Arrival]) -> tuple[MicroBatch, Arrival]:
+    return part, arrival.result()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 import pyarrow as pa
@@ -43,6 +43,8 @@ class KafkaSource:
     """
 
     is_kafka = True
+    planning: ClassVar = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    """Spark runs nothing of a plan that only tells which offsets are to be read: no need to compile it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics, self._properties = bootstrap_servers, tuple(topics), dict(properties)
@@ -88,22 +90,23 @@ class KafkaSource:
         """As many as are asked for."""
         return messages_per_batch
 
-    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
+    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
-        return lambda batch, batch_id: self._batch(batch.sparkSession, log.ranges(batch_id), folder)
+        return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
 
     def head(
         self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
     ) -> KafkaBatch | None:
-        """The same fraction of every partition."""
+        """The same fraction of every partition, at most half of it."""
         ranges = [
             OffsetRange(*where, start.offset, extents[where].high)
             for where, start in starts.items()
             if where in extents and extents[where].high > start.offset
         ]
         messages = sum(wanted.size for wanted in ranges)
-        return self._batch(spark, in_step(ranges, messages // size)[0], folder) if messages >= 2 * size else None
+        steps = in_step(ranges, max(2, messages // size))
+        return self._batch(spark, steps[0], folder) if len(steps) > 1 else None
 
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
         """Ranges whose events executors on this machine hand over through a folder."""

@@ -17,7 +17,7 @@ from bridge.config import Stream
 from bridge.protocols import DecodeOptions
 from bridge.stream.applier import Applier
 from bridge.stream.frontier import PartitionId
-from bridge.stream.intake import DRIVER_DECODES, HEAD_MESSAGES, Gate, Intake
+from bridge.stream.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
 from bridge.stream.ranges import loaded
 from bridge.stream.session import checkpoint_folder
 from bridge.stream.source import Extent, MicroBatch, Source
@@ -68,24 +68,23 @@ class Reading:
         """
         starts = applier.backlog.positions
         worker = ApplierThread(applier, pending)
-        gate = Gate()
         with checkpoint_folder() as folder, _working(worker):
             try:
-                intake = self._intake(applier, worker, gate)
+                intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
                     query = self._start_query(spark, intake, starts, extents, folder, once=once)
-                    self._watch(query, worker)
+                    self._watch(query, intake, worker)
                     if not self.stop.is_set():
                         worker.drain()
                         applier.finish()
                 finally:
-                    gate.close()
+                    intake.close()
                     if query is not None:
                         query.stop()
             except SPARK_ENDED as error:
                 failure = worker.failure or error
-                if self.stop.is_set() and failure is error:
+                if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
                     return
                 if lost_chunks(failure):
                     raise ChunksLost(str(failure)) from failure
@@ -98,15 +97,14 @@ class Reading:
                     ) from error
                 raise source_error(error) from error
 
-    def _intake(self, applier: Applier, worker: ApplierThread, gate: Gate) -> Intake:
+    def _intake(self, applier: Applier, worker: ApplierThread) -> Intake:
         settings = self.settings
         return Intake(
             self.protocol,
             self.options,
             applier.backlog,
             worker,
-            gate,
-            settings.driver_rows - self.source.batch_size(settings.messages_per_batch),
+            settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
             self._guard(applier),
             by_partition=applier.by_partition,
             limit=settings.messages_per_batch,
@@ -130,10 +128,12 @@ class Reading:
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
         )
-        with intake.ahead(head):
+        intake.start(head)
+        micro_batches = self.source.micro_batches(spark, folder, starts)
+        with _session_of_queries(spark, self.source.planning):
             return (
                 self.source.read_stream(spark, starts, settings.messages_per_batch)
-                .writeStream.foreachBatch(partial(intake.hand_over, self.source.micro_batches(folder, starts)))
+                .writeStream.foreachBatch(partial(intake.hand_over, micro_batches))
                 .option("checkpointLocation", folder)
                 .trigger(**trigger)
                 .start()
@@ -152,10 +152,12 @@ class Reading:
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.topics, applier.by_partition)
 
-    def _watch(self, query: StreamingQuery, worker: ApplierThread) -> None:
+    def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
+        """Until `stop`, or until the query has come to its end and all of it is taken in."""
         while not self.stop.is_set():
             worker.raise_failure()
-            if query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # seconds may be a fraction
+            has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
+            if has_ended and intake.finished(_POLL_SECONDS):
                 break
         worker.raise_failure()
 
@@ -175,6 +177,18 @@ def warm_up(spark: SparkSession) -> None:
             context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
+
+
+@contextmanager
+def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Queries that are started in the block have these properties: each works in a copy of the session."""
+    for name, value in properties.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in properties:
+            spark.conf.unset(name)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ MEMORY: Final = "/dev/shm"
 """Where Linux keeps files in memory."""
 _CHECKPOINT: Final = "bridge-checkpoint-"
 _DEFAULTS: Final = {
-    "spark.master": f"local[{max(1, len(os.sched_getaffinity(0)) - 1)}]",
+    "spark.master": "local[*]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

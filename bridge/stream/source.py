@@ -89,6 +89,8 @@ class Source(Protocol):
     """A place that messages come from."""
 
     is_kafka: bool
+    planning: Mapping[str, str]
+    """Properties of the session in which Spark plans the micro-batches."""
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
         """Every partition, and what it holds now."""
@@ -102,14 +104,14 @@ class Source(Protocol):
     def batch_size(self, messages_per_batch: int) -> int:
         """The most messages that a micro-batch can hold."""
 
-    def micro_batches(self, folder: str, starts: Positions) -> MicroBatches:
+    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
 
     def head(
         self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
     ) -> MicroBatch | None:
-        """About the first `size` messages behind `starts`; None where there are not at least as many behind those, or
-        where only a stream can read them."""
+        """About the first `size` messages behind `starts`, at most half of them; None where there are too few, or where
+        only a stream can read them."""
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """All messages of these offsets, as one micro-batch."""

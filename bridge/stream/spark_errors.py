@@ -51,13 +51,13 @@ class Losses:
 
 def lost_chunks(error: BaseException) -> bool:
     """Whether an executor is gone that held row changes (localCheckpoint keeps them nowhere else)."""
-    return isinstance(error, SPARK_FAILED) and _LOST.search(str(error)) is not None
+    return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
 
 
 def source_error(error: Exception) -> StoppedError:
     """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened".  What
     the bridge itself raised on an executor says place and mend in its own words."""
-    named = _named(str(error))
+    named = _named(_text(error))
     ours = _OURS.match(named)
     if ours:
         return ApplyError(named[ours.end() :])
@@ -65,6 +65,13 @@ def source_error(error: Exception) -> StoppedError:
         f"a Spark job failed: {named}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except SPARK_ENDED:  # the JVM, which knows the text, is gone
+        return f"{type(error).__name__}, and the JVM has ended"
 
 
 def _named(text: str) -> str:

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import orjson
@@ -36,7 +37,7 @@ class ApplierThread:
 
     def __init__(self, applier: Applier, pending: tuple[SchemaChange, ...]) -> None:
         self._applier, self._pending = applier, pending
-        self._waiting: queue.Queue[Arrival] = queue.Queue(maxsize=1)
+        self._waiting: queue.Queue[Arrival | None] = queue.Queue(maxsize=1)  # None: nothing more comes
         self._no_more = threading.Event()
         self.failure: BaseException | None = None
         """What ended the thread, or reading."""
@@ -68,7 +69,10 @@ class ApplierThread:
 
     def drain(self) -> None:
         """Lets the thread work off what is waiting, then end; raises what ended it."""
-        self._no_more.set()
+        while self._thread.is_alive():
+            with suppress(queue.Full):
+                self._waiting.put(None, timeout=_TICK_SECONDS)
+                break
         self._thread.join()
         self.raise_failure()
 
@@ -91,6 +95,8 @@ class ApplierThread:
                         return
                     self._applier.tick()
                 else:
+                    if arrival is None:
+                        return
                     self._applier.take(arrival)
         except Interrupted:
             return

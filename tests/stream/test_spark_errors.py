@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from bridge.errors import ApplyError, RefusedRowsError, SourceError
@@ -50,3 +51,14 @@ def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
     shown = source_error(error)
     assert isinstance(shown, ApplyError)
     assert str(shown) == str(raised)
+
+
+def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
+    """Which may be what has failed: killed for want of memory, for example."""
+
+    class UntoldError(Py4JError):
+        def __str__(self) -> str:
+            raise Py4JNetworkError
+
+    assert "the JVM has ended" in str(source_error(UntoldError("o1")))
+    assert not lost_chunks(UntoldError("o1"))
