@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.bench.bridges import Measured, Servers
-from tests.bench.catching_up import Case, filled, replayed
+from tests.bench.catching_up import CONNECTIONS, Case, filled, replayed
+from tests.bench.ceiling import ReadyMade
 from tests.bench.svg import line_plot
 from tests.bench.workload import PARTITIONS, WORKLOADS, Workload
 
@@ -73,7 +75,8 @@ def measure(
         points = []
         for point in axis.points:
             points.append(_point(servers, axis, point, consistency, rounds))
-            say(f"{axis.name} {point.value:,}: {points[-1]['per_s']:,} {axis.unit}/s")
+            per_s, ceiling = (points[-1][name] for name in ("per_s", "ceiling_per_s"))
+            say(f"{axis.name} {point.value:,}: {per_s:,} {axis.unit}/s, the server's ceiling {ceiling:,}")
         found[axis.name] = {"protocol": PROTOCOL, "consistency": consistency, "unit": axis.unit, "points": points}
     return found
 
@@ -81,18 +84,26 @@ def measure(
 def _point(servers: Servers, axis: Axis, point: Point, consistency: str, rounds: int) -> dict[str, Any]:
     topic = filled(servers, point.workload, PROTOCOL, point.events, point.partitions)
     case = Case(point.workload.name, PROTOCOL, consistency)
-    runs = [replayed(servers, topic, case, f"{topic.name}-{consistency}-{number}") for number in range(rounds)]
+    runs: list[Measured] = []
+    limits: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="bridge-bench-") as folder:
+        ceiling = ReadyMade(Path(folder), point.workload, point.events, CONNECTIONS[consistency])
+        for number in range(rounds):
+            limits.append(ceiling.rate(servers.mariadb.url))
+            runs.append(replayed(servers, topic, case, f"{topic.name}-{consistency}-{number}"))
     return {
         "at": point.value,
         "events": point.events,
-        "per_s": round(statistics.median(_per_second(axis, point, run) for run in runs)),
+        "per_s": _median_per_second(axis, point, [run.rate for run in runs]),
+        "ceiling_per_s": _median_per_second(axis, point, limits),
         "cpu_seconds_per_million": runs[-1].cpu_per_million,
         "peak_mib": dict(runs[-1].peak_mib),
     }
 
 
-def _per_second(axis: Axis, point: Point, run: Measured) -> float:
-    return run.rate * (point.value if axis.unit == "column values" else 1)
+def _median_per_second(axis: Axis, point: Point, rates: Sequence[float]) -> int:
+    """In the axis's unit, of rates in row changes."""
+    return round(statistics.median(rates) * (point.value if axis.unit == "column values" else 1))
 
 
 def draw(found: dict[str, Any], about: dict[str, Any], folder: Path) -> None:
@@ -102,6 +113,7 @@ def draw(found: dict[str, Any], about: dict[str, Any], folder: Path) -> None:
     known = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else {}
     for name, axis in found.items():
         known[name] = {**about, **axis}
-        points = [(point["at"], point["per_s"]) for point in axis["points"]]
-        (folder / f"{name}.svg").write_text(line_plot(points, name, f"{axis['unit']} per second"), encoding="utf-8")
+        points, ceiling = ([(p["at"], p[rate]) for p in axis["points"]] for rate in ("per_s", "ceiling_per_s"))
+        side = f"{axis['unit']} per second; grey: the server's ceiling"
+        (folder / f"{name}.svg").write_text(line_plot(points, name, side, ceiling), encoding="utf-8")
     numbers.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")

@@ -12,15 +12,19 @@ _STYLE = "font-family:sans-serif;font-size:12px;fill:#444"
 _TICKS = 4
 
 
-def line_plot(points: Sequence[tuple[float, float]], below: str, side: str) -> str:
-    """points: ascending, above zero; below, side: what the axes show."""
-    top = _round_up(max(y for _, y in points))
-    places = [(_across(x, points[0][0], points[-1][0]), _up(y, top)) for x, y in points]
+Points = Sequence[tuple[float, float]]
+
+
+def line_plot(points: Points, below: str, side: str, beside: Points = ()) -> str:
+    """points: ascending, above zero; below, side: what the axes show; beside: of another line, at the same places."""
+    top = _round_up(max(y for _, y in [*points, *beside]))
+    places = _places(points, top)
     lines = [_grid(top * i / _TICKS, top) for i in range(_TICKS + 1)]
     lines += [
         _text(x, HEIGHT - BOTTOM + 18, _short(at), "middle") for (x, _), (at, _) in zip(places, points, strict=True)
     ]
-    lines.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" stroke="#1f6feb"/>')
+    lines += [_line(_places(beside, top), "#999")] if beside else []
+    lines.append(_line(places, "#1f6feb"))
     lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#1f6feb"/>' for x, y in places]
     lines += [_text(x, y - 9, _short(v), "middle") for (x, y), (_, v) in zip(places, points, strict=True)]
     lines += [_text(WIDTH / 2, HEIGHT - 8, below, "middle"), _text(8, 16, side, "start")]
@@ -28,6 +32,14 @@ def line_plot(points: Sequence[tuple[float, float]], below: str, side: str) -> s
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">\n'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>\n' + "\n".join(lines) + "\n</svg>\n"
     )
+
+
+def _places(points: Points, top: float) -> list[tuple[float, float]]:
+    return [(_across(x, points[0][0], points[-1][0]), _up(y, top)) for x, y in points]
+
+
+def _line(places: Points, color: str) -> str:
+    return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" stroke="{color}"/>'
 
 
 def _across(x: float, low: float, high: float) -> float:

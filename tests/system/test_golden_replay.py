@@ -39,9 +39,9 @@ CASES = sorted(
     {(v, s) for v in (*PROTOCOLS, *CUT_ROWS) for s in SCRIPTS if s != "bank" or v in BANKS}
     - NOT_CAPTURED - set(KEYLESS_DELETES) - ROWS_CUT - {SWAPS}
 )  # fmt: skip
-WHOLE = ("canal-ext", "canal", "open", "debezium-ext", "debezium-noschema-ext")
-"""Variants whose every script is replayed each time; of the others, which differ from these in one thing, `all_types`,
-`keys` and `bank`, and the rest by name (-m soak)."""
+WHOLE = ("canal-ext", "open", "debezium-ext")
+"""Variants whose every script is replayed each time; of the others, which differ from these in one thing, `all_types`
+and `bank`, and the rest by name (-m soak)."""
 REFUSED = "INVISIBLE"
 """Stands in the statement of `ddl` that a policy refuses here."""
 POLICY = ("--set", "ddl.refuse=alter table index visibility")
@@ -60,7 +60,7 @@ def everything(url: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("variant", "script"),
     [
-        (v, s) if v in WHOLE or s in ("all_types", "keys", "bank") else pytest.param(v, s, marks=pytest.mark.soak)
+        (v, s) if v in WHOLE or s in ("all_types", "bank") else pytest.param(v, s, marks=pytest.mark.soak)
         for v, s in CASES
     ],
 )

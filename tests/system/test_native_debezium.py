@@ -161,7 +161,10 @@ def history(connector: Connector) -> None:
     connector.row("u", 2, 2)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name.startswith("schemas") else pytest.mark.soak) for name in VARIANTS],
+)
 def test_the_target_is_what_the_upstream_was(target: str, tmp_path: Path, name: str) -> None:
     """Every type, in the modes that the message or the settings tell, ends as SQL alone would have left it."""
     connector = Connector(VARIANTS[name])

@@ -62,7 +62,7 @@ def test_each_until_is_a_state_of_the_upstream(target: str, golden: Path, bank: 
     assert differences(target, golden, "bank") == []
 
 
-@pytest.mark.parametrize("driver_rows", [500_000, 0])
+@pytest.mark.parametrize("driver_rows", [pytest.param(500_000, marks=pytest.mark.soak), 0])
 def test_a_fresh_pipeline_ends_where_until_says(target: str, golden: Path, bank: list[Line], driver_rows: int) -> None:
     """In one go, in small transactions, on driver or executors; the rows above it are reported as waiting."""
     ts = moments(bank)[5]
