@@ -42,8 +42,12 @@ _NO_KAFKA: Final = {
     "fetchOffset.numRetries": "1",
     "fetchOffset.retryIntervalMs": "1",
     "subscribe": "none",
+    "maxOffsetsPerTrigger": "1",
+    "startingOffsets": '{"none": {"0": 0}}',
 }
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
+_IN_USE: Final = ("ApiKeys", "Errors")
+"""Load the classes of all messages and errors, as a Kafka client does when it first hears from a broker."""
 
 
 def java_options() -> str:
@@ -101,6 +105,8 @@ def _run_a_stream(spark: SparkSession) -> None:
     without_kafka = spark.readStream.format("kafka").options(**_NO_KAFKA)
     with suppress(PySparkException), _streaming(without_kafka, take) as query:
         query.awaitTermination(_SECONDS)  # its classes are loaded by then
+    for name in _IN_USE:
+        spark.sparkContext._gateway.jvm.java.lang.Class.forName(f"org.apache.kafka.common.protocol.{name}")  # type: ignore[union-attr]
     with _streaming(spark.readStream.format("rate"), take) as query:
         end = time.monotonic() + _SECONDS
         while len(seen) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:

@@ -23,9 +23,9 @@ from bridge.errors import UsageError
 from bridge.stream.class_archive import java_options
 from bridge.stream.connector import connector, is_local
 
-DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1"
+DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647"
 """The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
-was no faster for it."""
+was no faster for it; to compile what it calls by reflection cost more than those few calls."""
 
 MEMORY: Final = "/dev/shm"
 """Where Linux keeps files in memory."""
@@ -39,6 +39,7 @@ _DEFAULTS: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.session.timeZone": "UTC",
 }
