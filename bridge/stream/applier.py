@@ -72,7 +72,7 @@ RowsOf = Callable[[list[RowStore], int, int], WindowRows]
 
 def driver_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
     """The window's row changes when all stores are in the driver's memory."""
-    return DriverRows.of([store.due(low, high) for store in stores if isinstance(store, TableStore)])
+    return DriverRows.merged([store.due(low, high) for store in stores if isinstance(store, TableStore)])
 
 
 class Interrupted(Exception):  # noqa: N818  # not an error: the applier was asked to end between two transactions

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from bridge.events import Kind, Position
 from bridge.stream.bad_messages import BadMessage, DueEntry, message_entry
 from bridge.stream.frontier import PartitionId
-from bridge.stream.rows import RowStore, TableStore
+from bridge.stream.rows import RowStore, TableStore, in_order
+from bridge.target.grouping import distinct
 from bridge.target.progress import PartitionStart, SchemaChange
 from bridge.target.quarantine import Entry
 
@@ -68,21 +69,18 @@ def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> A
 
     ends: the offsets up to which it read, where they are known: its last messages may have no events.
     """
-    others_at = np.flatnonzero(events["kind"].to_numpy() > int(Kind.DELETE))
-    others = events.take(pa.array(others_at)).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+    others = _taken(events, np.flatnonzero(~is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
     by_time = bool(pc.any(events["by_time"]).as_py())
-    rows = TableStore(_without(events, others_at))
+    rows = TableStore(in_order(events, np.flatnonzero(is_row)))
     return rows, control_events(others, _read(events) | dict(ends), by_time=by_time)
 
 
-def _without(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
-    """The events but for these, not copied where they are few."""
+def _taken(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """The events of these numbers; where they are few, without looking at the others."""
     if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
-        kept = np.ones(events.num_rows, np.bool_)
-        kept[numbers] = False
-        return events.filter(pa.array(kept))
-    bounds = zip([0, *(numbers + 1)], [*numbers, events.num_rows], strict=True)
-    return pa.concat_tables([events.slice(start, end - start) for start, end in bounds])
+        return events.take(pa.array(numbers))
+    return pa.concat_tables([events.slice(0, 0), *(events.slice(number, 1) for number in numbers)])
 
 
 def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Arrival:
@@ -92,9 +90,12 @@ def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, 
 
 def _read(events: pa.Table) -> dict[PartitionId, int]:
     """The offset after the last event of each partition."""
-    lasts = events.group_by(["topic", "partition"]).aggregate([("offset", "max")])
-    names = ("topic", "partition", "offset_max")
-    return {(topic, partition): last + 1 for topic, partition, last in _rows_of(lasts, names)}
+    topics, numbers = distinct(events, ("topic",))
+    partitions = events["partition"].to_numpy().astype(np.int64)
+    widths = int(partitions.max(initial=0)) + 1
+    ends = np.zeros(len(topics) * widths, np.int64)
+    np.maximum.at(ends, numbers * widths + partitions, events["offset"].to_numpy() + 1)
+    return {(topics[n // widths][0], int(n % widths)): int(ends[n]) for n in np.flatnonzero(ends)}
 
 
 def control_events(others: pa.Table, read: dict[PartitionId, int], *, by_time: bool = False) -> ControlEvents:

@@ -136,7 +136,7 @@ class Executors:
         tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
         frames = [store for store in stores if isinstance(store, FrameStore) and store.overlaps(low, high)]
         if not frames:
-            return DriverRows.of(tables)
+            return DriverRows.merged(tables)
         held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
         return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._driver_rows, low, high)
 

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -172,10 +172,10 @@ class Intake:
         """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
         what is not taken is read again, by the next bridge."""
         with ThreadPoolExecutor(1, "decoding") as decoding:
-            coming: deque[tuple[MicroBatch, Future[Arrival]]] = deque()
+            coming: deque[tuple[MicroBatch, Future[_Decoded]]] = deque()
             for number, part in enumerate(parts, start=1):
                 goes_on = is_cut or number < len(parts)
-                coming.append((part, decoding.submit(self._arrival, part, is_head=is_head, is_cut=goes_on)))
+                coming.append((part, decoding.submit(self._decoded, part, is_head=is_head, is_cut=goes_on)))
                 if number > 1:
                     yield _arrived(*coming.popleft())
                 if self._closed.is_set():
@@ -205,14 +205,17 @@ class Intake:
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
         return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
 
-    def _arrival(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Arrival:
+    def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
         if is_small or (is_head and not self._query_waits.is_set()):
-            events = (decode_messages(self._decoder, some) for some in batch.read())
-            return self._gathered(pa.Table.from_batches(events, EVENT_SCHEMA), batch, is_cut=is_cut)
-        if not self._by_partition and self._backlog.rows > self._room:
-            return arrival_on_executors(batch.decoded(self._decode), batch.ends)
-        return self._gathered(batch.collected(self._decode), batch, is_cut=is_cut)
+            some = (decode_messages(self._decoder, messages) for messages in batch.read())
+            events = pa.Table.from_batches(some, EVENT_SCHEMA)
+        elif not self._by_partition and self._backlog.rows > self._room:
+            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
+            return lambda: arrival
+        else:
+            events = batch.collected(self._decode)
+        return lambda: self._gathered(events, batch, is_cut=is_cut)
 
     def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
         return (
@@ -220,5 +223,10 @@ class Intake:
         )
 
 
-def _arrived(part: MicroBatch, arrival: Future[Arrival]) -> tuple[MicroBatch, Arrival]:
-    return part, arrival.result()
+_Decoded = Callable[[], Arrival]
+"""A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
+meanwhile."""
+
+
+def _arrived(part: MicroBatch, decoded: Future[_Decoded]) -> tuple[MicroBatch, Arrival]:
+    return part, decoded.result()()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
@@ -28,6 +29,8 @@ from bridge.target.render import Rendering, Stage, Statement, render
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (design, decision 11)."""
 _TABLE: Final = ("schema", "table")
+_FEW: Final = 4
+"""Rows that are less than one in so many do not keep the others in memory."""
 
 
 class Dropped(NamedTuple):
@@ -88,9 +91,16 @@ class WindowRows(Protocol):
         """The same with other row changes of one table."""
 
 
+def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa.Table:
+    """Events in ROW_ORDER, those of these numbers, or all."""
+    which = np.arange(events.num_rows) if which is None else which
+    keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
+    return events.take(pa.array(which[np.lexsort(keys)])).combine_chunks()  # quick where much is in order
+
+
 @dataclass(frozen=True)
 class TableStore:
-    """Row changes in the driver's memory."""
+    """Row changes in the driver's memory, which are in ROW_ORDER."""
 
     table: pa.Table
 
@@ -99,24 +109,33 @@ class TableStore:
         """How many row changes it holds."""
         return int(self.table.num_rows)
 
+    @cached_property
+    def _ts(self) -> npt.NDArray[np.int64]:
+        ts: npt.NDArray[np.int64] = self.table["commit_ts"].to_numpy()
+        return ts
+
     @property
     def last_ts(self) -> int:
         """Highest commit_ts, -1 without any."""
-        return -1 if self.table.num_rows == 0 else int(pc.max(self.table["commit_ts"]).as_py())
+        return int(self._ts[-1]) if len(self._ts) else -1
 
     def from_ts(self, ts: int) -> TableStore:
         """The same without what lies below ts."""
-        fresh = pc.greater_equal(self.table["commit_ts"], ts)
-        return self if pc.all(fresh).as_py() in {True, None} else TableStore(self.table.filter(fresh))
+        start = int(np.searchsorted(self._ts, ts))
+        if start == 0:
+            return self
+        rest = self.table.slice(start)
+        few = rest.num_rows * _FEW < self.rows  # all memory would live as long as they do
+        return TableStore(rest.take(pa.array(np.arange(rest.num_rows))) if few else rest)
 
     def with_rows(self, rows: pa.Table) -> TableStore:
         """The same with more row changes."""
-        return TableStore(pa.concat_tables([self.table, rows]))
+        return TableStore(in_order(pa.concat_tables([self.table, rows])))
 
     def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
         dropped = Dropped(Counter(), Counter())
-        below = self.table.filter(pc.less(self.table["commit_ts"], ts))
+        below = self.due(0, ts)
         names = ("topic", "partition", "offset", "commit_ts")
         for topic, partition, offset, commit_ts in zip(*(below[n].to_pylist() for n in names), strict=True):
             where = (topic, partition)
@@ -126,9 +145,8 @@ class TableStore:
 
     def due(self, low: int, high: int) -> pa.Table:
         """Rows with low <= commit_ts < high."""
-        ts = self.table["commit_ts"]
-        is_due = pc.and_(pc.greater_equal(ts, low), pc.less(ts, high))
-        return self.table if pc.all(is_due).as_py() else self.table.filter(is_due)
+        start, end = np.searchsorted(self._ts, [low, high])
+        return self.table.slice(start, end - start)
 
 
 class DriverRows:
@@ -141,9 +159,17 @@ class DriverRows:
     @classmethod
     def of(cls, tables: Sequence[pa.Table]) -> DriverRows:
         """Puts row changes of several tables in order."""
-        joined = pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
-        order = np.lexsort([_sortable(joined[name]) for name in reversed(ROW_ORDER)])  # quick where much is in order
-        return cls(joined.take(pa.array(order)).combine_chunks())
+        return cls(in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])))
+
+    @classmethod
+    def merged(cls, tables: Sequence[pa.Table]) -> DriverRows:
+        """Row changes of several tables, each of which is in order.  What lies behind all other tables is not moved:
+        mostly all but a few rows."""
+        *others, last = sorted((table for table in tables if table.num_rows), key=_last_ts) or [_NO_ROWS]
+        if not others:
+            return cls(last)
+        start = int(np.searchsorted(last["commit_ts"].to_numpy(), _last_ts(others[-1]), "right"))
+        return cls(pa.concat_tables([in_order(pa.concat_tables([*others, last.slice(0, start)])), last.slice(start)]))
 
     @property
     def count(self) -> int:
@@ -185,6 +211,14 @@ class DriverRows:
     def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
         """The same with other row changes of one table."""
         return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
+
+
+_NO_ROWS: Final = EVENT_SCHEMA.empty_table()
+
+
+def _last_ts(table: pa.Table) -> int:
+    """Of a table in order that is not empty."""
+    return int(table["commit_ts"][-1].as_py())
 
 
 def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
