@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +27,12 @@ sys.path[:] = compiled_instead_of_zipped(sys.path)
 
 from pyspark import daemon  # noqa: E402
 
-import bridge.stream.kafka_source  # noqa: E402, F401
+import bridge.stream.handing_over  # noqa: E402
+import bridge.stream.ranges  # noqa: E402, F401
 from bridge.memory import keep_freed_memory  # noqa: E402
 
 
-class WithoutPandas(MetaPathFinder):
+class WithoutPandas:
     """PyArrow looks for pandas when it makes its first array; loading it takes longer than everything else together."""
 
     def find_spec(self, name: str, *_: object) -> None:

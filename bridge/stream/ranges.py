@@ -35,7 +35,7 @@ CLIENT_DEFAULTS: Final = {
     "enable.partition.eof": True,
     "log_level": 0,
     # A range is read once and then another: what is fetched beyond its end is fetched in vain.
-    "queued.min.messages": 5_000,
+    "queued.min.messages": 2_000,
     "fetch.queue.backoff.ms": 1,
     # What is asked for is there.  A request for more, at the end of a partition, would keep the next partition waiting
     # until something comes: a second on a quiet topic of four partitions (measured).
