@@ -6,7 +6,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.stream.rows import ROW_ORDER, DriverRows, by_table, in_stages
+from bridge.events import EVENT_SCHEMA
+from bridge.stream.rows import ROW_ORDER, DriverRows, TableStore, by_table, in_order, in_stages
 from bridge.target.catalog import TableName
 from bridge.target.render import Stage, Statement
 from tests.stream.upstreams import events_table, row_change
@@ -31,6 +32,43 @@ def test_the_order_is_that_of_commit_ts_and_position(places: list[tuple[int, int
     assert {name: mine["commit_ts"].to_pylist() for name, mine in by_table(rows._table).items()} == {
         TableName("m", f"t{ts}"): [place[0] for place in found if place[0] == ts] for ts, *_ in places
     }
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(PLACES, max_size=3), st.integers(0, 3), st.integers(0, 3))
+def test_windows_of_several_stores_are_in_order(
+    drawn: list[list[tuple[int, int, int, int, str]]], low: int, high: int
+) -> None:
+    """Whatever lies in which store: a window holds what is due, in order, and what is left is the rest."""
+    stores = [
+        TableStore(in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(table_of, places)]))) for places in drawn
+    ]
+    places = sorted((ts, t, partition, offset, index) for some in drawn for ts, partition, offset, index, t in some)
+    rows = DriverRows.merged([store.due(low, high) for store in stores])
+    assert [tuple(row[name] for name in ROW_ORDER) for row in rows._table.to_pylist()] == [
+        place for place in places if low <= place[0] < high
+    ]
+    left = [store.from_ts(high) for store in stores]
+    assert sum(store.rows for store in left) == sum(place[0] >= high for place in places)
+    assert max((store.last_ts for store in left), default=-1) == max(
+        (place[0] for place in places if place[0] >= high), default=-1
+    )
+
+
+def table_of(place: tuple[int, int, int, int, str]) -> pa.Table:
+    """One row change at a place."""
+    ts, partition, offset, index, topic = place
+    return events_table(
+        [(partition, offset, row_change(ts, "t", ["id"], ["id"], after=[1])._replace(index=index))], topic
+    )
+
+
+def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
+    """A slice would."""
+    store = TableStore(pa.concat_tables([table_of((ts, 0, ts, 0, "cdc")) for ts in range(100)]).combine_chunks())
+    left = store.from_ts(90)
+    assert left.rows == 10
+    assert left.table.get_total_buffer_size() < store.table.get_total_buffer_size() / 2
 
 
 @given(st.lists(st.lists(st.sampled_from(Stage), max_size=5)))

@@ -149,3 +149,27 @@ def test_an_image_without_all_literals_is_refused() -> None:
     event = row_change(5, "first", ["id", "v"], ["id"], after=[1, 2])._replace(after="1")
     with pytest.raises(ValueError, match="literal"):
         fold(CATALOG, in_one_partition([event]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ([[9], [10], [-1]], ["-1", "9", "10"]),
+        ([["b"], ["a"], ["é"]], ["'a'", "'b'", "'é'"]),
+        ([[2, "b"], [2, "a"], [1, "c"]], ["1\0'c'", "2\0'a'", "2\0'b'"]),
+        ([[2**64 - 1], [1]], ["1", "18446744073709551615"]),
+    ],
+    ids=["integers", "texts", "two columns", "beyond 64 bits"],
+)
+def test_rows_come_in_the_order_of_their_keys(keys: list[list[object]], expected: list[str]) -> None:
+    """As the server keeps them; the deleted ones as well."""
+    names = [f"k{i}" for i in range(len(keys[0]))]
+    one = table("t", names, tuple(names))
+    written = [row_change(ts, "t", names, names, after=key) for ts, key in enumerate(keys)]
+    gone = [row_change(ts, "t", names, names, before=key) for ts, key in enumerate(keys)]
+    [net] = fold({one.name: one}, in_one_partition(written))
+    assert isinstance(net, KeyedChanges)
+    assert net.written[0].images.to_pylist() == expected
+    [net] = fold({one.name: one}, in_one_partition(gone))
+    assert isinstance(net, KeyedChanges)
+    assert net.absent.to_pylist() == expected
