@@ -208,10 +208,11 @@ class Job:
     ) -> Applier:
         stream = self._settings.stream
         lows = {partition: extent.low for partition, extent in extents.items()}
+        writers = stream.writers if self._settings.consistency == "parallel" else 1
         manner = Manner(
             self._filter,
             Limits(
-                stream.rows_per_transaction,
+                stream.rows_per_transaction * writers,
                 plan.until,
                 stream.idle_seconds if self._protocol in MAY_LACK_BOUNDARIES else None,
             ),
