@@ -84,7 +84,8 @@ def _taken(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Arrival:
-    """All of a micro-batch's events as one store, for those who keep each partition's order."""
+    """All of a micro-batch's events as one store, of which only the table counts, in any order: for those who keep each
+    partition's order."""
     return TableStore(events), ControlEvents({}, _read(events) | dict(ends), (), (), is_cut=is_cut)
 
 

@@ -30,7 +30,7 @@ ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (design, decision 11)."""
 _TABLE: Final = ("schema", "table")
 _FEW: Final = 4
-"""Rows that are less than one in so many do not keep the others in memory."""
+"""Rows that take less than one in so many of the bytes that they keep in memory are copied out of there."""
 
 
 class Dropped(NamedTuple):
@@ -125,7 +125,7 @@ class TableStore:
         if start == 0:
             return self
         rest = self.table.slice(start)
-        few = rest.num_rows * _FEW < self.rows  # all memory would live as long as they do
+        few = rest.nbytes * _FEW < rest.get_total_buffer_size()  # which would all live as long as they do
         return TableStore(rest.take(pa.array(np.arange(rest.num_rows))) if few else rest)
 
     def with_rows(self, rows: pa.Table) -> TableStore:

@@ -64,9 +64,9 @@ def table_of(place: tuple[int, int, int, int, str]) -> pa.Table:
 
 
 def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
-    """A slice would."""
+    """A slice would, and a slice of a slice."""
     store = TableStore(pa.concat_tables([table_of((ts, 0, ts, 0, "cdc")) for ts in range(100)]).combine_chunks())
-    left = store.from_ts(90)
+    left = store.from_ts(40).from_ts(70).from_ts(90)
     assert left.rows == 10
     assert left.table.get_total_buffer_size() < store.table.get_total_buffer_size() / 2
 
