@@ -197,7 +197,10 @@ class CaptureBatch:
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Decoded as Spark cuts the files."""
-        return self.lines.mapInArrow(lambda batches: decode(map(messages_of, batches)), from_arrow_schema(EVENT_SCHEMA))
+        return self.lines.mapInArrow(
+            lambda batches: (part for events in decode(map(messages_of, batches)) for part in events.to_batches()),
+            from_arrow_schema(EVENT_SCHEMA),
+        )
 
 
 def _one_value(value: bytes) -> pa.RecordBatch:

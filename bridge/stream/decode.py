@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 from zipimport import zipimporter
 
@@ -43,8 +43,8 @@ class Messages(NamedTuple):
         return Messages(*(column[which] for column in self))  # type: ignore[arg-type]  # each of its type
 
 
-EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.RecordBatch]]
-"""Messages in, batches of their events (EVENT_SCHEMA) out."""
+EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.Table]]
+"""Messages in, their events (EVENT_SCHEMA, in any order) out."""
 
 
 def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
@@ -52,7 +52,7 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
 
     name = uuid4().hex
 
-    def decode(messages: Iterable[Messages]) -> Iterator[pa.RecordBatch]:
+    def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
         gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
         decoder = decoder_called(name, protocol, options)
@@ -88,11 +88,11 @@ def _nothing_to_drop() -> None:
     pass
 
 
-def packed(events: pa.RecordBatch) -> bytes:
-    """A batch of events as an Arrow IPC stream: Spark moves one value instead of 14 columns of every event."""
+def packed(events: pa.Table) -> bytes:
+    """Events as an Arrow IPC stream: Spark moves one value instead of 14 columns of every event."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, EVENT_SCHEMA) as stream:
-        stream.write_batch(events)
+        stream.write_table(events)
     value: bytes = sink.getvalue().to_pybytes()
     return value
 
@@ -107,38 +107,42 @@ def messages_of(batch: pa.RecordBatch) -> Messages:
     return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
 
 
-def decode_messages(decoder: Decoder, messages: Messages) -> pa.RecordBatch:
-    """The events of messages (EVENT_SCHEMA), in their order."""
+def decode_messages(decoder: Decoder, messages: Messages) -> pa.Table:
+    """The events of messages (EVENT_SCHEMA), in any order: together what can be decoded together, then the rest, one by
+    one."""
     size = sum(map(len, filter(None, messages.key))) + sum(map(len, filter(None, messages.value)))
     if size > _TOGETHER_BYTES and len(messages.value) > 1:
         half = len(messages.value) // 2
         halves = (messages.part(slice(half)), messages.part(slice(half, None)))
-        return pa.concat_batches([decode_messages(decoder, some) for some in halves])
-    numbers, events = _decoded(decoder, messages)
-    at = pa.array(numbers)
-    positions = [
-        pa.array(column, field.type).take(at) for column, field in zip(messages[:3], EVENT_SCHEMA, strict=False)
-    ]
-    return pa.RecordBatch.from_arrays([*positions, *events.columns], schema=EVENT_SCHEMA)
+        return pa.concat_tables([decode_messages(decoder, some) for some in halves])
+    batches = []
+    for numbers, events in _decoded(decoder, messages):
+        where = [_of(messages[field], EVENT_SCHEMA.field(field).type, numbers) for field in range(3)]
+        batches.append(pa.RecordBatch.from_arrays([*where, *events.columns], schema=EVENT_SCHEMA))
+    return pa.Table.from_batches(batches, EVENT_SCHEMA)
 
 
-def _decoded(decoder: Decoder, messages: Messages) -> tuple[Numbers, pa.RecordBatch]:
-    """Events (EVENT_FIELDS), and of each the number of its message: together what can be decoded together, then the
-    rest, one by one."""
+def _of(column: list[Any], kind: pa.DataType, numbers: Numbers) -> pa.Array:
+    """What a column has of the messages of these numbers; mostly they are all of one partition."""
+    if column.count(column[0]) == len(column):
+        return pa.repeat(pa.scalar(column[0], kind), len(numbers))
+    return pa.array(column, kind).take(pa.array(numbers))
+
+
+def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
+    """Events (EVENT_FIELDS), and of each the number of its message."""
     left, lots = _together(decoder, messages, np.arange(len(messages.value)))
+    yield from lots
     count = _FIRST
-    while len(left) or not lots:
+    while len(left):
         learnt = decoder.learnt
-        lots.append(_one_by_one(decoder, messages, left[:count]))
+        yield _one_by_one(decoder, messages, left[:count])
         left, count = left[count:], 4 * count
         if decoder.learnt > learnt:
-            left, more = _together(decoder, messages, left)
-            lots += more
+            left, lots = _together(decoder, messages, left)
+            yield from lots
         else:
             count = len(messages.value)
-    numbers, events = np.concatenate([rows.numbers for rows in lots]), pa.concat_batches([rows.events for rows in lots])
-    order = np.lexsort((events["index"].to_numpy(), numbers))
-    return numbers[order], events.take(pa.array(order))
 
 
 def _together(decoder: Decoder, messages: Messages, numbers: Numbers) -> tuple[Numbers, list[RowEvents]]:

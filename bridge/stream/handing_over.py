@@ -25,7 +25,7 @@ _NAME_BEGINS: Final = b"/"
 """With which no Arrow stream begins."""
 
 
-def handed_over(events: pa.RecordBatch, folder: str | None) -> bytes:
+def handed_over(events: pa.Table, folder: str | None) -> bytes:
     """The name of a new file in `folder` that holds the events (EVENT_SCHEMA); without a folder, or where there is no
     room in it, the events as an Arrow IPC stream."""
     if folder is None or _free_bytes(folder) < events.nbytes + RESERVE_BYTES:
@@ -33,7 +33,7 @@ def handed_over(events: pa.RecordBatch, folder: str | None) -> bytes:
     file = Path(folder, f"{uuid4().hex}.events")
     try:
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, EVENT_SCHEMA) as stream:
-            stream.write_batch(events)
+            stream.write_table(events)
     except OSError:
         file.unlink(missing_ok=True)
         return packed(events)

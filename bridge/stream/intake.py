@@ -209,7 +209,7 @@ class Intake:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
         if is_small or (is_head and not self._query_waits.is_set()):
             some = (decode_messages(self._decoder, messages) for messages in batch.read())
-            events = pa.Table.from_batches(some, EVENT_SCHEMA)
+            events = pa.concat_tables([EVENT_SCHEMA.empty_table(), *some])
         elif not self._by_partition and self._backlog.rows > self._room:
             arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
             return lambda: arrival

@@ -26,7 +26,7 @@ from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
 from bridge.stream.session import MEMORY
-from bridge.stream.source import Batches, Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
+from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
 from bridge.stream.topics import read_topics
 from bridge.target.progress import Positions
 
@@ -302,17 +302,18 @@ class KafkaBatch:
         plan, read = self._plan(), self._reader(decode)
 
         def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return read(plan, (number for batch in batches for number in batch.column(0).to_pylist()))
+            numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+            return (part for events in read(plan, numbers) for part in events.to_batches())
 
         return self.spark.range(0, len(plan), 1, max(1, len(plan))).mapInArrow(decoded, from_arrow_schema(EVENT_SCHEMA))
 
     def _plan(self) -> list[list[OffsetRange]]:
         return shares(self.ranges, self.spark.sparkContext.defaultParallelism)
 
-    def _reader(self, decode: EventDecoder) -> Callable[[list[list[OffsetRange]], Iterable[int]], Batches]:
+    def _reader(self, decode: EventDecoder) -> Callable[[list[list[OffsetRange]], Iterable[int]], Iterator[pa.Table]]:
         properties = self.properties
 
-        def read(plan: list[list[OffsetRange]], numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        def read(plan: list[list[OffsetRange]], numbers: Iterable[int]) -> Iterator[pa.Table]:
             for number in numbers:
                 yield from decode(process_reader(properties).read(plan[number]))
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -19,6 +20,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from bridge.errors import SourceError
 from bridge.stream.decode import Messages
 from bridge.stream.frontier import PartitionId
+
+_T = TypeVar("_T")
 
 READ_AT_ONCE: Final = 10_000
 SILENCE_SECONDS: Final = 60.0
@@ -120,15 +123,21 @@ class RangeReader:
         self._consumer = Consumer({**CLIENT_DEFAULTS, **properties})
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
-        """The messages of the ranges, in order.  Raises SourceError when Kafka no longer holds one, or is silent."""
-        for wanted in ranges:
-            self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-            yield from self._messages(wanted)
-            self._consumer.unassign()
+        """The messages of the ranges, in order; what comes next is fetched while what came is being decoded.
+
+        Raises SourceError when Kafka no longer holds one, or is silent.
+        """
+        return _one_ahead(self._read(ranges))
 
     def close(self) -> None:
         """Ends the client."""
         self._consumer.close()
+
+    def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
+        for wanted in ranges:
+            self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+            yield from self._messages(wanted)
+            self._consumer.unassign()
 
     def _messages(self, wanted: OffsetRange) -> Iterator[Messages]:
         following, heard = wanted.start, time.monotonic()
@@ -160,6 +169,15 @@ class RangeReader:
         if not errors and (not came or came[-1].offset() < wanted.end):
             return came
         return [message for message in came if message.error() is None and message.offset() < wanted.end]
+
+
+def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """The items; the next one is made by a thread while one is in use."""
+    with ThreadPoolExecutor(1, "reading") as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
 
 
 def _after(came: list[Any], following: int) -> int:

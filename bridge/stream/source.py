@@ -80,7 +80,6 @@ class MicroBatch(Protocol):
         """Their events, read and decoded on the executors and left there packed."""
 
 
-Batches = Iterator[pa.RecordBatch]
 MicroBatches = Callable[[DataFrame, int], MicroBatch]
 """What foreachBatch is given, the batch and its id, to its messages."""
 

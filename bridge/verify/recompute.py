@@ -15,6 +15,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.stream.decode import EventDecoder, unpacked
 from bridge.stream.source import MicroBatch
 from bridge.target.catalog import TableName
+from bridge.target.grouping import distinct, ends, numbered
 from bridge.verify.last_states import STEP_SCHEMA, LoggedShape, LogPlan, balance, buckets, fold_steps, shapes, steps
 from bridge.verify.lineage import LoggedChange, PartitionId
 from bridge.verify.scratch import Scratch
@@ -108,12 +109,13 @@ def _control_events(events: pa.Table) -> pa.Table:
 
 
 def _one_of_each(rows: pa.Table) -> pa.Table:
-    counted = rows.append_column("at", pa.array(np.arange(rows.num_rows)))
-    counted = counted.group_by(["schema", "table", "topic", "partition"]).aggregate([("at", "min"), ("at", "count")])
-    one = rows.take(counted["at_min"])
-    return one.set_column(
-        one.schema.get_field_index("index"), EVENT_SCHEMA.field("index"), counted["at_count"].cast(pa.int32())
-    )
+    _, tables = distinct(rows, ("schema", "table", "topic"))
+    partitions = rows["partition"].to_numpy().astype(np.int64)
+    codes = numbered(tables * (partitions.max(initial=0) + 1) + partitions)
+    order = np.argsort(rows["offset"].to_numpy(), kind="stable")
+    counts = pa.array(np.bincount(codes), pa.int32())
+    index = EVENT_SCHEMA.get_field_index("index")
+    return rows.take(pa.array(order[ends(codes[order])[0]])).set_column(index, EVENT_SCHEMA.field("index"), counts)
 
 
 def _changes(found: pa.Table) -> list[LoggedChange]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from bridge.demo.encode import Message
@@ -22,6 +23,11 @@ MESSAGE: dict[str, Any] = {
     "_tidb": {"commitTs": 470611868434825218},
 }  # fmt: skip
 """A row of Canal-JSON."""
+
+
+def in_message_order(events: pa.Table) -> pa.Table:
+    """Decoded events (EVENT_SCHEMA), which come in any order."""
+    return events.sort_by([(name, "ascending") for name in ("topic", "partition", "offset", "index")])
 
 
 def unlearning(protocol: str) -> Decoder:

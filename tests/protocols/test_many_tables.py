@@ -20,7 +20,7 @@ from bridge.protocols.texts import Texts
 from bridge.stream.decode import Messages, decode_messages
 from tests.bench.encoders import ENCODERS
 from tests.protocols.debezium_wire import TICDC_SOURCE, payload, plain
-from tests.protocols.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, unlearning
+from tests.protocols.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, in_message_order, unlearning
 from tests.protocols.wire import compact
 
 Pair = tuple[bytes | None, bytes | None]
@@ -81,7 +81,7 @@ def _decoded(decoder: Decoder, pairs: Sequence[Pair]) -> list[list[Event]]:
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     lot = Messages(["t"] * len(pairs), [0] * len(pairs), list(range(len(pairs))), keys, values)
     events: list[list[Event]] = [[] for _ in pairs]
-    for row in decode_messages(decoder, lot).to_pylist():
+    for row in in_message_order(decode_messages(decoder, lot)).to_pylist():
         fields = {name: row[name] for name in Event._fields}
         events[row["offset"]].append(Event(**{**fields, "kind": Kind(row["kind"])}))
     return events

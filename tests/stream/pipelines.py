@@ -28,6 +28,7 @@ from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import ProgressTable, goes_by_partition
 from bridge.target.session import Session, Target, quote_name
 from bridge.target.writer import Writer, no_trace
+from tests.protocols.oracles import in_message_order
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
@@ -144,7 +145,7 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **option
         column("value"),
     )
     decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
-    return pa.Table.from_batches([decode_messages(decoder, captured)])
+    return in_message_order(decode_messages(decoder, captured))
 
 
 @contextmanager
