@@ -99,20 +99,46 @@ class ColumnTemplate:
         outside: Outside | None = None,
         *,
         of_one_table: bool = False,
+        head: int = 0,
     ) -> Iterator[RowEvents]:
         """The rows of wanted tables that it can read of the texts of these numbers, which are plain.
 
         sample: numbers of some texts of this kind, which are looked at for what may be null.
         of_one_table: they are all of one table, and only its rows are read, which costs less.
+        head: so many bytes are taken to be alike in all texts of a kind (see `head`), which costs less.
         """
-        fixed_in = (self._fixed(texts.text(number), of_one_table=of_one_table) for number in sample[:_MOST_LOOKED_AT])
+        looked_at = [texts.text(number) for number in sample[:_MOST_LOOKED_AT]]
+        fixed_in = [self._fixed(text, of_one_table=of_one_table) for text in looked_at]
         for fixed, _ in Counter(fixed_in).most_common():
             reader = None if fixed is None else self._reader(fixed)
             if fixed is not None and reader is not None and self._is_wanted(fixed, wants):
-                found, columns = reader.read(texts, numbers)
+                found, columns = reader.read(texts, numbers, head_of(looked_at[fixed_in.index(fixed)][:head]))
                 numbers = np.setdiff1d(numbers, found, assume_unique=True)
                 if len(found):
                     yield self._rows(found, reader.nodes, columns, self._names(fixed), wants, outside)
+
+    def head(self, texts: Texts, sample: Sequence[int]) -> int:
+        """With how many bytes all these texts of one table begin in which holes lie at the same places, and are numbers
+        and parts only: those tell by themselves where they end."""
+        walks = [self._walk(texts.text(number)) for number in sample[:_MOST_LOOKED_AT]]
+        alike = [places[0] for places in zip(*walks, strict=False) if len(set(places)) == 1]
+        return alike[-1] if alike else 0
+
+    def _walk(self, text: bytes) -> list[int]:
+        """Where holes begin and end, up to the beginning of the first one that says no number and is no part."""
+        at = len(self._start)
+        places = []
+        for node, _, stays in self._parts:
+            if node in _NAMES:
+                at = text.find(_MARK, at + 1) + 1
+            else:
+                places.append(at)
+                if node not in _HOLES and not isinstance(node, Part):
+                    break
+                at = text.find(stays, at)
+                places.append(at)
+            at += len(stays)
+        return places
 
     def _fixed(self, text: bytes, *, of_one_table: bool) -> Fixed | None:
         """What stays in texts like this one, None when it is of another kind."""
@@ -223,6 +249,34 @@ class ColumnTemplate:
         return pc.binary_join_element_wise(*parts, "")
 
 
+class Head(NamedTuple):
+    """What texts begin with.  size: in bytes; marks: where in it quotation marks are."""
+
+    size: int
+    marks: Numbers
+
+    def places(self, texts: Texts, numbers: Numbers, marks: Numbers) -> Numbers:
+        """Where the marks of these numbers, the first of a text being number 0, are in the texts of those numbers."""
+        rest = texts.marks(self.size)
+        is_here = marks < len(self.marks)
+        if not is_here.any():
+            return rest.at.take(rest.firsts[numbers][:, None] + (marks - len(self.marks)), mode="clip")
+        places = np.empty((len(numbers), len(marks)), np.int64)
+        places[:, is_here] = texts.starts[numbers][:, None] + self.marks[marks[is_here]]
+        places[:, ~is_here] = rest.at.take(
+            rest.firsts[numbers][:, None] + (marks[~is_here] - len(self.marks)), mode="clip"
+        )
+        return places
+
+
+def head_of(text: bytes) -> Head:
+    """The head that is this text."""
+    return Head(len(text), np.flatnonzero(np.frombuffer(text, np.uint8) == ord(_MARK)))
+
+
+NO_HEAD: Final = head_of(b"")
+
+
 class HoleReader(NamedTuple):
     """Where holes lie, told by quotation marks, the first of a text being number 0.
 
@@ -244,10 +298,13 @@ class HoleReader(NamedTuple):
     """Of some of what stays, what tells a text from others quickly: it, and where it starts: so many bytes before which
     mark."""
 
-    def read(self, texts: Texts, numbers: Numbers) -> tuple[Numbers, list[pa.StringArray]]:
-        """The numbers of those texts that are of this kind, and what stands in each of their holes."""
-        numbers = self._alike(texts, numbers)
-        cuts = self._cuts(texts, numbers)
+    def read(self, texts: Texts, numbers: Numbers, head: Head) -> tuple[Numbers, list[pa.StringArray]]:
+        """The numbers of those texts that are of this kind, and what stands in each of their holes.
+
+        head: what they begin with; there, no hole may be a string.
+        """
+        numbers = self._alike(texts, numbers, head)
+        cuts = self._cuts(texts, numbers, head)
         sizes = np.diff(cuts)
         fits = (sizes[:, ::2] == [len(stays) for stays in self.stays]).all(axis=1) & (sizes >= 0).all(axis=1)
         numbers, cuts = numbers[fits], cuts[fits]
@@ -256,21 +313,20 @@ class HoleReader(NamedTuple):
             numbers, cuts = numbers[fits], cuts[fits]
         return numbers, texts.columns(cuts[:, 1:-1:2], cuts[:, 2:-1:2])
 
-    def _alike(self, texts: Texts, numbers: Numbers) -> Numbers:
+    def _alike(self, texts: Texts, numbers: Numbers, head: Head) -> Numbers:
         """Those texts that at a glance can be of this kind."""
-        numbers = numbers[texts.mark_counts[numbers] == self.marks]
+        counts = texts.marks(head.size).counts
+        numbers = numbers[counts[numbers] == self.marks - len(head.marks)]
         for stays, mark, before in self.telling:
-            at = texts.marks.take(texts.first_marks[numbers] + mark, mode="clip") - before
-            numbers = numbers[texts.have(stays, at)]
+            numbers = numbers[texts.have(stays, head.places(texts, numbers, np.array([mark]))[:, 0] - before)]
         return numbers
 
-    def _cuts(self, texts: Texts, numbers: Numbers) -> Numbers:
+    def _cuts(self, texts: Texts, numbers: Numbers, head: Head) -> Numbers:
         """Of each text the start, start and end of every hole, and the end."""
-        marks = texts.first_marks[numbers][:, None]
         cuts = np.empty((len(numbers), 2 * len(self.nodes) + 2), np.int64)
         cuts[:, 0], cuts[:, -1] = texts.starts[numbers], texts.ends[numbers]
-        cuts[:, 1:-1:2] = texts.marks.take(marks + self.first_marks, mode="clip") + self.starts
-        cuts[:, 2:-1:2] = texts.marks.take(marks + self.last_marks, mode="clip") - self.ends
+        cuts[:, 1:-1:2] = head.places(texts, numbers, self.first_marks) + self.starts
+        cuts[:, 2:-1:2] = head.places(texts, numbers, self.last_marks) - self.ends
         if self.is_last:
             cuts[:, -2] = cuts[:, -1] - self.ends[-1]
         return cuts

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.protocols.column_literals import matched
-from bridge.protocols.column_template import HoleReader, TableName, hole_reader
+from bridge.protocols.column_template import NO_HEAD, HoleReader, TableName, hole_reader
 from bridge.protocols.lessons import TSO, Cell
 from bridge.protocols.texts import Mask, Numbers, Texts, joined
 
@@ -87,7 +87,7 @@ def heads_of(frames: Frames) -> Heads:
     """What frames of keys say."""
     size = len(frames.messages)
     commit_ts, tables = np.zeros(size, np.int64), np.full(size, -1)
-    numbers, [ts, *names] = _HEAD.read(frames.texts, frames.texts.plain())
+    numbers, [ts, *names] = _HEAD.read(frames.texts, frames.texts.plain(), NO_HEAD)
     encoded = pc.binary_join_element_wise(*names, SEP).dictionary_encode()
     ts = matched(ts, TSO)
     is_ts = ts.is_valid().to_numpy(zero_copy_only=False)

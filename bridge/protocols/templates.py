@@ -58,6 +58,8 @@ _GOLDEN: Final = (5**0.5 - 1) / 2
 _WORTHWHILE: Final = 2
 """Of many messages so many are looked at, and those forms are read together of which there are at least so many: of a
 form with few messages each by itself costs less."""
+_FEW: Final = 8
+"""To look through all messages a second time, whole, costs as much as to decode one in so many by itself."""
 
 
 @dataclass(eq=False)
@@ -239,11 +241,21 @@ class Templates:
         # What one table alone has is read as that table's, which costs less; then what others may have of it after all.
         alone = [form for form in forms if len(kinds[form]) == 1 and form.columns and form.columns.tells_all]
         passes = [(form, form in alone) for form in forms] + [(form, False) for form in alone]
+        head = 0
+        if len(alone) == len(forms):
+            head = min((form.columns.head(texts, numbers[form]) for form in alone if form.columns), default=0)
         for form, of_one_table in passes:
-            if form.columns is not None and len(left) >= _WORTHWHILE:
+            worthwhile = _WORTHWHILE if of_one_table or not head else len(texts.starts) // _FEW
+            if form.columns is not None and len(left) >= worthwhile:
                 with suppress(*FAILURES, pa.ArrowException):
                     for found in form.columns.read(
-                        texts, left, numbers[form], self.wants, outside, of_one_table=of_one_table
+                        texts,
+                        left,
+                        numbers[form],
+                        self.wants,
+                        outside,
+                        of_one_table=of_one_table,
+                        head=head if of_one_table else 0,
                     ):
                         rows = guarded(form.guard, found)
                         left = np.setdiff1d(left, rows.numbers, assume_unique=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,22 @@ def joined(texts: Sequence[bytes | None]) -> tuple[bytes, Numbers, Numbers]:
     return b"".join([*present, bytes(BEHIND)]), np.concatenate(([0], ends[:-1])), ends
 
 
+class Marks(NamedTuple):
+    """Where quotation marks are in texts.
+
+    at: all of them.  firsts, counts: of each text, the number of its first one, and how many it has.
+    """
+
+    at: Numbers
+    firsts: Numbers
+    counts: Numbers
+
+
+def _in_each(marks: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    firsts = np.searchsorted(marks, starts)
+    return firsts, np.searchsorted(marks, ends) - firsts
+
+
 class Texts:
     """Texts of JSON.
 
@@ -45,21 +60,25 @@ class Texts:
         self.starts, self.ends = starts, ends
         self._content = content
         self._bytes = np.frombuffer(content, np.uint8)
+        self._marks: dict[int, Marks] = {}
 
-    @cached_property
-    def marks(self) -> Numbers:
-        """Where quotation marks are."""
-        return np.flatnonzero(self._bytes == _QUOTE)
+    def marks(self, head: int = 0) -> Marks:
+        """Where quotation marks are, but for those in the first so many bytes of each text."""
+        if head not in self._marks:
+            self._marks[head] = self._marks_behind(head) if head else self._all_marks()
+        return self._marks[head]
 
-    @cached_property
-    def first_marks(self) -> Numbers:
-        """Of each text, the number of the first mark from its start on."""
-        return np.searchsorted(self.marks, self.starts)
+    def _all_marks(self) -> Marks:
+        at = np.flatnonzero(self._bytes == _QUOTE)
+        return Marks(at, *_in_each(at, self.starts, self.ends))
 
-    @cached_property
-    def mark_counts(self) -> Numbers:
-        """Of each text, how many marks it has."""
-        return np.searchsorted(self.marks, self.ends) - self.first_marks
+    def _marks_behind(self, head: int) -> Marks:
+        begins = np.minimum(self.starts + head, self.ends)
+        offsets, content = contents(self._pieces(begins, self.ends, np.arange(len(begins))))
+        cuts = offsets.astype(np.int64)
+        at = np.flatnonzero(content == _QUOTE)
+        firsts, counts = _in_each(at, cuts[:-1], cuts[1:])
+        return Marks(at + np.repeat(begins - cuts[:-1], counts), firsts, counts)
 
     @classmethod
     def of(cls, texts: Sequence[bytes | None]) -> Texts:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
 from bridge.protocols.decoder import FAILURES
+from bridge.protocols.templates import sample_of
 from bridge.protocols.texts import Texts
 from bridge.stream.decode import Messages, decode_messages
 from tests.bench.decoding import rows_of
@@ -32,6 +33,10 @@ from tests.protocols.oracles import (
     unbase64,
     unlearning,
 )
+
+TAUGHT_HEADS = make_decoder("canal-json", DecodeOptions("UTC"))
+for _ in range(2 * WARM):
+    TAUGHT_HEADS.decode(b"", orjson.dumps(MESSAGE))
 
 Pairs = list[tuple[bytes | None, bytes | None]]
 """Keys and values."""
@@ -151,6 +156,30 @@ def test_wide_rows_are_decoded_together(protocol: str) -> None:
     for key, value in pairs:
         decoder.decode(key, value)
     assert len(_compare(protocol, decoder, pairs)) > 0.9 * len(pairs)
+
+
+@pytest.mark.parametrize("odd", [12, -1, 1.0, '1,"x":1', "1"])
+def test_heads_that_are_alike_only_in_those_looked_at(odd: Any) -> None:
+    """Where things lie is taken from some messages; what lies elsewhere in others, or is no number, is seen."""
+    decoder, looked_at = make_decoder("canal-json", DecodeOptions("UTC")), set(sample_of(400))
+    usual = orjson.dumps({**MESSAGE, "ts": 7})
+    other = orjson.dumps({**MESSAGE, "ts": odd}) if odd != '1,"x":1' else usual.replace(b'"ts":7', b'"ts":1,"x":1')
+    for _ in range(2 * WARM):
+        decoder.decode(b"", usual)
+    pairs: Pairs = [(b"", usual if number in looked_at else other) for number in range(400)]
+    read = _compare("canal-json", decoder, pairs)
+    assert read == (set(range(400)) if type(odd) is int else looked_at)
+
+
+@given(at=st.integers(0, 1_000), put=st.sampled_from([b'"', b",", b":", b"{", b"}", b"1", b"a"]))
+def test_a_byte_of_a_head(at: int, put: bytes) -> None:
+    """Another one in its place, so that all else lies where it does in messages that were looked at."""
+    usual = orjson.dumps({**MESSAGE, "es": 1668, "ts": 1668})
+    at %= len(usual)
+    damaged = usual[:at] + put + usual[at + 1 :]
+    looked_at = set(sample_of(400))
+    pairs: Pairs = [(b"", usual if number in looked_at or number % 9 else damaged) for number in range(400)]
+    _compare("canal-json", TAUGHT_HEADS, pairs)
 
 
 TYPED = {
