@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -173,9 +173,9 @@ class CaptureBatch:
         """The same."""
         return NO_ENDS
 
-    def parts(self, size: int) -> Sequence[CaptureBatch]:  # noqa: ARG002
-        """Itself: no boundary may be seen before what it vouches for."""
-        return [self]
+    def split(self, size: int) -> tuple[CaptureBatch, None]:  # noqa: ARG002
+        """All of it: no boundary may be seen before what it vouches for."""
+        return self, None
 
     def read(self) -> Iterator[Messages]:
         """The messages, brought here."""

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -151,37 +151,41 @@ class Intake:
 
     def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
-        parts = batch.parts(min(self._pace.size, HEAD_AT_ONCE) if is_head else self._pace.size)
         # Spark shares the limit out among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
-        for part, arrival in self._arrivals(parts, is_head=is_head, is_cut=is_head or is_full):
+        for part, arrival in self._arrivals(batch, is_head=is_head, is_cut=is_head or is_full):
             there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
             self._follow_on(part)
             if not self._worker.offer(self._admitting(there, arrival), self._closed.is_set):
                 return
-            if not is_head:
-                self._pace.note(part.messages or 0, time.monotonic() - began)
+            self._pace.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
-    def _arrivals(
-        self, parts: Sequence[MicroBatch], *, is_head: bool, is_cut: bool
-    ) -> Iterator[tuple[MicroBatch, Arrival]]:
+    def _arrivals(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, Arrival]]:
         """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
         what is not taken is read again, by the next bridge."""
         with ThreadPoolExecutor(1, "decoding") as decoding:
             coming: deque[tuple[MicroBatch, Future[_Decoded]]] = deque()
-            for number, part in enumerate(parts, start=1):
-                goes_on = is_cut or number < len(parts)
+            rest: MicroBatch | None = batch if batch.messages != 0 else None
+            while rest is not None:
+                part, rest = rest.split(self._size(is_head=is_head))
+                goes_on = is_cut or rest is not None
                 coming.append((part, decoding.submit(self._decoded, part, is_head=is_head, is_cut=goes_on)))
-                if number > 1:
+                if len(coming) > 1:
                     yield _arrived(*coming.popleft())
                 if self._closed.is_set():
                     return
-            for last in coming:  # none where there are no parts
+            for last in coming:
                 yield _arrived(*last)
+
+    def _size(self, *, is_head: bool) -> int:
+        """How many messages the next part has: few as long as they are decoded here, since a job costs the same for few
+        as for many."""
+        is_decoded_here = is_head and not self._query_waits.is_set()
+        return min(self._pace.size, HEAD_AT_ONCE) if is_decoded_here else self._pace.size
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Every part begins where the last one ended: progress would go past what lies in a gap."""

@@ -24,7 +24,7 @@ from bridge.stream.decode import EventDecoder, Messages
 from bridge.stream.frontier import PartitionId
 from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import for_java
-from bridge.stream.ranges import OffsetRange, RangeLog, in_step, process_reader, shares
+from bridge.stream.ranges import OffsetRange, RangeLog, first_of, process_reader, shares
 from bridge.stream.session import MEMORY
 from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
 from bridge.stream.topics import read_topics
@@ -98,15 +98,15 @@ class KafkaSource:
     def head(
         self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
     ) -> KafkaBatch | None:
-        """The same fraction of every partition, at most half of it."""
+        """The same fraction of every partition, about half of it at most."""
         ranges = [
             OffsetRange(*where, start.offset, extents[where].high)
             for where, start in starts.items()
             if where in extents and extents[where].high > start.offset
         ]
         messages = sum(wanted.size for wanted in ranges)
-        steps = in_step(ranges, max(2, messages // size))
-        return self._batch(spark, steps[0], folder) if len(steps) > 1 else None
+        head, rest = first_of(ranges, max(2, messages // size))
+        return self._batch(spark, head, folder) if rest else None
 
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
         """Ranges whose events executors on this machine hand over through a folder."""
@@ -273,9 +273,10 @@ class KafkaBatch:
         """Of all ranges."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
-    def parts(self, size: int) -> Sequence[KafkaBatch]:
+    def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
         """Each partition's range is cut in the same way, so that boundaries come evenly."""
-        return [replace(self, ranges=ranges) for ranges in in_step(self.ranges, -(-self.messages // size))]
+        first, rest = first_of(self.ranges, max(1, -(-self.messages // size)))
+        return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""

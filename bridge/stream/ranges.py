@@ -102,15 +102,13 @@ def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]
     return cut
 
 
-def in_step(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """The ranges cut into `count` steps, each with the same fraction of every range; none of them empty."""
-    steps: list[list[OffsetRange]] = [[] for _ in range(count)]
-    for whole in ranges:
-        cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
-        for step, start, end in zip(steps, cuts, cuts[1:], strict=False):
-            if end > start:
-                step.append(whole._replace(start=start, end=end))
-    return [step for step in steps if step]
+def first_of(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """The first `count`th part of every range, and what is behind it."""
+    whole = [wanted for wanted in ranges if wanted.size]
+    cuts = [wanted.start - (-wanted.size // count) for wanted in whole]
+    first = [wanted._replace(end=cut) for wanted, cut in zip(whole, cuts, strict=True)]
+    rest = [wanted._replace(start=cut) for wanted, cut in zip(whole, cuts, strict=True) if cut < wanted.end]
+    return first, rest
 
 
 class RangeReader:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -64,8 +64,8 @@ class MicroBatch(Protocol):
     def ends(self) -> Mapping[PartitionId, int]:
         """The offsets up to which it reads, where they are known."""
 
-    def parts(self, size: int) -> Sequence[MicroBatch]:
-        """The same as several, of at most about `size` messages where that can be told, to be taken in this order."""
+    def split(self, size: int) -> tuple[MicroBatch, MicroBatch | None]:
+        """The first of it, about `size` messages at most where that can be told, and the rest if there is any."""
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -21,7 +21,7 @@ from bridge.events import EVENT_SCHEMA
 from bridge.local import Kafka
 from bridge.protocols import DecodeOptions
 from bridge.stream.backlog import Arrival, Backlog
-from bridge.stream.intake import DRIVER_DECODES, Intake
+from bridge.stream.intake import DRIVER_DECODES, FIRST_AT_ONCE, HEAD_AT_ONCE, Intake
 from bridge.stream.kafka_source import KafkaBatch, KafkaSource
 from bridge.stream.ranges import OffsetRange
 from bridge.stream.source import Extent
@@ -118,6 +118,9 @@ class Broken:
     def messages(self) -> int:
         raise self._error
 
+    def split(self, _: int) -> tuple[Any, None]:
+        return self, None
+
 
 class Breaking:
     """A head of two parts of which the second cannot be read."""
@@ -125,9 +128,9 @@ class Breaking:
     messages = None
 
     def __init__(self, readable: KafkaBatch, error: Exception) -> None:
-        self._parts = [readable, Broken(error)]
+        self._parts = readable, Broken(error)
 
-    def parts(self, _: int) -> list[Any]:
+    def split(self, _: int) -> tuple[Any, Any]:
         return self._parts
 
 
@@ -192,8 +195,11 @@ class Part:
     def __init__(self, messages: int | None, decoded: Callable[[], None], parts: Sequence[Any] = ()) -> None:
         self.messages, self._decoded, self._parts = messages, decoded, parts
 
-    def parts(self, _: int) -> Sequence[Any]:
-        return self._parts or [self]
+    def split(self, _: int) -> tuple[Any, Any]:
+        if not self._parts:
+            return self, None
+        first, *others = self._parts
+        return first, Part(self.messages, self._decoded, others) if others else None
 
     def collected(self, _: Any) -> pa.Table:
         self._decoded()
@@ -239,6 +245,34 @@ def test_one_part_is_decoded_ahead() -> None:
     assert len(arrivals.came) == 4
 
 
+class Head(Part):
+    """Without events and without an end, until enough parts were taken of it; `asked` is what they were to hold."""
+
+    def __init__(self, asked: list[int], taken: Callable[[int], None]) -> None:
+        super().__init__(FIRST_AT_ONCE, lambda: None)
+        self._asked, self._taken = asked, taken
+
+    def split(self, size: int) -> tuple[Any, Any]:
+        self._asked.append(size)
+        self._taken(len(self._asked))
+        return self, self if len(self._asked) < 4 else None
+
+    def read(self) -> Iterator[Any]:
+        return iter(())
+
+
+def test_what_is_left_of_a_head_goes_by_large_parts() -> None:
+    """As soon as Spark is there: a job costs the same for few messages as for many."""
+    asked = list[int]()
+    intake = _alone(Arrivals())
+    intake._pace.size = 4 * HEAD_AT_ONCE
+    head = Head(asked, lambda count: intake._query_waits.set() if count == 2 else None)
+    intake._pace.note = lambda *_: None  # type: ignore[method-assign]
+    intake.start(cast("Any", head))
+    assert any(intake.finished(0.2) for _ in range(50))
+    assert asked == [HEAD_AT_ONCE] * 2 + [4 * HEAD_AT_ONCE] * 2
+
+
 @pytest.mark.parametrize(("messages", "last"), [(4 * DRIVER_DECODES, True), (4 * DRIVER_DECODES - 1, False)])
 def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bool) -> None:
     """However few messages that part holds: what no part says, the whole micro-batch does."""
@@ -281,14 +315,14 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
 
 
 def test_the_head_leaves_something_to_the_query() -> None:
-    """At most half of every partition."""
+    """About half of every partition at most."""
     source = KafkaSource("nowhere:1", ["t"], {})
     starts = {("t", n): PartitionStart(10, 0, 0) for n in range(3)}
     extents = {("t", 0): Extent(0, 110), ("t", 1): Extent(0, 60), ("t", 2): Extent(5, 10)}
     spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(master="spark://nowhere:1")))
     head = source.head(spark, "/tmp", starts, extents, 50)
     assert head is not None
-    assert head.ends == {("t", 0): 43, ("t", 1): 26}
+    assert head.ends == {("t", 0): 44, ("t", 1): 27}
     assert head.messages == 49
     most = source.head(spark, "/tmp", starts, extents, 1000)
     assert most is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge.errors import SourceError
 from bridge.local import Kafka
 from bridge.stream.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
-from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, in_step, shares
+from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, first_of, shares
 
 RANGES = st.lists(
     st.builds(
@@ -39,16 +39,17 @@ def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: lis
 
 
 @given(RANGES, st.integers(1, 8))
-def test_ranges_in_step_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
+def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
     """What is read by parts is read whole, each partition by as much at a time."""
     ranges = list({r.partition: r for r in ranges}.values())
-    steps = in_step(ranges, count)
-    assert len(steps) <= count
-    read = [offset for step in steps for offset in _offsets(step)]
+    first, rest = first_of(ranges, count)
+    read = _offsets(first) + _offsets(rest)
     assert sorted(read) == sorted(_offsets(ranges))
+    assert all(r.size for r in (*first, *rest))
+    assert count > 1 or not rest
     for whole in ranges:
         assert [o for p, o in read if p == whole.partition] == list(range(whole.start, whole.end))
-        assert all(r.size <= -(-whole.size // count) for step in steps for r in step if r.partition == whole.partition)
+        assert sum(r.size for r in first if r.partition == whole.partition) == -(-whole.size // count)
 
 
 def test_the_pace_follows_the_rate() -> None:
