@@ -323,7 +323,7 @@ def test_the_head_leaves_something_to_the_query() -> None:
     head = source.head(spark, "/tmp", starts, extents, 50)
     assert head is not None
     assert head.ends == {("t", 0): 44, ("t", 1): 27}
-    assert head.messages == 49
+    assert head.messages == 51
     most = source.head(spark, "/tmp", starts, extents, 1000)
     assert most is not None
     assert most.ends == {("t", 0): 60, ("t", 1): 35}
