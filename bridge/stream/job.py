@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
 from bridge.filters import TableFilter
-from bridge.memory import keep_freed_memory, keep_what_is_loaded
+from bridge.memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.stream.applier import Applier, Counts, Limits
 from bridge.stream.appliers import Manner, make_applier
@@ -119,6 +119,7 @@ class Job:
                     return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
                 topics = self._keep_topics(owned, progress)
                 keep_what_is_loaded()
+                take_small_pages()  # the JVM has started: its workers' memory stays as it is
                 streaming = time.monotonic()
                 applier = self._apply(started, owned, self._reading(topics), writer, plan, pulse)
                 ended = time.monotonic()

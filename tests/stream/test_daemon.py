@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -40,3 +42,13 @@ def test_freed_memory_is_kept() -> None:
 
     faults(3)
     assert faults(20) < 20 * 100
+
+
+def test_small_pages() -> None:
+    """The kernel says whether a process may have large ones (proc(5), THP_enabled)."""
+    code = "from bridge.memory import take_small_pages as t; {}; print(open('/proc/self/status').read())"
+    said = [
+        subprocess.run([sys.executable, "-c", code.format(call)], capture_output=True, text=True, check=True).stdout
+        for call in ("pass", "t()")
+    ]
+    assert ["THP_enabled:\t1" in said[0], "THP_enabled:\t0" in said[1]] == [True, True]
