@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from bridge.filters import TableFilter
@@ -28,7 +29,6 @@ from bridge.target.parallel import ParallelWriter
 from bridge.target.progress import ProgressTable, goes_by_partition
 from bridge.target.session import Session, Target, quote_name
 from bridge.target.writer import Writer, no_trace
-from tests.protocols.oracles import in_message_order
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
@@ -145,7 +145,11 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **option
         column("value"),
     )
     decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
-    return in_message_order(decode_messages(decoder, captured))
+    events = decode_messages(decoder, captured)
+    lines = {where: line for line, where in enumerate(zip(captured.partition, captured.offset, strict=True))}
+    where = zip(events["partition"].to_pylist(), events["offset"].to_pylist(), strict=True)
+    order = np.lexsort((events["index"].to_numpy(), [lines[one] for one in where]))
+    return events.take(pa.array(order)).combine_chunks()
 
 
 @contextmanager
