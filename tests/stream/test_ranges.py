@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
+from bridge.stream.decode import Messages
 from bridge.stream.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
-from bridge.stream.ranges import OffsetRange, RangeLog, RangeReader, first_of, shares
+from bridge.stream.ranges import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
 
 RANGES = st.lists(
     st.builds(
@@ -144,3 +145,17 @@ def test_an_offset_that_is_gone_is_an_error(kafka: Kafka, topic: str) -> None:
     """What Kafka no longer holds is never passed over."""
     with pytest.raises(SourceError, match="refused"):
         _read(kafka, OffsetRange(topic, 0, 500, 501))
+
+
+@given(st.lists(st.integers(1, READ_AT_ONCE // 3), max_size=12))
+def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
+    """All of them, in order, in lots that are worth decoding."""
+    some = [
+        Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
+        for n, size in enumerate(sizes)
+    ]
+    lots = list(_in_lots(some))
+    places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
+    assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
+    assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
+    assert all(len(lot.offset) >= READ_AT_ONCE // 2 for lot in lots[:-1])
