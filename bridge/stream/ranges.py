@@ -25,6 +25,8 @@ from bridge.stream.frontier import PartitionId
 _T = TypeVar("_T")
 
 READ_AT_ONCE: Final = 10_000
+_LOT_BYTES: Final = 8 << 20
+"""Of values from which on messages wait for no others."""
 SILENCE_SECONDS: Final = 60.0
 """A range whose next message does not come for so long is given up."""
 _POLL_SECONDS: Final = 0.2
@@ -171,14 +173,16 @@ class RangeReader:
 
 
 def _in_lots(some: Iterable[Messages]) -> Iterator[Messages]:
-    """The same messages, at least READ_AT_ONCE // 2 together but for the last: the parts of many partitions are small,
-    and to decode few messages costs nearly as much as to decode many."""
+    """The same messages, those of small ranges together, as long as they take little memory: to decode few messages
+    costs nearly as much as to decode many."""
     held: list[Messages] = []
+    count = size = 0
     for messages in some:
         held.append(messages)
-        if sum(len(one.offset) for one in held) >= READ_AT_ONCE // 2:
+        count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
+        if count >= READ_AT_ONCE // 2 or size >= _LOT_BYTES:
             yield _joined(held)
-            held = []
+            held, count, size = [], 0, 0
     if held:
         yield _joined(held)
 

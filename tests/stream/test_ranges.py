@@ -159,3 +159,10 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
     assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
     assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
     assert all(len(lot.offset) >= READ_AT_ONCE // 2 for lot in lots[:-1])
+
+
+def test_large_messages_wait_for_no_others() -> None:
+    """They would fill the memory."""
+    large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
+    small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
+    assert [len(lot.value) for lot in _in_lots([small, large, small, small, large, large])] == [3, 5, 1]
