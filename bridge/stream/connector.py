@@ -16,7 +16,8 @@ _KAFKA_JARS: Final = (
 )
 """What the package brings that Spark does not have itself, as Spark's Ivy calls it."""
 _IVY: Final = Path.home() / ".ivy2.5.2"
-"""Where Spark 4.0 keeps what it has fetched."""
+"""Where Spark 4.0 keeps what it has fetched.  Spark is told so: by itself it takes the home of the password file, not
+$HOME, and in a container the two may differ."""
 
 
 _OTHER_WAYS: Final = {"spark.driver.extraClassPath", "spark.jars", "spark.jars.packages"}
@@ -27,10 +28,11 @@ def connector(given: Mapping[str, str], *, fetch: bool) -> dict[str, str]:
     """The properties that bring the connector, under those that were given: its jars, where they have been fetched
     before, as asking Ivy for them takes 1.5 s and classes on the class path can be archived; else, on request, the
     package, which is fetched.  An archive is of one class path, so that the jars are on it, needed or not."""
-    jars = jars_in(Path(given.get("spark.jars.ivy", _IVY)))
+    ivy = given.get("spark.jars.ivy", str(_IVY))
+    jars = jars_in(Path(ivy))
     if is_local(given) and jars and not _OTHER_WAYS & given.keys():
         return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
-    return {"spark.jars.packages": KAFKA_PACKAGE} if fetch else {}
+    return {"spark.jars.packages": KAFKA_PACKAGE, "spark.jars.ivy": ivy} if fetch else {}
 
 
 def is_local(given: Mapping[str, str]) -> bool:

@@ -37,11 +37,20 @@ def test_jars_that_were_fetched_are_used(ivy: str) -> None:
 )
 def test_otherwise_the_package_is_asked_for(ivy: str, given: dict[str, str]) -> None:
     """On a cluster executors need it too; two versions of a connector on one class path are none that works."""
-    assert connector.connector({"spark.jars.ivy": ivy, **given}, fetch=True) == {"spark.jars.packages": KAFKA_PACKAGE}
+    found = connector.connector({"spark.jars.ivy": ivy, **given}, fetch=True)
+    assert found == {"spark.jars.packages": KAFKA_PACKAGE, "spark.jars.ivy": ivy}
+
+
+def test_spark_fetches_where_the_bridge_looks() -> None:
+    """Java takes the home of the password file, Python takes $HOME: where they differ the jars were fetched at each
+    start and never found."""
+    fetched = connector.connector({"spark.jars": "/mine.jar"}, fetch=True)
+    assert fetched["spark.jars.ivy"] == str(Path.home() / ".ivy2.5.2")
 
 
 def test_what_is_not_there_is_fetched_on_request_only(ivy: str, tmp_path: Path) -> None:
     """A replay of files needs no connector; a folder that lacks one jar does not count."""
     (tmp_path / "jars" / connector._KAFKA_JARS[0]).unlink()
     assert connector.connector({"spark.jars.ivy": ivy}, fetch=False) == {}
-    assert connector.connector({"spark.jars.ivy": ivy}, fetch=True) == {"spark.jars.packages": KAFKA_PACKAGE}
+    found = connector.connector({"spark.jars.ivy": ivy}, fetch=True)
+    assert found == {"spark.jars.packages": KAFKA_PACKAGE, "spark.jars.ivy": ivy}
