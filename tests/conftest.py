@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import uuid
@@ -20,11 +21,12 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from hypothesis import settings
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from bridge.local.mariadb import OLD_VERSION
 from bridge.local.mysql import OLD_VERSION as OLD_MYSQL
-from bridge.local.server import free_port
+from bridge.local.server import Server, free_port
 from bridge.local.sql_server import SqlServer
 
 if TYPE_CHECKING:
@@ -34,12 +36,22 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 """Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
 sys.dont_write_bytecode = False
 
+settings.register_profile("bridge", deadline=None)
+settings.load_profile("bridge")
+"""An example that takes long on a busy machine is no failure."""
+
 AnySqlServer = TypeVar("AnySqlServer", bound=SqlServer)
 
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
 """With so much room there the servers keep their data in it."""
 SYSTEM_DATABASES = {"information_schema", "mysql", "performance_schema", "sys"}
+TIERS = {
+    "system": {"kafka", "broker", "spark", "victims"},
+    "server": {"mariadb", "old_mariadb", "mysql", "old_mysql", "url", "server", "upstream"},
+    "unit": set[str](),
+}
+"""The tiers of tests, the heaviest first, and the fixtures and parameters that make a test one of them."""
 LOCK_WAIT_SECONDS = 15
 CONTAINER_SECONDS = 120
 
@@ -51,6 +63,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="embedded",
         help="where Kafka and MariaDB come from; auto: docker where an engine answers, else embedded",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sets each test's tier, unless it names one: by the fixtures that it uses, whatever their way to it.  Soak tests
+    are of no tier, so that none runs with one."""
+    for item in items:
+        if not any(item.get_closest_marker(mark) for mark in (*TIERS, "soak")):
+            item.add_marker(_tier(set(getattr(item, "fixturenames", ()))))
+
+
+def _tier(fixtures: set[str]) -> str:
+    return next((tier for tier, needed in TIERS.items() if needed & fixtures), "unit")
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_start_nothing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit test that starts a server or a JVM fails: it belongs to another tier."""
+    if request.node.get_closest_marker("unit"):
+        refuse = "a unit test must not start a server or a JVM: mark it `server` or `system`"
+        monkeypatch.setattr(Server, "start", lambda _: pytest.fail(refuse))
+        monkeypatch.setattr("pyspark.core.context.launch_gateway", lambda *_, **__: pytest.fail(refuse))
 
 
 @pytest.fixture(scope="session")
@@ -184,12 +217,14 @@ def topic(kafka: Kafka | KafkaInDocker) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def golden(pytestconfig: pytest.Config) -> Path:
-    """The folder of genuine captures, which lies beside the project where there is one."""
-    folder = pytestconfig.rootpath.parent / "shared" / "golden"
-    if not folder.is_dir():
-        pytest.skip(f"the genuine captures are not on this machine: {folder} is absent")
-    return folder
+def golden() -> Iterator[Path]:
+    """The folder of genuine captures, unpacked (tests/golden/README.md says what they are)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-golden-") as folder,
+        tarfile.open(Path(__file__).parent / "golden" / "captures.tar.xz") as captures,
+    ):
+        captures.extractall(folder, filter="data")
+        yield Path(folder)
 
 
 def _connect(url: str) -> pymysql.connections.Connection[Any]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 DEMO_SECONDS = 240
 GONE_SECONDS = 20.0
 

@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from bridge.local import Kafka, LocalError
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Kafka]:

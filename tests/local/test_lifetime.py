@@ -16,6 +16,8 @@ import pytest
 
 from bridge.local import LocalError, MariaDB
 
+pytestmark = pytest.mark.system
+
 GONE_SECONDS = 10.0
 
 PARENT = """

@@ -14,6 +14,8 @@ from bridge.local import LocalError, MariaDB
 from bridge.local.cache import cache_folder
 from bridge.local.mariadb import OLD_VERSION
 
+pytestmark = pytest.mark.server
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MariaDB]:

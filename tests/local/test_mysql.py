@@ -14,9 +14,13 @@ from bridge.local import MySQL
 from bridge.local.libaio import write_libaio
 from bridge.local.mysql import OLD_VERSION, VERSION
 
-pytestmark = pytest.mark.skipif(
-    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the jars hold binaries for Linux on x86-64"
-)
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        (platform.system(), platform.machine()) != ("Linux", "x86_64"),
+        reason="the jars hold binaries for Linux on x86-64",
+    ),
+]
 
 
 def test_an_empty_library_is_loaded(tmp_path: Path) -> None:
