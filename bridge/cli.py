@@ -245,7 +245,7 @@ def reset(
         typer.confirm(f"Forget all progress of the pipeline {settings.name!r} on {where}?", abort=True, err=True)
     if not forget_pipeline(where, ProgressTable(settings.name, settings.target.schema_name)):
         raise UnknownPipelineError(settings.name)
-    print(f"forgot the pipeline {settings.name!r}")
+    show.line(f"forgot the pipeline {settings.name!r}")
 
 
 @app.command()
@@ -306,7 +306,7 @@ def inspect(
         show.print_json([record.document() for record in records])
         return
     for line in table_lines(records):
-        print(line)
+        show.line(line)
 
 
 @app.command()

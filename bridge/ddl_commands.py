@@ -109,7 +109,7 @@ def _release(
     settings = settings_of(config, assignments, name=name, target=target)
     table = ProgressTable(settings.name, settings.target.schema_name)
     entry = ddl.release(target_of(settings), table, change, state, replacement)
-    print(f"{entry.id} is {state}: {entry.statement}")
+    show.line(f"{entry.id} is {state}: {entry.statement}")
 
 
 @app.command()

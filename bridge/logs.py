@@ -6,6 +6,9 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict
+
+from bridge.foreign_text import redacted, visible
 
 
 def configure_logs(level: int = logging.INFO) -> None:
@@ -16,12 +19,18 @@ def configure_logs(level: int = logging.INFO) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _on_one_line,
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0, sort_keys=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
+    """Whatever the texts hold, which may come from messages and servers; other values are shown by their repr."""
+    return {name: visible(redacted(value)) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _drop(_: logging.LogRecord) -> bool:

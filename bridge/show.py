@@ -1,4 +1,7 @@
-"""What the commands print: results to stdout, everything else to stderr."""
+"""What the commands print: results to stdout, everything else to stderr.
+
+Nothing else prints: what is shown may come from messages, servers and files, and goes through `foreign_text.visible`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from bridge.foreign_text import redacted, visible
 from bridge.stream.status import Status, tso_time
 from bridge.verify.report import row_lines
 
@@ -38,7 +42,12 @@ _PLAIN_WIDTH = 200
 
 def note(text: str) -> None:
     """One line on stderr."""
-    print(f"bridge: {text}", file=sys.stderr, flush=True)
+    print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
+
+
+def line(text: str) -> None:
+    """One line on stdout."""
+    print(visible(text))
 
 
 def moment(tso: int) -> str:
@@ -83,6 +92,11 @@ def status_fields(status: Status) -> dict[str, Any]:
     }
 
 
+def _cell(text: str) -> Text:
+    """Of a table; a plain string would be read as markup."""
+    return Text(visible(text))
+
+
 def _seconds(value: float | None) -> str:
     return "?" if value is None else f"{value:.1f}"
 
@@ -93,10 +107,10 @@ class ProgressBar:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("replay"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[said]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
@@ -144,7 +158,7 @@ class VerifyBar:
             TaskProgressColumn(),
             TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[said]}", markup=False),
             console=console,
             disable=not console.is_terminal,
         )
@@ -159,7 +173,7 @@ class VerifyBar:
 
     def stage(self, words: str) -> None:
         """What it does now, or waits for."""
-        self._progress.update(self._task, said=words)
+        self._progress.update(self._task, said=visible(words))
 
     def plan(self, rows: int) -> None:
         """About how many rows there are."""
@@ -169,7 +183,7 @@ class VerifyBar:
         """So many more rows of a table have been compared."""
         task = self._progress.tasks[0]
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
-        self._progress.update(self._task, advance=rows, said=str(table), rate=f"{rate:,.0f} rows/s")
+        self._progress.update(self._task, advance=rows, said=visible(str(table)), rate=f"{rate:,.0f} rows/s")
 
 
 def verification(report: Report, *, as_json: bool) -> None:
@@ -184,7 +198,7 @@ def verification(report: Report, *, as_json: bool) -> None:
     for table in tables:
         numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
         grid.add_row(
-            str(table.name),
+            _cell(str(table.name)),
             *(f"{number:,}" for number in numbers),
             f"{table.seconds:.1f}",
             "equal" if table.is_equal else "DIFFERENT",
@@ -194,16 +208,17 @@ def verification(report: Report, *, as_json: bool) -> None:
     console.print(grid)
     for table in tables:
         for words in table.schema:
-            print(f"{table.name}: {words}")
+            line(f"{table.name}: {words}")
         for row in table.shown:
-            print("\n".join(row_lines(table.name, row)))
+            for words in row_lines(table.name, row):
+                line(words)
         for words in table.notes:
-            print(f"note: {table.name}: {words}")
+            line(f"note: {table.name}: {words}")
     for words in report.notes:
-        print(f"note: {words}")
+        line(f"note: {words}")
     if report.moment:
-        print(f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms")
-    print(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
+        line(f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms")
+    line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
@@ -212,18 +227,18 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
         return
     rate = outcome.rows / outcome.seconds if outcome.seconds else 0
-    print(
+    line(
         f"applied {outcome.rows:,} row changes and {outcome.schema_changes} schema changes"
         f" in {outcome.transactions:,} transactions, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
     )
-    print(in_the_target(outcome))
+    line(in_the_target(outcome))
     if outcome.rest:
         edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
-        print(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
+        line(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
     if outcome.late:
-        print(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
+        line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:
-        print(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
+        line(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None:
         lacking = "change" if outcome.by_partition else "boundary"
         note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
@@ -234,10 +249,10 @@ def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
     if as_json:
         print_json(found.document())
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in found.lines():
-        table.add_row(name, value)
-    Console(soft_wrap=True, highlight=False).print(table)
+    lines = [(visible(name), value) for name, value in found.lines()]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        line(f"{name:<{width}}  {value}")
 
 
 def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
@@ -246,14 +261,14 @@ def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
         print_json([entry.document() for entry in entries])
         return
     for entry in entries:
-        print(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
+        line(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
         if entry.run_text not in {"", entry.statement}:
-            print(f"    run as: {entry.run_text}")
+            line(f"    run as: {entry.run_text}")
         _print_steps(entry.rewrites)
         if entry.replacement:
-            print(f"    replaced by: {entry.replacement}")
+            line(f"    replaced by: {entry.replacement}")
         if entry.outcome not in {"", "ran"}:
-            print(f"    {entry.outcome}")
+            line(f"    {entry.outcome}")
 
 
 def translations(found: list[Translation], *, as_json: bool) -> None:
@@ -262,17 +277,17 @@ def translations(found: list[Translation], *, as_json: bool) -> None:
         print_json([translation.document() for translation in found])
         return
     for translation in found:
-        print(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
+        line(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
         if translation.reason:
-            print(f"    {translation.reason}")
+            line(f"    {translation.reason}")
         if translation.text != translation.statement and not translation.reason:
-            print(f"    run as: {translation.text or 'nothing'}")
+            line(f"    run as: {translation.text or 'nothing'}")
         _print_steps(translation.steps)
 
 
 def _print_steps(steps: tuple[Step, ...]) -> None:
     for before, after, why in steps:
-        print(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
+        line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 
 
 def findings(found: list[Finding], *, as_json: bool) -> None:
@@ -281,13 +296,13 @@ def findings(found: list[Finding], *, as_json: bool) -> None:
         print_json([asdict(finding) for finding in found])
         return
     for finding in found:
-        print(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what}" + (f"  -> {finding.mend}" if finding.mend else ""))
+        line(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what}" + (f"  -> {finding.mend}" if finding.mend else ""))
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
     """What was put aside, one line each."""
     if not entries:
-        print("nothing is put aside")
+        line("nothing is put aside")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "state", "position", "code", "table", "put aside", "reason"):
@@ -296,7 +311,7 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
         name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
         when = entry.put_at.isoformat(" ", "seconds")
         cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(_cell, cells))
     console = Console(highlight=False)
     console.print(table, width=None if console.is_terminal else _PLAIN_WIDTH, crop=False)
 
@@ -319,7 +334,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
         lines.append(("cut", f"{entry.cut_bytes:,} bytes had no room in max_allowed_packet"))
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
     for name, value in lines:
-        print(f"{name:<10} {value}")
+        line(f"{name:<10} {value}")
 
 
 def readable(content: bytes | None, most: int = 2000) -> str:
@@ -333,6 +348,6 @@ def readable(content: bytes | None, most: int = 2000) -> str:
 def quarantine_outcomes(outcomes: list[QuarantineOutcome]) -> None:
     """What a retry or a drop did, one line each, and how many."""
     for outcome in outcomes:
-        print(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
+        line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
-    print(f"{done:,} done, {len(outcomes) - done:,} left as they are")
+    line(f"{done:,} done, {len(outcomes) - done:,} left as they are")

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from pymysql.err import MySQLError
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 from bridge import show
 from bridge.demo.bank import SCHEMA, Bank
@@ -223,7 +224,7 @@ def _print_result(servers: Servers) -> None:
     console.print(grid)
     facts = Grid(show_header=False, box=None, pad_edge=False)
     for name, value in _facts(servers):
-        facts.add_row(name, value)
+        facts.add_row(name, Text(value))
     console.print(facts)
     for table in servers.compared:
         if table.difference:
@@ -256,7 +257,8 @@ def _print_places(servers: Servers, keep: bool) -> None:
         facts.append(("look", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
         facts.append(("ask", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
     for name, value in facts:
-        print(f"{name:15}{value}", flush=True)
+        show.line(f"{name:15}{value}")
+    sys.stdout.flush()
 
 
 def _say(text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from bridge.events import Event, Kind
+from bridge.foreign_text import visible
 from bridge.ops.inspect import Around, Record, printable
 
 _WIDTHS: Final = (18, 13, 18, 24, 20)
@@ -41,7 +42,8 @@ def _cells(record: Record) -> tuple[str, ...]:
     event = record.event
     table = ".".join(name for name in (event.schema, event.table) if name) if event else ""
     content = "; ".join(part for part in (_content(record), _origin(record)) if part)
-    return str(record.position), record.kind, _commit_ts(event), record.time or "", visible(table), visible(content)
+    first = (str(record.position), record.kind, _commit_ts(event), record.time or "")
+    return tuple(map(visible, (*first, table, content)))
 
 
 def _commit_ts(event: Event | None) -> str:
@@ -89,11 +91,6 @@ def _assigned(row: dict[str, str]) -> str:
 
 def _cut(literal: str) -> str:
     return literal if len(literal) <= _SHOWN else f"{literal[:_SHOWN]}... ({len(literal)} characters)"
-
-
-def visible(text: str) -> str:
-    """Text without characters that would move a terminal's cursor."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _dump(around: Around) -> Iterator[str]:

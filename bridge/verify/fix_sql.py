@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from bridge.errors import UsageError
 from bridge.events import SEP
+from bridge.foreign_text import visible
 from bridge.target.catalog import Table
 from bridge.target.images import TEXT
 from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
@@ -102,7 +103,7 @@ class FixFile:
         return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))
 
     def _lines(self, heading: str) -> Iterator[str]:
-        yield f"-- {heading}"
+        yield f"-- {visible(heading)}"
         yield "-- Look through it, then: mysql ... < this file.  Nothing of it has been run."
         yield "SET NAMES utf8mb4;"
         yield from (f"{setting};" for setting in SESSION_SETTINGS)

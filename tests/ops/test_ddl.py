@@ -40,8 +40,7 @@ def test_translate_for_a_flavour(typed: Callable[..., Ended]) -> None:
         "allow   alter table index visibility  ALTER TABLE t ALTER INDEX `i;` INVISIBLE",
         "    run as: ALTER TABLE t ALTER INDEX `i;` IGNORED",
         "    INVISIBLE  ->  IGNORED  (the target calls an invisible index IGNORED)",
-        "allow   drop table  -- and\nDROP TABLE t".splitlines()[0],
-        "DROP TABLE t",
+        r"allow   drop table  -- and\nDROP TABLE t",
     ]
 
 
