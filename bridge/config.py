@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from bridge.errors import UsageError
 from bridge.events import ms_tso
 from bridge.protocols.debezium_modes import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
+from bridge.secret_settings import is_secret, refuse_secrets, resolve
 from bridge.target.ddl_policy import DdlRules, ddl_rules
+from bridge.target.tls import Tls, TlsMode
 
 _PREFIX = "BRIDGE_"
 _SHORT_NAMES = {
@@ -34,6 +37,7 @@ _LISTS = {
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
 }
 _MAX_TSO = (1 << 63) - 1
+_NAME = re.compile(r"[\w.-]{1,64}")
 
 
 class _Section(BaseModel):
@@ -48,7 +52,7 @@ class Source(_Section):
     input: str = ""
     put_aside: tuple[str, ...] = ()
     """Positions of schema changes that cannot be read, and that somebody has seen to."""
-    kafka: dict[str, str] = Field(default_factory=dict)
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """Kafka client properties (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
 
@@ -58,22 +62,31 @@ class Source(_Section):
         return self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
 
 
-class TargetSection(_Section):
-    """Where changes go."""
+class _Server(_Section):
+    """How a MySQL server is reached."""
 
-    url: str = ""
+    url: str = Field(default="", repr=False)
     password: str | None = Field(default=None, repr=False)
     password_file: str | None = None
+    tls: TlsMode = "preferred"
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    def tls_as(self, section: str) -> Tls:
+        """The settings of TLS, which stand in a section of that name."""
+        return Tls(self.tls, self.tls_ca, self.tls_cert, self.tls_key, section)
+
+
+class TargetSection(_Server):
+    """Where changes go."""
+
     schema_name: str = Field(default="_bridge", alias="schema")
     retry_seconds: float = Field(default=300, gt=0)
 
 
-class Upstream(_Section):
+class Upstream(_Server):
     """The upstream itself, where rows are verified, and read back that were too large for the topic."""
-
-    url: str = ""
-    password: str | None = Field(default=None, repr=False)
-    password_file: str | None = None
 
 
 class Verify(_Section):
@@ -161,7 +174,7 @@ class Settings(_Section):
     verify: Verify = Verify()
     ckafka: Ckafka = Ckafka()
     debezium: Debezium = Debezium()
-    spark: dict[str, str] = Field(default_factory=dict)
+    spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
 
     def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
@@ -188,32 +201,37 @@ def load_settings(
     """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
     `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
     merged = _read_toml(config) if config else {}
-    source = _section(merged, "source")
-    held = ("password" in _section(merged, "target"), "password" in _section(merged, "upstream"),
-            "kafka_password" in source, "sasl.password" in _section(source, "kafka"))  # fmt: skip
-    if any(held):
-        raise UsageError(
-            "the configuration holds a password",
-            mend="use BRIDGE_TARGET_PASSWORD, BRIDGE_SOURCE_PASSWORD and BRIDGE_KAFKA_PASSWORD, or the settings"
-            " password_file",
-        )
+    refuse_secrets(merged, f"the configuration {config}")
     for name, value in environment.items():
         place = _place_of(name.removeprefix(_PREFIX).lower()) if name.startswith(_PREFIX) and value else None
         if place:
             _put(merged, place, value.split(",") if place in _LISTS else value)
     for assignment in assignments:
-        path, equals, value = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"--set {assignment!r} has no value", mend="write it as --set section.key=value")
-        place = _path(path)
+        place, value = _assigned(assignment)
+        alone: dict[str, Any] = {}
+        _put(alone, place, value)
+        refuse_secrets(alone, "--set, which every user of this machine can read,")
         _put(merged, place, value.split(",") if place in _LISTS else value)
     for name, value in flags.items():
         if value is not None and value != [] and value != ():
             _put(merged, _SHORT_NAMES.get(name, (name,)), value)
+    _resolve_references(merged)
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        raise _usage_error(error) from error
+        raise _usage_error(error) from None  # it holds what was given
+
+
+def _assigned(assignment: str) -> tuple[tuple[str, ...], str]:
+    path, equals, value = assignment.partition("=")
+    if not equals:
+        raise UsageError(f"--set {_named(path)} has no value", mend="write it as --set section.key=value")
+    return _path(path), value
+
+
+def _resolve_references(merged: dict[str, Any]) -> None:
+    for section, above in (("spark", merged), ("kafka", _section(merged, "source"))):
+        above[section] = resolve(_section(above, section), section)
 
 
 def parse_moment(text: str) -> int:
@@ -245,6 +263,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", mend="see --config") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the configuration {path} is not UTF-8: {error}", mend="see conf/bridge.toml") from error
+    except RecursionError as error:
+        raise UsageError(f"the configuration {path} is nested too deeply", mend="see conf/bridge.toml") from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"the configuration {path} is not TOML: {error}", mend="see conf/bridge.toml") from error
 
@@ -281,17 +303,39 @@ def _put(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
 def _section(merged: dict[str, Any], name: str) -> dict[str, Any]:
     section = merged.setdefault(name, {})
     if not isinstance(section, dict):
-        raise UsageError(
-            f"{name} is a section of settings, not a setting (given: {section!r})",
-            mend=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
-        )
+        raise _no_section(_named(name), section)
     return section
+
+
+def _no_section(name: str, given: object) -> UsageError:
+    return UsageError(
+        f"{name} is a section of settings, not a setting{_given(name, given)}",
+        mend=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
+    )
 
 
 def _usage_error(error: ValidationError) -> UsageError:
     first = error.errors(include_url=False, include_input=True)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    place = ".".join(_named(str(part)) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return UsageError(f"there is no setting {place}", mend="conf/bridge.toml lists them all")
-    given = "" if "password" in place else f" (given: {first['input']!r})"
-    return UsageError(f"the setting {place} is wrong: {first['msg']}{given}", mend="see conf/bridge.toml")
+    if first["type"] == "model_type":
+        return _no_section(place, first["input"])
+    if isinstance(first["input"], dict):
+        return UsageError(
+            f"the setting {place} is wrong: {first['msg']}", mend="put the name of a property in quotes, dots and all"
+        )
+    return UsageError(
+        f"the setting {place} is wrong: {first['msg']}{_given(place, first['input'])}", mend="see conf/bridge.toml"
+    )
+
+
+def _named(name: str) -> str:
+    """The name of a setting; nothing else that stands in its place, which may be a secret."""
+    return name if _NAME.fullmatch(name) else "of that name"
+
+
+def _given(place: str, value: object) -> str:
+    """A wrong value, unless there may be a secret in it."""
+    is_shown = not is_secret(place) and not place.endswith("url") and isinstance(value, str | int | float)
+    return f" (given: {value!r})" if is_shown and not set("@:") & set(str(value)) else ""

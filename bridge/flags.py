@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from bridge.config import Settings, load_settings
 from bridge.errors import UsageError
+from bridge.foreign_text import visible
 from bridge.target.session import Target
 
 ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
@@ -47,12 +49,32 @@ def settings_of(config: Path | None, assignments: list[str] | None, **flags: Any
     return load_settings(config, os.environ, flags, assignments or [])
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks on stderr before something is forgotten; UsageError unless the answer is yes, also when nobody is there."""
+    try:
+        agreed = yes or typer.confirm(visible(question), err=True)
+    except typer.Abort:
+        agreed = False
+    if not agreed:
+        raise UsageError("nothing was changed", mend="answer y, or give --yes")
+
+
+def stdin_text() -> str:
+    """What stands on stdin; UsageError when that is no text."""
+    try:
+        return sys.stdin.read() if sys.stdin else ""
+    except (UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"stdin cannot be read: {error}", mend="give it text in UTF-8") from error
+
+
 def target_of(settings: Settings) -> Target:
     """The target; UsageError when none is given."""
     section = settings.target
     if not section.url:
         raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
-    return Target(section.url, password=section.password, password_file=section.password_file)
+    return Target(
+        section.url, password=section.password, password_file=section.password_file, tls=section.tls_as("target")
+    )
 
 
 def upstream_of(settings: Settings) -> Target:
@@ -60,7 +82,13 @@ def upstream_of(settings: Settings) -> Target:
     section = settings.upstream
     if not section.url:
         raise UsageError("there is no source to look into", mend="give --source mysql://user@host:port/")
-    return Target(section.url, password=section.password, password_file=section.password_file, role="source")
+    return Target(
+        section.url,
+        password=section.password,
+        password_file=section.password_file,
+        role="source",
+        tls=section.tls_as("upstream"),
+    )
 
 
 def source_of(settings: Settings) -> Any:

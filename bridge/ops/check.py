@@ -8,7 +8,7 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.config import Settings, parse_moment
+from bridge.config import Settings, TargetSection, Upstream, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters import TableFilter
@@ -80,10 +80,23 @@ def _check_target(target: Target, settings: Settings) -> Iterator[Finding]:
     session = target.connect(autocommit=True)
     try:
         yield Finding(True, f"the target answers: {session.value('SELECT VERSION()')} at {target}")
+        yield _encryption(session, "target", settings.target)
         yield from _check_privileges(session, settings.target.schema_name)
         yield from _check_server(session)
     finally:
         session.close()
+
+
+def _encryption(session: Session, section: str, server: TargetSection | Upstream) -> Finding:
+    """What is in force, whatever was asked for."""
+    certain = f'set {section}.tls = "verify-identity"'
+    if not session.is_encrypted:
+        certain = f"switch TLS on there and {certain}, where others can read the network"
+    return Finding(
+        True,
+        f'the connection to the {section}: {session.encryption} ({section}.tls = "{server.tls}")',
+        certain if server.tls in {"preferred", "required"} else "",
+    )
 
 
 def _check_privileges(session: Session, schema: str) -> Iterator[Finding]:
@@ -174,11 +187,13 @@ def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Ite
     try:
         session = upstream.connect(autocommit=True)
         version = str(session.value("SELECT VERSION()"))
+        encryption = _encryption(session, "upstream", settings.upstream)
         session.close()
     except (MySQLError, OSError) as error:
         yield Finding(False, f"the upstream does not answer: {server_words(error)}", "check --source and that it runs")
         return
     yield Finding(True, f"the upstream answers: {version} at {upstream}")
+    yield encryption
     if "tidb" not in version.lower():
         count = _count_cut_rows(source, settings)
         yield Finding(

@@ -198,6 +198,7 @@ class Job:
         owned = _Owned(table, ownership)
         try:
             ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
+            self._target.announce(ownership.control)
             progress = owned.progress()
             _check_until(progress, plan.until)
             yield owned, progress

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pymysql
+import structlog
 from pymysql.constants import CLIENT, COMMAND, CR
 from pymysql.cursors import SSCursor
 from pymysql.err import MySQLError
-from sqlalchemy import URL, create_engine, make_url
+from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import NullPool
 
 from bridge.errors import TargetError, UsageError
+from bridge.foreign_text import keep_secret
+from bridge.secret_settings import read_secret
+from bridge.target.tls import Tls, in_words, is_encrypted
+
+log = structlog.get_logger()
 
 SESSION_SETTINGS: Final = (
     # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
@@ -41,6 +45,8 @@ for it, a CHECK constraint (MariaDB and MySQL error codes)."""
 
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a mere note where strictness forbids no more."""
+_IN_URL: Final = frozenset({"unix_socket", "bind_address"})
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PACKET_BYTES: Final = 256 * 1024
 """Of the rows of a load: less than the statements that the bridge sends otherwise."""
 
@@ -76,48 +82,84 @@ class Target:
 
     url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
     role: target, or source for the upstream: what the flag and the environment variable are called by.
-    Raises UsageError for a URL that cannot be read.
+    Raises UsageError for a URL that cannot be read, and for TLS settings or files that cannot be used.
     """
 
     def __init__(
-        self, url: str, *, password: str | None = None, password_file: str | None = None, role: str = "target"
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        password_file: str | None = None,
+        role: str = "target",
+        tls: Tls = Tls(),  # noqa: B008  # immutable
     ) -> None:
-        self._role = role
+        self._role, self._tls = role, tls
         parsed = _parse(url, f"--{role}")
-        secret = _secret(password, password_file)
+        secret = password if password_file is None else read_secret(password_file, f"{tls.section}.password_file")
         if secret is not None:
             parsed = parsed.set(password=secret)
-        self._url = parsed
-        self._engine = create_engine(
-            parsed.set(drivername="mysql+pymysql"),
+        keep_secret(str(parsed.password or ""))
+        self._url = parsed.set(drivername="mysql+pymysql")
+        self._engine = self._make_engine(tls.driver_settings())
+
+    def _make_engine(self, tls: dict[str, Any]) -> Engine:
+        return create_engine(
+            self._url,
             poolclass=NullPool,
             connect_args={
                 **{"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
-                "password": str(parsed.password or "").encode(),  # PyMySQL would send it as latin1
+                "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
                 # Not PyMySQL's local_infile, with which it would send any file that a server asks for.
-                "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if role == "target" else 0),
+                "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if self._role == "target" else 0),
+                **tls,
             },
         )
 
     def __str__(self) -> str:
-        return str(self._url.render_as_string(hide_password=True))
+        return _shown(self._url.set(drivername="mysql"))
 
     def connect(self, *, autocommit: bool = False) -> Session:
         """A new session with the bridge's settings.
 
-        Raises TargetError when the server refuses the login, MySQLError when it cannot be reached.
+        Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
+        reached.
         """
         try:
-            session = Session(self._engine.raw_connection(), autocommit=autocommit)
+            return Session(self._raw_connection(), autocommit=autocommit)
         except MySQLError as error:
-            if error_code(error) in {1044, 1045, 1698}:
-                raise TargetError(
-                    f"the {self._role} refused the login: {server_words(error)}",
-                    where=str(self),
-                    mend=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD",
-                ) from error
+            if refusal := self._refusal(error):
+                raise refusal from error
             raise
-        return session
+
+    def announce(self, session: Session) -> None:
+        """Says in the log where a session leads, and how it is protected."""
+        log.info("connected", **{self._role: str(self)}, encryption=session.encryption)
+
+    def _raw_connection(self) -> Any:
+        try:
+            return self._engine.raw_connection()
+        except MySQLError as error:
+            if not self._tls.falls_back or error_code(error) != CR.CR_SSL_CONNECTION_ERROR:
+                raise
+        self._engine = self._make_engine({"ssl_disabled": True})
+        if self._url.host not in _THIS_MACHINE:
+            log.warning(
+                "the connection is not encrypted: the server offers no TLS",
+                **{self._role: str(self)},
+                fix=f'switch TLS on there, and set {self._tls.section}.tls = "verify-identity"',
+            )
+        return self._engine.raw_connection()
+
+    def _refusal(self, error: MySQLError) -> TargetError | None:
+        if error_code(error) in {1044, 1045, 1698}:
+            return TargetError(
+                f"the {self._role} refused the login: {server_words(error)}",
+                where=str(self),
+                mend=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD, and"
+                f" {self._tls.section}.tls and tls_cert if the account asks for TLS or a certificate",
+            )
+        return self._tls.refusal(error, self._role, str(self))
 
 
 class LoadAnswer(NamedTuple):
@@ -143,6 +185,16 @@ class Session:
         for setting in SESSION_SETTINGS:
             self.execute(setting)
         self.connection_id = int(self._raw.thread_id())
+
+    @property
+    def encryption(self) -> str:
+        """How the connection is protected, in words."""
+        return in_words(self._raw._sock)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it has TLS."""
+        return is_encrypted(self._raw._sock)
 
     def execute(self, sql: str, args: Sequence[object] = ()) -> int:
         """Runs one statement; gives the number of rows matched (the connection has FOUND_ROWS)."""
@@ -249,25 +301,40 @@ def _keep_alive(connection: Any) -> None:
 def _parse(url: str, flag: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise UsageError(f"{flag} is not a URL", mend="write it as mysql://user@host:port/") from error
     if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
-        raise UsageError(
-            f"{flag} {parsed.render_as_string(hide_password=True)} is not a MySQL address",
-            mend="write it as mysql://user@host:port/",
-        )
+        raise UsageError(f"{flag} {_shown(parsed)} is not a MySQL address", mend="write it as mysql://user@host:port/")
+    _check_place(parsed, flag)
+    _check_query(parsed, flag)
     return parsed
 
 
-def _secret(password: str | None, password_file: str | None) -> str | None:
-    if password_file is None:
-        return password
+def _check_place(parsed: URL, flag: str) -> None:
+    if "@" in str(parsed.host):
+        raise UsageError(
+            f"{flag} has more than one @", mend="write an @ in the password as %40, or give it by the environment"
+        )
     try:
-        return Path(password_file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UsageError(f"the password file cannot be read: {error}", mend="set target.password_file") from error
+        str(parsed.host).encode("idna")
+    except UnicodeError as error:
+        raise UsageError(f"{flag} {_shown(parsed)} names no host: {error}", mend="check the host's name") from error
+    if parsed.port is not None and not 0 < parsed.port < 1 << 16:
+        raise UsageError(f"{flag} has the port {parsed.port}", mend="give one of 1 to 65535; 3306 is the usual one")
 
 
-def environment_password(variable: str) -> str | None:
-    """A password from the environment, None when unset or empty."""
-    return os.environ.get(variable) or None
+def _check_query(parsed: URL, flag: str) -> None:
+    """Only what the driver must know to find the server; everything else has a setting, or is the bridge's to say."""
+    for name in parsed.query.keys() - _IN_URL:
+        section = "target" if flag == "--target" else "upstream"
+        fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
+        if name.startswith(("ssl", "tls")):
+            fix = f'set {section}.tls = "verify-identity" (or off, preferred, required, verify-ca) and {section}.tls_ca'
+        elif "pass" in name:
+            fix = f"give the password by BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
+        raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", mend=fix)
+
+
+def _shown(url: URL) -> str:
+    """Without password and query."""
+    return str(url.set(query={}).render_as_string(hide_password=True))

@@ -55,7 +55,7 @@ class UpstreamRows:
 
     def _attempt(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
         try:
-            session = self._session = self._session or self._upstream.connect(autocommit=True)
+            session = self._open()
             enter_moment(session, commit_ts)
             definition = load_definitions(session, [name]).get(name)
             if definition is None:
@@ -67,6 +67,12 @@ class UpstreamRows:
             if is_lost_connection(error):
                 raise
             raise self._refused(error, commit_ts, name) from error
+
+    def _open(self) -> Session:
+        if self._session is None:
+            self._session = self._upstream.connect(autocommit=True)
+            self._upstream.announce(self._session)
+        return self._session
 
     def _refused(self, error: Exception, commit_ts: int, name: TableName) -> Exception:
         if error_code(error) in _TOO_OLD:

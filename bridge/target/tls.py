@@ -1,0 +1,156 @@
+"""TLS to a server: what the settings ask for, what a connection has, and what went wrong."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, NoReturn
+
+from pymysql.constants import CR
+from pymysql.err import MySQLError
+
+from bridge.errors import TargetError, UsageError
+
+TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
+VERIFIED: Final = frozenset({"verify-ca", "verify-identity"})
+_CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""The connection ended in the midst of it: as any other lost connection, it may come back."""
+_INSECURE: Final = frozenset({3159, 4031, 4086, 4155})
+"""The server takes no connections without TLS (MySQL, MariaDB)."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What the settings of a server say.  section: target or upstream, where they stand.
+
+    mode: off; preferred: TLS where the server has it, and no certificate is checked; required: TLS, unchecked;
+        verify-ca: the certificate is one of `ca`, or of the machine's own authorities without it; verify-identity: and
+        it names the host.
+    cert, key: of the client, where the server asks for one; the key may lie in the same file.
+    """
+
+    mode: TlsMode = "preferred"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    section: str = "target"
+
+    @property
+    def falls_back(self) -> bool:
+        """A server without TLS will do."""
+        return self.mode == "preferred"
+
+    def driver_settings(self) -> dict[str, Any]:
+        """As PyMySQL takes them; UsageError for settings that contradict each other, and for files that cannot be
+        read."""
+        self._refuse_contradictions()
+        return {"ssl_disabled": True} if self.mode == "off" else {"ssl": self._context()}
+
+    def _refuse_contradictions(self) -> None:
+        if self.ca and self.mode not in VERIFIED:
+            self._wrong(f'tls_ca checks nothing with {self.section}.tls = "{self.mode}"', 'set it to "verify-identity"')
+        if self.key and not self.cert:
+            self._wrong("tls_key is of no use without tls_cert", "name the client's certificate")
+        if self.cert and self.mode == "off":
+            self._wrong(f'tls_cert is of no use with {self.section}.tls = "off"', 'set it to "verify-identity"')
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.mode == "verify-identity"
+        context.verify_mode = ssl.CERT_REQUIRED if self.mode in VERIFIED else ssl.CERT_NONE
+        # The certificates that MySQL makes for itself lack what strictness asks for (Python 3.13).
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.ca:
+            self._load("tls_ca", self.ca, lambda: context.load_verify_locations(cafile=self.ca))
+        elif self.mode in VERIFIED:
+            context.load_default_certs()
+        if cert := self.cert:
+            self._load("tls_cert", cert, lambda: context.load_cert_chain(cert, self.key, self._passphrase))
+        return context
+
+    def _load(self, setting: str, path: str, load: Any) -> None:
+        try:
+            for part in filter(None, (path, self.key if setting == "tls_cert" else None)):
+                Path(part).open("rb").close()  # the library does not say which of the two it is
+            load()
+        except ssl.SSLError as error:
+            what = "no certificate" if setting == "tls_ca" else "no certificate with its key"
+            self._wrong(f"{setting} {path} holds {what}: {error}", "give a PEM file")
+        except OSError as error:
+            self._wrong(
+                f"{setting}: {error.filename or path} cannot be read: {error.strerror}", "see its name and rights"
+            )
+
+    def _passphrase(self) -> NoReturn:
+        self._wrong("tls_key is encrypted", "give a key without a passphrase, which only its owner can read")
+
+    def _wrong(self, what: str, fix: str) -> NoReturn:
+        raise UsageError(f"{self.section}.{what}", mend=fix)
+
+    def refusal(self, error: MySQLError, role: str, where: str) -> TargetError | None:
+        """What went wrong with TLS as an error that no retry cures; None when it is of another kind."""
+        code = error.args[0] if error.args else None
+        if code == CR.CR_SSL_CONNECTION_ERROR:
+            return TargetError(
+                f'the {role} offers no TLS, and {self.section}.tls is "{self.mode}"',
+                where=where,
+                mend=f'switch TLS on there; or, where the network is trusted, set {self.section}.tls = "preferred"',
+            )
+        if code in _INSECURE:
+            return TargetError(
+                f'the {role} takes no connection without TLS, and {self.section}.tls is "{self.mode}": {error.args[1]}',
+                where=where,
+                mend=f'set {self.section}.tls = "verify-identity", or at least "required"',
+            )
+        cause = _ssl_error(error)
+        if cause is None or isinstance(cause, _CUT):
+            return None
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return TargetError(
+                f"the certificate of the {role} is not accepted: {cause.verify_message}",
+                where=where,
+                mend=self._fix_of(cause),
+            )
+        return TargetError(
+            f"TLS with the {role} fails: {cause}",
+            where=where,
+            mend=f"see which versions of TLS the server has, and whether it accepts {self.section}.tls_cert",
+        )
+
+    def _fix_of(self, cause: ssl.SSLCertVerificationError) -> str:
+        if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:
+            return "renew the server's certificate, or set the clock"
+        if "match" in cause.verify_message:
+            return (
+                "name the server as its certificate does, or, where any certificate of the authority will do, set"
+                f' {self.section}.tls = "verify-ca"'
+            )
+        return f"set {self.section}.tls_ca to the certificate of the authority that signed it"
+
+
+def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
+    """What the driver has wrapped."""
+    while error is not None:
+        found = getattr(error, "original_exception", error)
+        if isinstance(found, ssl.SSLError):
+            return found
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def is_encrypted(connected: socket.socket) -> bool:
+    """Whether a connection has TLS."""
+    return isinstance(connected, ssl.SSLSocket)
+
+
+def in_words(connected: socket.socket) -> str:
+    """How a connection is protected: `TLSv1.3, TLS_AES_256_GCM_SHA384, certificate not checked`."""
+    if not isinstance(connected, ssl.SSLSocket):
+        return "not encrypted" + (", a socket of this machine" if connected.family == socket.AF_UNIX else "")
+    context, cipher = connected.context, connected.cipher()
+    checked = "certificate not checked"
+    if context.verify_mode == ssl.CERT_REQUIRED:
+        checked = "certificate and host name checked" if context.check_hostname else "certificate checked"
+    return f"{connected.version()}, {cipher[0] if cipher else 'no cipher'}, {checked}"
