@@ -296,7 +296,8 @@ def findings(found: list[Finding], *, as_json: bool) -> None:
         print_json([asdict(finding) for finding in found])
         return
     for finding in found:
-        line(f"{'ok  ' if finding.ok else 'MEND'}  {finding.what}" + (f"  -> {finding.mend}" if finding.mend else ""))
+        said = finding.what + (f"  -> {finding.mend}" if finding.mend else "")
+        line(f"{'ok  ' if finding.ok else 'MEND'}  {redacted(said)}")
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:

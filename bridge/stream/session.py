@@ -20,6 +20,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
+from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.stream.class_archive import java_options
 from bridge.stream.connector import connector, is_local
 
@@ -45,6 +46,7 @@ _DEFAULTS: Final = {
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.session.timeZone": "UTC",
+    "spark.redaction.regex": SECRET_NAMES,
 }
 
 _LOCALLY: Final = {"spark.python.daemon.module": "bridge.stream.daemon"}
@@ -70,11 +72,13 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **connector(given, fetch=with_kafka),
         **(_LOCALLY if is_local(given) else {}),
     }
-    for key, value in {**defaults, **given}.items():
+    properties = {**defaults, **given}
+    for key, value in properties.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
             with _standard_error_to(jvm_output.fileno()), _kept_interrupt_handler():
+                _start_jvm(properties)
                 session: SparkSession = builder.getOrCreate()
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
@@ -88,6 +92,14 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     if _is_submitted():
         _hand_signals_over(session)
     return session
+
+
+def _start_jvm(properties: Mapping[str, str]) -> None:
+    """With all properties but the secret ones on its command line, which every user of the machine can read; those
+    reach it with the session."""
+    public = SparkConf(loadDefaults=False)
+    public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
+    SparkContext._ensure_initialized(conf=public)
 
 
 def _is_submitted() -> bool:
