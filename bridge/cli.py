@@ -11,7 +11,8 @@ import typer
 
 from bridge import ddl_commands, quarantine_commands, show
 from bridge.config import Settings, parse_moment
-from bridge.errors import BridgeError, UnknownPipelineError, UsageError
+from bridge.errors import UnknownPipelineError, UsageError
+from bridge.exits import exit_code
 from bridge.filters import TableFilter
 from bridge.flags import (
     BadFlag,
@@ -30,11 +31,13 @@ from bridge.flags import (
     TargetFlag,
     TopicFlag,
     ZoneFlag,
+    confirm,
     settings_of,
     source_of,
     target_of,
     upstream_of,
 )
+from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
 from bridge.protocols import make_decoder, recognise
 from bridge.target.progress import ProgressTable
@@ -44,7 +47,6 @@ app = typer.Typer(
     help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     add_completion=False,
 )
 app.add_typer(ddl_commands.app, name="ddl")
@@ -241,8 +243,7 @@ def reset(
 
     settings = settings_of(config, assignments, name=name, target=target)
     where = target_of(settings)
-    if not yes:
-        typer.confirm(f"Forget all progress of the pipeline {settings.name!r} on {where}?", abort=True, err=True)
+    confirm(f"Forget all progress of the pipeline {settings.name!r} on {where}?", yes=yes)
     if not forget_pipeline(where, ProgressTable(settings.name, settings.target.schema_name)):
         raise UnknownPipelineError(settings.name)
     show.line(f"forgot the pipeline {settings.name!r}")
@@ -322,8 +323,12 @@ def demo(
 def main(arguments: list[str] | None = None) -> None:
     """The `bridge` command: exit codes and one-line errors as contract.md has them."""
     configure_logs()
-    try:
-        app(arguments)
-    except BridgeError as error:
-        show.note(str(error))
-        sys.exit(error.exit_code)
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(exit_code(lambda: _run_command(given)))
+
+
+def _run_command(arguments: list[str]) -> None:
+    if not all(map(is_text, arguments)):
+        raise UsageError("an argument is not UTF-8", mend="write it in UTF-8")
+    with typer.main.get_command(app).make_context("bridge", list(arguments)) as context:
+        context.command.invoke(context)

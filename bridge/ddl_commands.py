@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -22,6 +21,7 @@ from bridge.flags import (
     ZoneFlag,
     settings_of,
     source_of,
+    stdin_text,
     target_of,
 )
 from bridge.ops import ddl
@@ -93,7 +93,7 @@ def replace(
     assignments: SetFlag = None,
 ) -> None:
     """Runs another statement in the place of a held or refused one."""
-    text = sys.stdin.read().strip() if statement == "-" else statement
+    text = stdin_text().strip() if statement == "-" else statement
     _release(change, State.REPLACED, config, name, target, assignments, text)
 
 
@@ -139,7 +139,7 @@ def translate(
         options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
         changes = list(ddl.schema_changes(messages, named, options))
     else:
-        changes = [(schema, statement) for statement in ddl.split(sys.stdin.read())]
+        changes = [(schema, statement) for statement in ddl.split(stdin_text())]
     if not changes:
         raise UsageError("there is no schema change to translate", mend="give statements on stdin, or --input")
     server = target_of(settings) if flavour is None else None

@@ -20,6 +20,7 @@ from bridge.flags import (
     SourceFlag,
     TargetFlag,
     ZoneFlag,
+    confirm,
     settings_of,
     target_of,
     upstream_of,
@@ -123,9 +124,8 @@ def drop(
     """Marks entries as dropped: they count no more as held, and stay to be looked at (list --settled)."""
     settings = settings_of(config, assignments, name=name, target=target)
     chosen = _chosen(ids, everything)
-    if not yes:
-        what = "everything that is held" if chosen is None else f"{len(chosen)} entries"
-        typer.confirm(f"Drop {what} in the quarantine of {settings.name!r}?", abort=True, err=True)
+    what = "everything that is held" if chosen is None else f"{len(chosen)} entries"
+    confirm(f"Drop {what} in the quarantine of {settings.name!r}?", yes=yes)
     _report(settings, _quarantine(settings).drop(chosen), as_json=as_json)
 
 

@@ -26,6 +26,7 @@ from bridge.demo.producer import Upstream
 from bridge.demo.replica import Replica
 from bridge.demo.watcher import Watcher
 from bridge.errors import BridgeError, StoppedError
+from bridge.exits import INTERRUPTED
 from bridge.local import Kafka, LocalError, MariaDB
 from bridge.local.cache import cache_folder
 from bridge.ops.status import read_status
@@ -81,7 +82,8 @@ class Servers:
 
 
 def run_demo(keep: bool = False) -> int:
-    """Runs the demo; 0 when the target was equal to the upstream at the end and at every look before, else 1.
+    """Runs the demo; 0 when the target was equal to the upstream at the end and at every look before, 1 when it was
+    not; StoppedError when it did not come so far.
 
     keep: goes on replicating after the comparison, until Ctrl-C or SIGTERM.
     """
@@ -91,9 +93,9 @@ def run_demo(keep: bool = False) -> int:
                 return _run(stack, keep)
         except Interrupted:
             show.note("interrupted; everything is stopped")
+            return INTERRUPTED
         except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
-            show.note(f"the demo failed: {error}")
-    return 1
+            raise StoppedError(f"the demo failed: {error}") from error
 
 
 def _run(stack: ExitStack, keep: bool) -> int:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.target.session import Session, Target, server_words
+from bridge.target.session import Session, Target, is_lost_connection, server_words
 
 
 @contextmanager
@@ -16,13 +16,14 @@ def asking(target: Target) -> Iterator[Session]:
     """A session for a look or a word, with the driver's errors as the bridge's."""
     try:
         session = target.connect(autocommit=True)
+        try:
+            yield session
+        finally:
+            session.close()
     except (MySQLError, OSError) as error:
+        what = "does not answer" if is_lost_connection(error) else "refused a look"
         raise TargetError(
-            f"the target does not answer: {server_words(error)}",
+            f"the target {what}: {server_words(error)}",
             where=str(target),
-            mend="check --target and that the server runs",
+            mend="check --target, that the server runs, and that the user may read the bridge's own database",
         ) from error
-    try:
-        yield session
-    finally:
-        session.close()

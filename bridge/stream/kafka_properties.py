@@ -6,11 +6,15 @@ Kafka, Consumer Configs; PEM files: KIP-651).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
 
 from bridge.errors import UsageError
+
+_Client = TypeVar("_Client")
 
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -28,6 +32,19 @@ _TRANSLATED: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
+
+
+def client(make: Callable[[dict[str, Any]], _Client], configuration: dict[str, Any]) -> _Client:
+    """A client of librdkafka; UsageError for a property that it does not have, or whose value it does not take."""
+    try:
+        return make(configuration)
+    except (KafkaException, TypeError, ValueError) as error:
+        said = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise UsageError(
+            f"the Kafka client does not take its settings: {said}",
+            where="[source.kafka] or --bootstrap-servers",
+            mend="see librdkafka's CONFIGURATION.md for the names of the properties and their values",
+        ) from None  # the client's words may hold a value
 
 
 def for_java(properties: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +83,7 @@ def _quoted(value: str) -> str:
 def _content(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"the file {path!r} cannot be read: {error}",
             where="[source.kafka]",

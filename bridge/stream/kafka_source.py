@@ -23,7 +23,7 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.stream.decode import EventDecoder, Messages
 from bridge.stream.frontier import PartitionId
 from bridge.stream.handing_over import handed_over, taken
-from bridge.stream.kafka_properties import for_java
+from bridge.stream.kafka_properties import client, for_java
 from bridge.stream.ranges import OffsetRange, RangeLog, first_of, process_reader, shares
 from bridge.stream.session import MEMORY
 from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
@@ -172,13 +172,14 @@ class KafkaSource:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient({**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
+        return client(AdminClient, {**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         """For metadata and a look; SourceError when Kafka does not answer."""
         complaints: list[KafkaError] = []
-        consumer = Consumer(
+        consumer = client(
+            Consumer,
             {
                 **self._properties,
                 "bootstrap.servers": self._servers,
@@ -186,7 +187,7 @@ class KafkaSource:
                 "enable.auto.commit": False,
                 "log_level": 0,
                 "error_cb": complaints.append,
-            }
+            },
         )
         try:
             self._greet(consumer, complaints)

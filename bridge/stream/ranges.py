@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from bridge.errors import SourceError
 from bridge.stream.decode import Messages
 from bridge.stream.frontier import PartitionId
+from bridge.stream.kafka_properties import client
 
 _T = TypeVar("_T")
 
@@ -121,7 +122,7 @@ class RangeReader:
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._consumer = Consumer({**CLIENT_DEFAULTS, **properties})
+        self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties})
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         """The messages of the ranges, in order; what comes next is fetched while what came is being decoded.

@@ -72,7 +72,7 @@ def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 def test_the_demo_is_stopped_by_sigterm(mark: str, tmp_path: Path) -> None:
-    """Whatever it is doing: exit 1, one line, nothing left running."""
+    """Whatever it is doing: exit 130, one line, nothing left running."""
     with _demo(mark, tmp_path) as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
@@ -80,6 +80,6 @@ def test_the_demo_is_stopped_by_sigterm(mark: str, tmp_path: Path) -> None:
                 break
         demo.terminate()
         printed, said = demo.communicate(timeout=DEMO_SECONDS)
-    assert demo.returncode == 1
+    assert demo.returncode == 130
     assert printed == ""
     assert said.endswith("interrupted; everything is stopped\n")

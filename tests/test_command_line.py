@@ -1,0 +1,337 @@
+"""Whatever is typed, and whatever fails: an exit code that means something, and one line that says what to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import make_url
+
+from bridge import cli, ddl_commands, demo, exits, quarantine_commands
+from bridge.errors import StoppedError
+from bridge.target.progress import ProgressTable
+from tests.stream.pipelines import admin
+from tests.system.command import Ended, bridge
+
+NOWHERE = "mysql://root@127.0.0.1:1/"
+KAFKA = ("--bootstrap-servers", "127.0.0.1:1", "--topic", "t")
+SOME = '{"partition":0,"offset":0,"key":null,"value":"e30="}\n'
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what can be wrong with a file."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, content in {
+        "some.jsonl": SOME.encode(),
+        "junk.jsonl": b"\x00\xff{[",
+        "array.jsonl": b"[1, 2]\n",
+        "types.jsonl": b'{"partition":{},"offset":[],"value":7}\n',
+        "huge.jsonl": b'{"partition":0,"offset":1e400,"value":null}\n',
+        "base64.jsonl": b'{"partition":0,"offset":0,"value":"\xc3\xa4=="}\n',
+        "junk.toml": b"\x00\xff",
+        "broken.toml": b"[target\n",
+        "deep.toml": b"a = " + b"[" * 5000,
+        "list.toml": b"target = [1]\n",
+        "type.toml": b'[stream]\nwriters = "many"\n[target]\nurl = 7\n',
+        "date.toml": b"name = 2026-01-01\n",
+        "dotted.toml": b'[source.kafka]\nsecurity.protocol = "SSL"\n',
+        "junk.password": b"\xff\xfe",
+        "empty.sql": b"",
+        "junk.sql": b"\xff",
+    }.items():
+        (folder / name).write_bytes(content)
+    (folder / "empty").mkdir()
+    return folder
+
+
+WRONG: list[tuple[int, tuple[str, ...], str]] = [
+    # what click refuses
+    (2, ("nosuch",), "No such command"),
+    (2, ("run", "extra"), "unexpected extra argument"),
+    (2, ("run", "--nosuch"), "No such option"),
+    (2, ("run", "--name"), "requires an argument"),
+    (2, ("inspect", "--limit", "-1"), "--limit"),
+    (2, ("inspect", "--partition", "x"), "--partition"),
+    (2, ("verify", "--against", "x"), "log"),
+    (2, ("quarantine", "show", "x"), "ID"),
+    (2, ("quarantine", "drop", "--target", NOWHERE), "which entries"),
+    (2, ("ddl", "approve"), "ID"),
+    (2, ("status", "--name", "\udcff"), "not UTF-8"),
+    # URLs
+    (2, ("status",), "there is no target"),
+    (2, ("status", "--target", ""), "there is no target"),
+    *(
+        (2, ("status", "--target", url), words)
+        for url, words in {
+            "h": "is not a URL",
+            "mysql:///": "not a MySQL address",
+            "postgresql://h/": "not a MySQL address",
+            "mysql://host:abc/": "is not a URL",
+            "mysql://host:99999/": "port",
+            "mysql://host:0/": "port",
+            "mysql://[::1/": "is not a URL",
+            "mysql://a..b/": "names no host",
+            "mysql://" + "a" * 70 + "/": "names no host",
+            "mysql://u:a@b@h/": "%40",
+            "mysql://h/?foo=bar": "foo",
+            "mysql://h/?charset=latin1": "charset",
+            "mysql://h/?read_timeout=x": "read_timeout",
+            "mysql://h/?password=x": "BRIDGE_TARGET_PASSWORD",
+            "mysql://h/?ssl_ca=/x": "target.tls",
+        }.items()
+    ),
+    (3, ("status", "--target", NOWHERE), "does not answer"),
+    (3, ("status", "--target", "mysql://nosuch.invalid/"), "does not answer"),
+    (3, ("status", "--target", "mysql://h/?unix_socket=/nowhere"), "does not answer"),
+    (3, ("reset", "--yes", "--target", NOWHERE), "does not answer"),
+    (3, ("ddl", "list", "--target", NOWHERE), "does not answer"),
+    (3, ("ddl", "skip", "7", "--target", NOWHERE), "does not answer"),
+    (3, ("quarantine", "list", "--target", NOWHERE), "does not answer"),
+    (3, ("quarantine", "drop", "1", "--yes", "--target", NOWHERE), "does not answer"),
+    (3, ("verify", "--against", "source", "--target", NOWHERE, "--source", NOWHERE), "cannot be reached"),
+    (2, ("verify", "--against", "source", "--target", NOWHERE), "--source"),
+    (2, ("verify", "--target", NOWHERE, "--max-load", "x"), "max"),
+    (2, ("verify", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--fix-sql",
+         "{files}/none/x"), "--fix-sql"),
+    # settings
+    (2, ("status", "--config", "{files}/none.toml"), "cannot be read"),
+    (2, ("status", "--config", "{files}"), "cannot be read"),
+    (2, ("status", "--config", "{files}/junk.toml"), "not UTF-8"),
+    (2, ("status", "--config", "{files}/broken.toml"), "not TOML"),
+    (2, ("status", "--config", "{files}/deep.toml"), "nested"),
+    (2, ("status", "--config", "{files}/list.toml"), "target is a section"),
+    (2, ("status", "--config", "{files}/type.toml"), "target.url"),
+    (2, ("status", "--config", "{files}/date.toml"), "name"),
+    (2, ("status", "--config", "{files}/dotted.toml"), "quotes"),
+    (2, ("status", "--set", "target"), "has no value"),
+    (2, ("status", "--set", "=x"), "no setting"),
+    (2, ("status", "--set", "a.b.c=x"), "no setting a"),
+    (2, ("status", "--set", "stream=x"), "section"),
+    (2, ("status", "--set", "stream.writers=x"), "stream.writers"),
+    (2, ("status", "--set", "target.tls=on"), "target.tls"),
+    (2, ("status", "--target", NOWHERE, "--set", "target.password_file={files}"), "target.password_file"),
+    (2, ("status", "--target", NOWHERE, "--set", "target.password_file={files}/junk.password"), "not UTF-8"),
+    (2, ("status", "--target", NOWHERE, "--set", "target.tls_ca=/x"), "target.tls"),
+    (2, ("status", "--target", NOWHERE, "--set", "target.tls=verify-ca", "--set", "target.tls_ca={files}"), "tls_ca"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "x"), "unknown protocol"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", "soon"), "neither a TSO"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--from", "soon"), "neither a TSO"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--timezone",
+         "Mars/Base"), "Mars/Base"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--consistency", "x"), "consistency"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--on-bad-message", "x"), "on_bad_message"),
+    (2, ("ddl", "translate", "--input", "{files}/some.jsonl", "--flavour", "oracle-1"), "no known protocol"),
+    (2, ("ddl", "translate", "--flavour", "mysql-8.0"), "stdin"),
+    # sources
+    (2, ("replay", "--target", NOWHERE), "there is no source"),
+    (2, ("run", "--target", NOWHERE, "--set", "source.input={files}/some.jsonl"), "bridge replay"),
+    (2, ("inspect", "--input", "{files}/none.jsonl"), "no capture file"),
+    (2, ("inspect", "--input", "{files}/empty"), "holds no *.jsonl"),
+    *((2, ("inspect", "--input", "{files}/" + f"{name}.jsonl"), "not a captured message")
+      for name in ("junk", "array", "types", "huge", "base64")),
+    (2, ("inspect", "--input", "{files}/junk.toml"), "not a captured message"),
+    (2, ("ddl", "translate", "--input", "{files}/junk.jsonl", "--flavour", "mysql-8.0"), "not a captured message"),
+    (2, ("inspect", *KAFKA, "--set", "source.kafka.no.such=1"), "No such configuration property"),
+    (2, ("inspect", *KAFKA, "--set", "source.kafka.security.protocol=x"), "security.protocol"),
+    (2, ("inspect", *KAFKA, "--set", "source.kafka.ssl.ca.location=/nowhere", "--set",
+         "source.kafka.security.protocol=SSL"), "ssl.ca.location"),
+    (2, ("replay", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1"), "No such configuration property"),
+]  # fmt: skip
+"""Exit code, arguments, and words of the line."""
+
+
+def one_line(ended: Ended, code: int, words: str) -> None:
+    own = [line for line in ended.err.splitlines() if not line.startswith("bridge: protocol ")]
+    assert ended.code == code, ended.err
+    assert "Traceback" not in ended.err + ended.out
+    assert len(own) == 1, ended.err
+    assert own[0].startswith("bridge: ")
+    assert words in own[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "words"), WRONG, ids=lambda x: " ".join(x)[:70] if isinstance(x, tuple) else ""
+)
+def test_what_is_wrong_is_said_in_one_line(files: Path, code: int, arguments: Sequence[str], words: str) -> None:
+    """2 for wrong usage or settings, 3 for what does not answer; no traceback, and never 1."""
+    one_line(bridge(*(part.replace("{files}", str(files)) for part in arguments)), code, words)
+
+
+def test_check_says_it_in_its_own_lines(files: Path) -> None:
+    """What is wrong with one part does not keep the others from being seen."""
+    tls = ("--set", "target.tls=verify-ca", "--set", f"target.tls_ca={files}")
+    for wrong in (("--target", "mysql://h:abc/"), ("--target", NOWHERE), ("--target", NOWHERE, *tls), ()):
+        ended = bridge("check", *wrong, "--input", str(files / "some.jsonl"))
+        assert (ended.code, ended.err) == (2, "")
+        assert "\nMEND  " in ended.out
+        assert "can be read: 1 messages" in ended.out
+    ended = bridge("check", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1")
+    assert (ended.code, ended.err) == (2, "")
+    assert "\nMEND  the Kafka client does not take its settings" in ended.out
+
+
+@pytest.mark.parametrize("text", [b"\xff", b""])
+def test_statements_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    """stdin may be binary, or closed."""
+    for stdin in (io.TextIOWrapper(io.BytesIO(text), "utf-8"), None):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        ended = bridge("ddl", "translate", "--flavour", "mysql-8.0")
+        one_line(ended, 2, "stdin")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "", "maybe\n\n"])
+def test_a_question_without_a_yes(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """Nothing is changed, which is no 1 either: that would say that the pipeline is unknown."""
+    for command in (("reset",), ("quarantine", "drop", "1")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        ended = bridge(*command, "--target", NOWHERE)
+        assert ended.code == 2
+        assert ended.last_line.endswith("bridge: nothing was changed; mend: answer y, or give --yes")
+
+
+def test_a_user_without_rights(target: str) -> None:
+    """What the target refuses is said, and is a failure like any other."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE USER guest@'%'")
+        session.execute("GRANT INSERT ON _bridge.* TO guest@'%'")
+        session.execute("GRANT SELECT ON _bridge.version TO guest@'%'")
+        guest = str(make_url(target).set(username="guest", password=None))
+        try:
+            for command in (("status",), ("ddl", "list"), ("reset", "--yes"), ("quarantine", "list")):
+                one_line(bridge(*command, "--target", guest), 3, "denied to user")
+        finally:
+            session.execute("DROP USER guest@'%'")
+
+
+# --- failures that nobody expected
+
+
+COMMANDS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
+    "run": (cli, "settings_of", ("run",)),
+    "replay": (cli, "settings_of", ("replay",)),
+    "verify": (cli, "settings_of", ("verify",)),
+    "status": (cli, "settings_of", ("status",)),
+    "inspect": (cli, "settings_of", ("inspect",)),
+    "check": (cli, "settings_of", ("check",)),
+    "reset": (cli, "settings_of", ("reset",)),
+    "demo": (demo, "run_demo", ("demo",)),
+    "quarantine": (quarantine_commands, "settings_of", ("quarantine", "list")),
+    "ddl": (ddl_commands, "settings_of", ("ddl", "list")),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_bug_is_called_one(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """70, one line, and below it where it happened, in lines that cannot pass for others."""
+    module, name, arguments = COMMANDS[command]
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("first\n2026-01-01T00:00:00Z [info     ] all is well")
+
+    monkeypatch.setattr(module, name, fail)
+    ended = bridge(*arguments)
+    first, *rest = ended.err.splitlines()
+    assert (ended.code, ended.out) == (70, "")
+    assert first.startswith("bridge: this is a bug in the bridge: KeyError: 'first")
+    assert "report it" in first
+    assert rest[0] == "  | Traceback (most recent call last):"
+    assert all(line.startswith("  | ") for line in rest)
+
+
+def test_a_bug_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a URL's nor a password that some value holds."""
+    monkeypatch.setenv("BRIDGE_TARGET_PASSWORD", "s3cret'1")
+
+    def fail(target: Any, *_: object) -> None:
+        raise ValueError(f"{target._url.password} {target._url.password!r} mysql://u:s3cret2@h/?x=s3cret3")
+
+    monkeypatch.setattr("bridge.ops.status.read_status", fail)
+    ended = bridge("status", "--target", NOWHERE)
+    assert ended.code == 70
+    assert "s3cret" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 3, "no memory is left"),
+        (OSError(28, "No space left on device", "/tmp/x"), 3, "/tmp/x"),
+        (PermissionError(13, "Permission denied", "/tmp/x"), 3, "/tmp/x"),
+        (BrokenPipeError(32, "Broken pipe"), 70, "a bug"),
+        (FileNotFoundError(2, "No such file"), 70, "a bug"),
+        (RecursionError(), 70, "a bug"),
+        (StoppedError("it stopped"), 3, "it stopped"),
+    ],
+)
+def test_every_end_has_its_code(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int, words: str
+) -> None:
+    """Also those that are neither the bridge's errors nor bugs."""
+
+    def end() -> None:
+        raise error
+
+    assert exits.exit_code(end) == code
+    assert words in capsys.readouterr().err.splitlines()[0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
+def test_a_stdout_that_takes_nothing(files: Path) -> None:
+    """A reader that goes away, as head does, ends the command silently; a full disk is said."""
+    command = [sys.executable, "-m", "bridge", "inspect", "--input", str(files / "some.jsonl")]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as gone, Path("/dev/full").open("wb") as full:
+        ends = [subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True) for out in (gone, full)]
+        said = [end.communicate(timeout=120)[1] for end in ends]
+    assert [end.returncode for end in ends] == [141, 3]
+    assert said[0] == ""
+    assert said[1].startswith("bridge: the machine refuses: [Errno 28]")
+
+
+# --- anything at all
+
+words = st.one_of(
+    st.sampled_from(
+        ["run", "replay", "status", "check", "inspect", "--set", "--target", "--config", "--name", "--limit"]
+    ),
+    st.sampled_from([NOWHERE, "mysql://h:x/", "stream.writers=0", "x=y", "/", "/dev/null", "--json", "-1", ""]),
+    st.text(alphabet=st.characters(exclude_characters="\0"), max_size=8),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(["status", "inspect", "reset", "check", "ddl", "quarantine", "replay"]), st.lists(words, max_size=6)
+)
+def test_any_arguments(first: str, rest: list[str]) -> None:
+    """A code of the contract, and no traceback."""
+    ended = _quietly(lambda: bridge(first, *rest))
+    assert ended.code in {0, 2, 3}, (ended.code, ended.err)
+    assert "Traceback" not in ended.err
+
+
+def _quietly(run: Callable[[], Ended]) -> Ended:
+    before, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        return run()
+    finally:
+        sys.stdin = before
+
+
+def test_json_goes_alone_to_stdout(files: Path) -> None:
+    """One document, also when there is nothing."""
+    ended = bridge("inspect", "--json", "--input", str(files / "some.jsonl"), "--limit", "1")
+    assert json.loads(ended.out)
