@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
@@ -38,6 +39,13 @@ _QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
 """Behind a parenthesis they begin one, too."""
 
 
+class Swap(StrEnum):
+    """What a statement may swap: run twice it undoes itself, and definitions alone do not show whether it ran."""
+
+    TABLES = "contents of tables"
+    COLUMNS = "names of columns"
+
+
 class Named(NamedTuple):
     """A table that a statement names, and where."""
 
@@ -54,6 +62,7 @@ class Classified:
     touched: every table it changes, old and new names of a rename, in order.
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
+    swaps: what it may swap.
     """
 
     kind: StatementKind
@@ -62,6 +71,7 @@ class Classified:
     like: Named | None = None
     referenced: tuple[Named, ...] = ()
     database: str = ""
+    swaps: Swap | None = None
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -328,15 +338,36 @@ def _alter(reader: _Reader) -> Classified:
     classes = tuple(dict.fromkeys(chain.from_iterable(map(_classes, actions)))) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
     touched = [altered]
+    swaps = Swap.COLUMNS if _swaps_columns(actions) else None
     for action in actions:
         inner = _Reader(list(action), reader.schema)
         if action_class(action) is ChangeClass.EXCHANGE_PARTITION:
-            kind = StatementKind.EXCHANGE_PARTITION
+            kind, swaps = StatementKind.EXCHANGE_PARTITION, Swap.TABLES
             inner.skip_to("TABLE")
             touched.append(inner.table())
         elif action_class(action) is ChangeClass.RENAME_TABLE:
             touched.append(_new_name(inner))
-    return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered))
+    return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered), swaps=swaps)
+
+
+def _swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
+    """CHANGE a b ..., CHANGE b a ...: a column gets the name that another one had."""
+    old_names, new_names = set(), set()
+    for action in actions:
+        words = [token.word for token in action[:4]]
+        if words[:2] == ["RENAME", "COLUMN"]:
+            old, new = action[2:3], action[4:5]
+        elif words[:1] == ["CHANGE"]:
+            skipped = 1 + (words[1:2] == ["COLUMN"])
+            skipped += 2 * (words[skipped : skipped + 2] == ["IF", "EXISTS"])
+            old, new = action[skipped : skipped + 1], action[skipped + 1 : skipped + 2]
+        else:
+            continue
+        names = [(token.name or "").lower() for token in (*old, *new)]
+        if len(set(names)) == 2:
+            old_names.add(names[0])
+            new_names.add(names[1])
+    return bool(old_names & new_names)
 
 
 def _classes(action: Sequence[Token]) -> list[ChangeClass]:
@@ -413,5 +444,6 @@ def _rename(reader: _Reader) -> Classified:
             raise _NotUnderstoodError
         touched.append(reader.table())
         if reader.peek().text != ",":
-            return _plain(StatementKind.RENAME_TABLE, *touched)
+            several = len(touched) > 2
+            return replace(_plain(StatementKind.RENAME_TABLE, *touched), swaps=Swap.TABLES if several else None)
         reader.at += 1

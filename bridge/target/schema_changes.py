@@ -23,7 +23,7 @@ from bridge.target.ddl_policy import DdlRules, Verdict
 from bridge.target.ddl_rewrite import Rewritten, rewrite
 from bridge.target.ddl_rules import Site, UnsupportedError
 from bridge.target.ddl_text import Classified, Refused, classify
-from bridge.target.evidence import Evidence, definition, evidence
+from bridge.target.evidence import Conclusion, Evidence, Ran, conclude, definition, evidence
 from bridge.target.existing import exists_already
 from bridge.target.journal import FINISHED, Entry, Journal, State
 from bridge.target.progress import SchemaChange
@@ -33,7 +33,9 @@ from bridge.target.tags import statement_tag, wait_while_running
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
-_UNKNOWN_TABLE: Final = 1051
+_UNKNOWN: Final = frozenset({1051, 4092})
+"""Unknown table; unknown view (MariaDB)."""
+_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW})
 _NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
 _SESSION: Final = (
@@ -41,6 +43,7 @@ _SESSION: Final = (
     "SET SESSION character_set_collations = ''",
     "SET SESSION explicit_defaults_for_timestamp = 1",
 )
+_LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row has it as it came, as it runs, and before and
 after its changes, with what must be escaped."""
@@ -99,17 +102,28 @@ class SchemaChangeRunner:
         resumed = entry if entry is not None and entry.fingerprint and entry.state is not State.REPLACED else None
         if resumed is None:
             self._record_intent(session, change, plan, now.fingerprint)
-        elif self._has_run(session, change, plan.classified, resumed, now):
-            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+        elif not self._is_to_run(session, change, plan, resumed, now):
             return
-        elif resumed.state is not State.RUNNING:
-            self._record_intent(session, change, plan, resumed.fingerprint)
         self._trace("ddl intent")
         outcome = self._execute(session, change, plan, resumed=resumed is not None)
         self._trace("ddl executed")
         self._journal.close(session, change, State.DONE, outcome)
         self._trace("ddl recorded")
         _log(change, plan.rewritten, outcome)
+
+    def _is_to_run(self, session: Session, change: SchemaChange, plan: _Plan, intent: Entry, now: Evidence) -> bool:
+        """Whether one with an intent goes on; one that ran is recorded.  Raises HeldError when nothing shows it."""
+        found = self._conclusion(session, plan.classified, intent, now)
+        if found.ran is Ran.YES:
+            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+            return False
+        is_unclear = found.ran is Ran.UNCLEAR
+        if is_unclear and intent.state is not State.APPROVED:
+            reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
+            raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
+        if intent.state is not State.RUNNING:
+            self._record_intent(session, change, plan, now.fingerprint if is_unclear else intent.fingerprint)
+        return True
 
     def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
         """Raises SchemaChangeError when the server would not read what progress or the journal has to say of these."""
@@ -200,9 +214,19 @@ class SchemaChangeRunner:
         self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
         _log(change, rewritten, outcome)
 
-    def _hold(self, session: Session, change: SchemaChange, reason: str, rewritten: Rewritten | None) -> HeldError:
+    def _hold(
+        self,
+        session: Session,
+        change: SchemaChange,
+        reason: str,
+        rewritten: Rewritten | None,
+        *,
+        fingerprint: str = "",
+    ) -> HeldError:
         classes = _Plan(rewritten).classes if rewritten else ""
-        self._journal.record(session, change, State.HELD, classes=classes, rewritten=rewritten, outcome=reason)
+        self._journal.record(
+            session, change, State.HELD, fingerprint=fingerprint, classes=classes, rewritten=rewritten, outcome=reason
+        )
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)
         assert entry is not None  # it was just written
@@ -220,16 +244,13 @@ class SchemaChangeRunner:
 
     def _refused_by_target(self, session: Session, change: SchemaChange, plan: _Plan, words: str) -> SchemaChangeError:
         self._journal.close(session, change, State.REFUSED, words)
-        return self._unclear(change, plan.text, f"the target refused a schema change: {words}")
-
-    def _unclear(self, change: SchemaChange, sent: str, what: str) -> SchemaChangeError:
-        as_sent = "" if sent == change.text else f", sent as: {sent}"
+        as_sent = "" if plan.text == change.text else f", sent as: {plan.text}"
         return SchemaChangeError(
-            f"{what}; the statement is: {change.text}{as_sent}",
+            f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
             where=_where(change),
             mend="bring the target by hand to where the statement would have brought it, then start the bridge again:"
-            f" it sees that what the statement touches has changed and goes on behind it; or bridge ddl replace"
-            f" {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
+            " it sees that the definition of what the statement touches has changed and goes on behind it; or bridge"
+            f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _Plan, fingerprint: str) -> None:
@@ -247,7 +268,7 @@ class SchemaChangeRunner:
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
                 return outcome
-            if resumed and error_code(error) == _UNKNOWN_TABLE and _all_dropped(session, plan.classified):
+            if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"
             raise self._refused_by_target(session, change, plan, server_words(error)) from error
         finally:
@@ -271,21 +292,11 @@ class SchemaChangeRunner:
         # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
         session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
-    def _has_run(
-        self, session: Session, change: SchemaChange, classified: Classified, intent: Entry, now: Evidence
-    ) -> bool:
-        if classified.kind is StatementKind.DROP_TABLE:
-            return _all_dropped(session, classified)
-        if now.fingerprint != intent.fingerprint:
-            return True
-        if _may_swap(classified) and not now.sees_ids:
-            raise self._unclear(
-                change,
-                intent.run_text,
-                "a statement that can swap contents was interrupted, and the target user lacks the PROCESS privilege"
-                " that would show whether it ran",
-            )
-        return False
+    def _conclusion(self, session: Session, classified: Classified, intent: Entry, now: Evidence) -> Conclusion:
+        """Whether an interrupted one ran."""
+        if classified.kind in _DROPS:
+            return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
+        return conclude(intent.fingerprint, now, classified.swaps)
 
     def _tag(self, change: SchemaChange) -> str:
         return statement_tag(self._pipeline, change)
@@ -320,14 +331,8 @@ def _raise_skipped(session: Session) -> None:
             raise OperationalError(code, message)
 
 
-def _may_swap(classified: Classified) -> bool:
-    """Run twice, it undoes itself, and definitions alone do not show whether it ran."""
-    several_renames = classified.kind is StatementKind.RENAME_TABLE and len(classified.tables) > 2
-    return several_renames or classified.kind is StatementKind.EXCHANGE_PARTITION
-
-
 def _all_dropped(session: Session, classified: Classified) -> bool:
-    tables = classified.tables if classified.kind is StatementKind.DROP_TABLE else ()
+    tables = classified.tables if classified.kind in _DROPS else ()
     return bool(tables) and all(definition(session, name) is None for name in tables)
 
 

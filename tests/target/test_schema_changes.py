@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import make_url
 
 from bridge.errors import SchemaChangeError
 from bridge.events import ms_tso
@@ -314,34 +313,6 @@ def test_a_drop_of_several_tables_cut_in_the_middle(target: str, session: Sessio
     run_all(target, events)
     assert session.rows("SHOW TABLES") == []
     assert outcome(session)[0] == "done"
-
-
-def test_an_interrupted_exchange_is_held_when_nothing_shows_it(target: str, session: Session) -> None:
-    """Without the PROCESS privilege nothing tells whether an EXCHANGE PARTITION ran: after an interruption it is held
-    for the operator, not run a second time."""
-    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    session.execute("CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9))")
-    session.execute("INSERT INTO p VALUES (1)")
-    session.execute("CREATE OR REPLACE USER humble@'%' IDENTIFIED BY 'x'")
-    session.execute("GRANT ALL ON m.* TO humble@'%'")
-    session.execute("GRANT ALL ON _bridge.* TO humble@'%'")
-    humble = make_url(target).set(username="humble", password="x").render_as_string(hide_password=False)
-    exchange = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t"
-    events = in_one_partition([schema_change(TS, exchange), boundary(TS + 1)])
-
-    def crash(step: str) -> None:
-        if step == "ddl executed":
-            raise Died
-
-    try:
-        with pytest.raises(Died):
-            run_all(humble, events, trace=crash)
-        with pytest.raises(SchemaChangeError, match="PROCESS"):
-            run_all(humble, events)
-        run_all(target, in_one_partition([boundary(1)]), name="other")
-        assert session.rows("SELECT * FROM t") == [(1,)]
-    finally:
-        session.execute("DROP USER humble@'%'")
 
 
 @pytest.fixture
