@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.errors import UsageError
 from bridge.events import ms_tso
+from bridge.filters import TableFilter
 from bridge.protocols.debezium_modes import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
 from bridge.secret_settings import is_secret, refuse_secrets, resolve
@@ -112,9 +113,9 @@ class Ddl(_Section):
     collations: dict[str, str] = Field(default_factory=dict)
     """The source's name of a collation to the target's."""
 
-    def rules(self) -> DdlRules:
+    def rules(self, tables: TableFilter) -> DdlRules:
         """As the target's side takes them; UsageError for a class or source that is not known."""
-        return ddl_rules(**self.model_dump())
+        return ddl_rules(**self.model_dump(), tables=tables)
 
 
 class Stream(_Section):

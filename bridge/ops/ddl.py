@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
+from bridge.filters import TableFilter
 from bridge.ops.asking import asking
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.target.capabilities import Capabilities, named_capabilities, probe
@@ -94,14 +95,16 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
         return Translation(statement, schema, Verdict.HOLD, str(unsupported), classes)
     if isinstance(found, Refused):
         return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
-    decision = rules.policy.decide(found.classified.classes)
+    if reason := rules.forbids(found.classified):
+        return Translation(statement, schema, Verdict.REFUSE, reason, classes)
+    decision = rules.decide(found.classified)
     return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
 
 
 @contextmanager
 def site_for(settings: Settings, target: Target | None, flavour: str | None) -> Iterator[tuple[DdlRules, Site]]:
     """The rules of the settings, and the site: a live target, or a flavour by name."""
-    rules = settings.ddl.rules()
+    rules = replace(settings.ddl.rules(TableFilter(settings.filter)), own_schema=settings.target.schema_name)
     if flavour is not None:
         yield rules, _site(rules, named_capabilities(flavour), Nowhere())
         return

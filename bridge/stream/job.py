@@ -84,7 +84,7 @@ class Job:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
         self._upstream = upstream
         self._filter = TableFilter(settings.filter)
-        self._ddl = settings.ddl.rules()
+        self._ddl = settings.ddl.rules(self._filter)
         self._stop = threading.Event()
 
     def stop(self) -> None:

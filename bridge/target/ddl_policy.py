@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
 from bridge.errors import UsageError
+from bridge.filters import TableFilter
 from bridge.target.collations import SOURCES, CollationRules
 from bridge.target.ddl_classes import ChangeClass
+from bridge.target.ddl_text import SYSTEM_SCHEMAS, Classified
 
 
 class Verdict(StrEnum):
@@ -53,11 +55,50 @@ class Policy:
 
 @dataclass(frozen=True)
 class DdlRules:
-    """How schema changes are handled: the policy, the source whose defaults they mean, and collations."""
+    """How schema changes are handled: the policy, the source whose defaults they mean, and collations.
+
+    tables: what is replicated.  own_schema: the database of the bridge itself.
+    """
 
     policy: Policy = field(default_factory=Policy)
     source: str = "tidb"
     collations: CollationRules = field(default_factory=CollationRules)
+    tables: TableFilter = field(default_factory=TableFilter)
+    own_schema: str = "_bridge"
+
+    def decide(self, change: Classified) -> Decision:
+        """What the settings say of its classes; a view that would show more than is replicated is held."""
+        said = self.policy.decide(change.classes)
+        outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
+        return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
+
+    def forbids(self, change: Classified) -> str:
+        """Why nobody may let it run; "" when somebody may."""
+        others = (*change.referenced, *([change.like] if change.like else []))
+        named = [*change.tables, *(other.table for other in others)]
+        schemas = {name.schema.lower() for name in named} | {change.database.lower()}
+        return "it touches the bridge's own tables" if self.own_schema.lower() in schemas else ""
+
+    def _read_outside(self, change: Classified) -> Iterator[str]:
+        """What a view reads that is not replicated, with what it is."""
+        for name in change.reads.names:
+            if not name.schema:
+                yield f"{name.table}, and neither it nor the message says in which database that lies"
+            elif what := self._forbidden(name.schema):
+                yield f"{name}, {what}"
+            elif not self.tables(*name):
+                yield f"{name}, which is outside of the filter"
+        for schema in change.reads.functions:
+            what = self._forbidden(schema)
+            if what or not self.tables.accepts_schema(schema):
+                yield f"a function of {schema}, {what or 'which is outside of the filter'}"
+        if change.reads.unclear:
+            yield f"what the bridge cannot tell, near: {change.reads.unclear}"
+
+    def _forbidden(self, schema: str) -> str:
+        if schema.lower() in SYSTEM_SCHEMAS:
+            return "of a system schema"
+        return "of the bridge's own database" if schema.lower() == self.own_schema.lower() else ""
 
 
 def ddl_rules(
@@ -69,9 +110,12 @@ def ddl_rules(
     refuse: Iterable[str] = (),
     source: str = "tidb",
     collations: Mapping[str, str] | None = None,
+    tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
 ) -> DdlRules:
-    """The rules from the words of the settings.  Raises UsageError for a class or source that is not known, and for a
-    class in two lists."""
+    """The rules from the words of the settings, and what is replicated.
+
+    Raises UsageError for a class or source that is not known, and for a class in two lists.
+    """
     by_class: dict[ChangeClass, Verdict] = {}
     lists = {Verdict.ALLOW: allow, Verdict.IGNORE: ignore, Verdict.HOLD: hold, Verdict.REFUSE: refuse}
     for verdict, names in lists.items():
@@ -84,7 +128,7 @@ def ddl_rules(
     if source not in SOURCES:
         raise UsageError(f"ddl.source {source!r} is not known", mend=f"one of {', '.join(SOURCES)}")
     mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
-    return DdlRules(Policy(Verdict(default), by_class), source, CollationRules(SOURCES[source], mapped))
+    return DdlRules(Policy(Verdict(default), by_class), source, CollationRules(SOURCES[source], mapped), tables)
 
 
 def _class_named(name: str) -> ChangeClass:

@@ -39,7 +39,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_columns.json_arrows,
     ddl_columns.vectors,
     ddl_columns.invisible_columns,
-    ddl_tables.definers,
+    ddl_tables.view_rights,
     ddl_tables.hints,
     ddl_tables.engines,
     ddl_tables.encryption,

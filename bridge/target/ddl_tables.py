@@ -66,20 +66,25 @@ def names_case(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Edit(*named.span, name, "the target tells names apart by the case of their letters")
 
 
-def definers(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
-    """The account may not exist on the target, and then nobody could read the view."""
+def view_rights(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A view from the wire shows a reader no more than the reader may see: it has no rights of the account that made
+    it, which may not exist on the target, nor of the bridge's."""
     del site
-    found = statement.tokens
     if statement.classified.kind is not StatementKind.CREATE_VIEW:
         return
-    start = next((i for i, t in enumerate(found[:12]) if t.word == "DEFINER"), None)
-    if start is None or at(found, start + 2).word == "CURRENT_USER":
-        return
-    end = start + 2
-    if at(found, end + 1).text == "@":
-        end += 2
-    if at(found, start + 1).text == "=":
-        yield Edit(*span_of(found[start : end + 1]), "DEFINER = CURRENT_USER", "the account is the upstream's")
+    name = statement.classified.touched[0].span[0]
+    before = [token for token in statement.tokens if token.span[0] < name]
+    view = max(i for i, token in enumerate(before) if token.word == "VIEW")
+    security = next((i for i in range(view) if [t.word for t in before[i : i + 2]] == ["SQL", "SECURITY"]), view)
+    definer = next((i for i in range(security) if before[i].word == "DEFINER"), None)
+    account = before[definer + 2 : security] if definer is not None else []
+    if account and account[0].word != "CURRENT_USER":
+        yield Edit(*span_of(account), "CURRENT_USER", "the account is the upstream's")
+    why = "a reader of the view sees what the reader may see, not what the bridge may"
+    if security == view:
+        yield Edit(before[view].span[0], before[view].span[0], "SQL SECURITY INVOKER ", why)
+    elif before[security + 2].word != "INVOKER":
+        yield Edit(*before[security + 2].span, "INVOKER", why)
 
 
 _ALTERS: Final = frozenset(

@@ -6,7 +6,7 @@ Works on tokens of the statement as it came; nothing is ever printed back from a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from bridge.target.catalog import TableName
 from bridge.target.ddl_classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
 from bridge.target.ddl_lexer import END, Token, UnreadableError, tokens
+from bridge.target.ddl_views import Reads, reads
 
 SYSTEM_SCHEMAS: Final = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
 DATABASE_KINDS: Final = frozenset(
@@ -62,7 +63,7 @@ class Classified:
     touched: every table it changes, old and new names of a rename, in order.
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
-    swaps: what it may swap.
+    swaps: what it may swap.  reads: what a view reads.
     """
 
     kind: StatementKind
@@ -72,6 +73,7 @@ class Classified:
     referenced: tuple[Named, ...] = ()
     database: str = ""
     swaps: Swap | None = None
+    reads: Reads = field(default_factory=Reads)
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -100,13 +102,16 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
     except _NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
     dangers = (_danger(found, result) for found in readings.values())
-    reason = next((danger for danger in (*dangers, _unclear(result, schema)) if danger), None)
+    reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
     return Refused(reason) if reason else result
 
 
 def _danger(found: list[Token], result: Classified) -> str | None:
-    schemas = {table.schema.lower() for table in result.tables} | {result.database.lower()}
-    if (schemas | set(_qualifiers(found))) & SYSTEM_SCHEMAS:
+    named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
+    schemas = {name.table.schema.lower() for name in named} | {result.database.lower()}
+    if result.kind is not StatementKind.CREATE_VIEW:  # what a view reads is the policy's affair
+        schemas |= set(_qualifiers(found)) - {table.table.lower() for table in result.tables}
+    if schemas & SYSTEM_SCHEMAS:
         return "it touches a system schema"
     words = [token.word for token in found]
     if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or _has_query_in_parentheses(found)):
@@ -129,10 +134,8 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified, schema: str) -> str | None:
+def _unclear(result: Classified) -> str | None:
     """Names that lie in another database than the statement seems to say."""
-    if result.kind is StatementKind.CREATE_VIEW and schema.lower() in SYSTEM_SCHEMAS:
-        return "the names in the view may lie in a system schema"
     for named in (*result.touched, *([result.like] if result.like else [])):
         if not named.table.schema:
             return f"it names the table {named.table.table} without its database, and so does the message"
@@ -143,7 +146,7 @@ def _unclear(result: Classified, schema: str) -> str | None:
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
-    """What stands before a dot: schemas, among them those that a view or a foreign key looks into."""
+    """What stands before a dot: schemas, or tables before their columns."""
     for token, following in pairwise(found):
         if following.text == "." and token.name is not None:
             yield token.name.lower()
@@ -195,6 +198,19 @@ class _Reader:
         while self.peek().text == ",":
             self.at += 1
             yield self.table()
+
+    def skip_mark(self, mark: str) -> None:
+        self.at += self.peek().text == mark
+
+    def account(self) -> None:
+        """user, user@host or CURRENT_USER(); a host that is not quoted may have dots."""
+        self.at += 1
+        if self.peek().text == "(":
+            self.at += 2
+        if self.peek().text == "@":
+            self.at += 2
+            while self.peek().span[0] == self.peek(-1).span[1] and (self.peek().text == "." or self.peek().word):
+                self.at += 1
 
     def skip_to(self, word: str) -> None:
         while self.peek().word != word:
@@ -289,19 +305,21 @@ def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
 
 def _create_view(reader: _Reader) -> Classified:
     """CREATE or ALTER; ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW, nothing else that is created may."""
-    if reader.peek().word not in _BEFORE_VIEW:
-        raise _NotUnderstoodError
-    routine = {"PROCEDURE", "FUNCTION", "TRIGGER", "EVENT"}
-    while reader.peek().word != "VIEW":
-        if reader.peek().kind == "end" or reader.peek().word in routine:
+    while not reader.accept("VIEW"):
+        if reader.accept("ALGORITHM"):
+            reader.skip_mark("=")
+            reader.identifier()
+        elif reader.accept("DEFINER"):
+            reader.skip_mark("=")
+            reader.account()
+        elif reader.accept("SQL", "SECURITY"):
+            reader.identifier()
+        else:
             raise _NotUnderstoodError
-        reader.at += 1
-    reader.at += 1
     reader.accept("IF", "NOT", "EXISTS")
-    return _plain(StatementKind.CREATE_VIEW, reader.table())
-
-
-_BEFORE_VIEW: Final = frozenset({"ALGORITHM", "DEFINER", "SQL", "VIEW"})
+    view = _plain(StatementKind.CREATE_VIEW, reader.table())
+    reader.skip_to("AS")
+    return replace(view, reads=reads(reader.tokens[reader.at :], reader.schema))
 
 
 def _drop(reader: _Reader) -> Classified:
@@ -328,10 +346,8 @@ def _alter(reader: _Reader) -> Classified:
         option = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT"}
         named = reader.peek().word not in option
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
-    if reader.peek().word in _BEFORE_VIEW:
-        return _create_view(reader)
     if not reader.accept("TABLE"):
-        raise _NotUnderstoodError
+        return _create_view(reader)
     reader.accept("IF", "EXISTS")
     altered = reader.table()
     actions = alter_actions(reader.tokens[reader.at :])

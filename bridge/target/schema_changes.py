@@ -9,7 +9,7 @@ is refused stops the bridge.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -78,7 +78,8 @@ class SchemaChangeRunner:
     """
 
     def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
-        self._pipeline, self._schema, self._rules, self._trace = pipeline, schema, rules, trace
+        self._pipeline, self._schema, self._trace = pipeline, schema, trace
+        self._rules = replace(rules, own_schema=schema)
         self._journal = Journal(pipeline, schema)
         self._probed: tuple[int, Capabilities] | None = None
         self._held: set[str] = set()
@@ -159,7 +160,7 @@ class SchemaChangeRunner:
             return self._as_replaced(session, change, entry)
         rewritten = self._rewritten(session, change, approved=state is State.APPROVED)
         if state is not State.APPROVED:
-            decision = self._rules.policy.decide(rewritten.classified.classes)
+            decision = self._rules.decide(rewritten.classified)
             if decision.verdict is Verdict.HOLD:
                 raise self._hold(session, change, decision.reason, rewritten)
             if decision.verdict is Verdict.REFUSE:
@@ -187,12 +188,8 @@ class SchemaChangeRunner:
     def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason)
-        known = found.classified
-        others = (*known.referenced, *([known.like] if known.like else []))
-        named = [*known.tables, *(other.table for other in others)]
-        schemas = {name.schema.lower() for name in named} | {known.database.lower()}
-        if self._schema.lower() in schemas:
-            raise self._refuse(session, change, "it touches the bridge's own tables")
+        if reason := self._rules.forbids(found.classified):
+            raise self._refuse(session, change, reason)
         return found
 
     def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.config import load_settings
 from bridge.errors import HeldError, SchemaChangeError, UsageError
+from bridge.filters import TableFilter
 from bridge.ops.ddl import release
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_policy import Decision, Policy, Verdict, ddl_rules
@@ -71,7 +72,7 @@ def test_settings_from_flags() -> None:
     settings = load_settings(
         None, {}, {}, ["ddl.hold=drop table,drop database", "ddl.collations.utf8mb4_0900_ai_ci=utf8mb4_unicode_ci"]
     )
-    rules = settings.ddl.rules()
+    rules = settings.ddl.rules(TableFilter())
     assert rules.policy.decide([C.DROP_DATABASE]).verdict is Verdict.HOLD
     assert rules.collations.mapped == {"utf8mb4_0900_ai_ci": "utf8mb4_unicode_ci"}
 
