@@ -49,6 +49,15 @@ class Feature(StrEnum):
     TABLE_ENCRYPTION = "the table option ENCRYPTION"
     DATABASE_ENCRYPTION = "the database option ENCRYPTION"
     RECOVER = "RECOVER TABLE and FLASHBACK TABLE"
+    INLINE_REFERENCES = "foreign keys by REFERENCES of a column"
+    TABLE_COMPRESSION = "the table option COMPRESSION"
+    AUTOEXTEND_SIZE = "the table option AUTOEXTEND_SIZE"
+    SECONDARY_ENGINE_ATTRIBUTE = "the option SECONDARY_ENGINE_ATTRIBUTE"
+    MARIADB_SYNTAX = "MariaDB's own options"
+    SRID = "the column attribute SRID"
+    REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
+    IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
+    SEQUENCES = "sequences"
 
 
 class Support(NamedTuple):
@@ -102,6 +111,20 @@ SUPPORT: Final = (
     Support(_F.DATABASE_ENCRYPTION, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-database.html"),
     Support(_F.DATABASE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-database (in its grammar)"),
     Support(_F.RECOVER, _TI, (), f"{_TIDB_DOCS}/sql-statement-recover-table"),
+    Support(_F.INLINE_REFERENCES, _MA, (10, 5), "mariadb.com/kb/en/foreign-keys (before: parsed, without effect)"),
+    Support(_F.INLINE_REFERENCES, _MY, (9, 0), f"{_MYSQL_MANUAL}/9.0/en/create-table-foreign-keys.html"),
+    Support(_F.TABLE_COMPRESSION, _MY, (5, 7, 8), f"{_MYSQL_MANUAL}/5.7/en/innodb-page-compression.html"),
+    Support(_F.TABLE_COMPRESSION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
+    Support(_F.AUTOEXTEND_SIZE, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/innodb-tablespace-autoextend-size.html"),
+    # ENGINE_ATTRIBUTE itself is for no engine that the bridge makes tables of: InnoDB refuses it.
+    Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
+    Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
+    Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
+    Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),
+    Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
+    Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),
+    Support(_F.SEQUENCES, _MA, (10, 3, 1), "mariadb.com/kb/en/create-sequence"),
+    Support(_F.SEQUENCES, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-sequence"),
 )
 
 

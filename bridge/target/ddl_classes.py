@@ -23,6 +23,9 @@ class StatementKind(StrEnum):
     DROP_VIEW = "drop view"
     CREATE_INDEX = "create index"
     DROP_INDEX = "drop index"
+    CREATE_SEQUENCE = "create sequence"
+    ALTER_SEQUENCE = "alter sequence"
+    DROP_SEQUENCE = "drop sequence"
 
 
 class ChangeClass(StrEnum):
@@ -39,6 +42,9 @@ class ChangeClass(StrEnum):
     RECOVER_TABLE = "recover table"
     CREATE_VIEW = "create view"
     DROP_VIEW = "drop view"
+    CREATE_SEQUENCE = "create sequence"
+    ALTER_SEQUENCE = "alter sequence"
+    DROP_SEQUENCE = "drop sequence"
     ADD_COLUMN = "add column"
     DROP_COLUMN = "drop column"
     MODIFY_COLUMN = "modify column"
@@ -134,7 +140,10 @@ ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
             *("STATS_AUTO_RECALC", "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "FORCE", "ORDER", "ENABLE", "DISABLE"),
             *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "PLACEMENT", "CACHE", "NOCACHE"),
             *("ATTRIBUTES", "AFFINITY", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
-            *("STATS_COL_LIST", "TABLESPACE", "WITH", "WITHOUT"),
+            *("STATS_COL_LIST", "TABLESPACE", "WITH", "WITHOUT", "AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE"),
+            *("SECONDARY_ENGINE_ATTRIBUTE", "SECONDARY_ENGINE", "SECONDARY_LOAD", "SECONDARY_UNLOAD"),
+            *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
+            *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
         )
     },
     ("SET", "TIFLASH"): C.TABLE_OPTION,

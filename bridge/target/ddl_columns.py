@@ -1,14 +1,14 @@
-"""Definitions of columns: generated ones, JSON paths, vectors, sequences."""
+"""Definitions of columns: generated ones, JSON paths, vectors, expressions as defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from bridge.target.capabilities import Feature
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
-from bridge.target.ddl_lexer import Token
 from bridge.target.ddl_rules import Edit, Omission, Site, UnsupportedError, remove
+from bridge.target.ddl_sequences import sequence_at
 from bridge.target.ddl_shape import ADDS_COLUMN, Shape, at, closing, span_of, with_depth
 
 
@@ -107,7 +107,7 @@ def expression_defaults(statement: Shape, site: Site) -> Iterator[Edit | Omissio
     for item in statement.items:
         column = item.definition
         for i, token, depth in with_depth(column):
-            if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or _sequence_at(column, i):
+            if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or sequence_at(column, i):
                 continue
             if at(column, i + 1).text != "(":
                 continue
@@ -117,25 +117,3 @@ def expression_defaults(statement: Shape, site: Site) -> Iterator[Edit | Omissio
                     " add the column with another default, fill it as it is upstream, then skip the statement"
                 )
             yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")
-
-
-def sequences(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
-    """A sequence is never sent; the values that it gave come with the rows."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            end = _sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
-            if token.word == "DEFAULT" and end:
-                yield remove(
-                    item.definition[i : end + 1], "a sequence is not replicated; its values come with the rows"
-                )
-
-
-def _sequence_at(column: Sequence[Token], i: int) -> int | None:
-    """Where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
-    inside = at(column, i + 1).text == "("
-    words = [at(column, i + 1 + inside + n).word for n in range(3)]
-    if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:
-        return None
-    return closing(column, i + 1) if inside else i + 4 if words[0] == "NEXT" else closing(column, i + 2)

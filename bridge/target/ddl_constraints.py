@@ -10,7 +10,7 @@ from bridge.target.catalog import TableName
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
 from bridge.target.ddl_lexer import Token
-from bridge.target.ddl_rules import Edit, LeftOut, Omission, Site, remove
+from bridge.target.ddl_rules import Edit, LeftOut, Omission, Site, UnsupportedError, remove
 from bridge.target.ddl_shape import ADDS_COLUMN, Item, Shape, at, closing, span_of, with_depth
 from bridge.target.session import quote_name
 
@@ -65,6 +65,38 @@ def dropped_checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Omission(item, "the target was never given this check")
         elif item.tokens[1].word == "CHECK" and not site.target.has(Feature.DROP_CHECK):
             yield Edit(*item.tokens[1].span, "CONSTRAINT", "the target drops a check by DROP CONSTRAINT")
+
+
+def inline_references(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """REFERENCES of a column: TiDB and MySQL before 9 read it and make no foreign key of it, MariaDB does."""
+    source_makes_keys = site.source == "mariadb"
+    if source_makes_keys and site.target.has(Feature.INLINE_REFERENCES):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change not in ADDS_COLUMN or depth != 0 or i < 2 or token.word != "REFERENCES":
+                continue
+            end = _end_of_references(item.definition, i)
+            if source_makes_keys:
+                raise UnsupportedError(
+                    "the target makes no foreign key of REFERENCES behind a column, as the source does; replace the"
+                    f" statement by one with FOREIGN KEY ({item.definition[0].text}) REFERENCES ..."
+                )
+            yield remove(item.definition[i:end], f"the source ({site.source}) makes no foreign key of it")
+
+
+def _end_of_references(column: Sequence[Token], i: int) -> int:
+    """Behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
+    i += 4 if at(column, i + 2).text == "." else 2
+    if at(column, i).text == "(":
+        i = closing(column, i) + 1
+    i += 2 * (at(column, i).word == "MATCH")
+    while at(column, i).word == "ON" and at(column, i + 2).word in _REACTIONS:
+        i += 3 + (at(column, i + 2).word in {"SET", "NO"})
+    return i
+
+
+_REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 
 
 def constraint_names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

@@ -26,6 +26,23 @@ def invisible_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]
             yield Edit(*token.span, words[token.word] if ignored else "", why)
 
 
+def ignored_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """MariaDB's IGNORED is INVISIBLE elsewhere."""
+    if site.target.has(Feature.IGNORED_INDEX):
+        return
+    hides = site.target.has(Feature.INVISIBLE_INDEX)
+    why = "the target calls an ignored index INVISIBLE" if hides else "the target cannot hide an index"
+    for item in statement.items:
+        for token in _option_words(item, {"IGNORED"}):
+            i = item.tokens.index(token)
+            is_not = at(item.tokens, i - 1).word == "NOT"
+            if item.change is C.INDEX_VISIBILITY and not hides:
+                yield Omission(item, why)
+                continue
+            start = item.tokens[i - is_not].span[0]
+            yield Edit(start, token.span[1], ("VISIBLE" if is_not else "INVISIBLE") if hides else "", why)
+
+
 def _option_words(item: Item, words: set[str]) -> Iterator[Token]:
     """Options of an index, or of ALTER INDEX; not those of a column."""
     if item.change in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:

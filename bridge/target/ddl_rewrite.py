@@ -6,18 +6,27 @@ rewrite may leave something out, but never touch other tables than the statement
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridge.target import ddl_charsets, ddl_columns, ddl_constraints, ddl_indexes, ddl_tables, ddl_tidb
+from bridge.target import (
+    ddl_charsets,
+    ddl_columns,
+    ddl_constraints,
+    ddl_indexes,
+    ddl_options,
+    ddl_sequences,
+    ddl_tables,
+    ddl_tidb,
+)
 from bridge.target.capabilities import Feature
-from bridge.target.ddl_classes import ChangeClass
-from bridge.target.ddl_lexer import opened
+from bridge.target.ddl_classes import ChangeClass, StatementKind
+from bridge.target.ddl_lexer import Token, opened
 from bridge.target.ddl_rules import Edit, LeftOut, Omission, Rule, Site
-from bridge.target.ddl_shape import Item, Shape, shape
-from bridge.target.ddl_text import Classified, Refused, classify
+from bridge.target.ddl_shape import Item, Shape, at, shape, with_depth
+from bridge.target.ddl_text import Classified, Refused, classify, split_at_commas
 
 RULES: Final[tuple[Rule, ...]] = (
     ddl_tables.recover,
@@ -28,9 +37,18 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_tidb.options,
     ddl_tables.names_case,
     ddl_indexes.invisible_indexes,
+    ddl_indexes.ignored_indexes,
     ddl_indexes.foreign_indexes,
     ddl_indexes.index_parsers,
     ddl_indexes.unmade_indexes,
+    ddl_options.replacing,
+    ddl_options.versioning,
+    ddl_options.interval_partitions,
+    ddl_options.if_exists,
+    ddl_options.of_tables,
+    ddl_options.of_columns_and_indexes,
+    ddl_options.coordinates,
+    ddl_constraints.inline_references,
     ddl_constraints.checks,
     ddl_constraints.dropped_checks,
     ddl_constraints.constraint_names,
@@ -45,7 +63,9 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_tables.encryption,
     ddl_tables.tablespaces,
     ddl_tables.filled_by_rows,
-    ddl_columns.sequences,
+    ddl_sequences.sequences,
+    ddl_sequences.defaults,
+    ddl_sequences.in_views,
     ddl_columns.renamed_columns,
     ddl_columns.expression_defaults,
     ddl_charsets.charsets,
@@ -108,12 +128,13 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     after = classify(text, schema, tidb=tidb)
     if isinstance(after, Refused):
         return False
-    names = [{(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after)]
-    return names[0] == names[1] and after.database == before.database and after.kind == before.kind
+    names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))
+    is_same = left <= names if after.kind is StatementKind.DROP_TABLE else left == names
+    return is_same and after.database == before.database and after.kind == before.kind
 
 
 def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None, list[Step]]:
-    omitted = {id(o.item): o for o in found if isinstance(o, Omission)}
+    omitted = {id(o.item): o for o in (*found, *_emptied(parts, found)) if isinstance(o, Omission)}
     steps = [Step(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
     if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
         return None, steps
@@ -124,8 +145,40 @@ def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None
     for items in parts.lists:
         edits.extend(_commas(items, omitted))
     kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
+    if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
+        return None, [*steps, *(Step(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
+    edits.extend(_option_commas(parts.options, kept))
     steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
     return _replaced(parts.text, [*edits, *kept]), steps
+
+
+def _emptied(parts: Shape, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
+    """Items of which several rules have taken everything."""
+    edits = [edit for edit in found if isinstance(edit, Edit)]
+    for item in parts.items:
+        if _is_gone(item.tokens, edits):
+            yield Omission(item, next(edit.why for edit in edits if _within(edit, item.span)))
+
+
+def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
+    """Nothing of them is left."""
+    removed = [(edit.start, edit.end) for edit in edits if not edit.text]
+    return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
+
+
+def _option_commas(options: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Commas between the options of a table that go with an option."""
+    ends = (
+        i for i, token in enumerate(options) if [t.word for t in (token, at(options, i + 1))] == ["PARTITION", "BY"]
+    )
+    options = options[: next(ends, len(options))]
+    commas = [token for _, token, depth in with_depth(options) if depth == 0 and token.text == ","]
+    if not commas:
+        return
+    is_kept = [not _is_gone(part, edits) for part in split_at_commas(options)]
+    for i, comma in enumerate(commas):
+        if not (any(is_kept[: i + 1]) and is_kept[i + 1]):
+            yield Edit(*comma.span, "", "comma")
 
 
 def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:

@@ -61,6 +61,9 @@ class Surroundings(Protocol):
     def default_is_nobodys(self, schema: str) -> bool:
         """Neither the upstream nor the operator has chosen the default collation of this database."""
 
+    def has_sequence(self, name: TableName) -> bool:
+        """There is a sequence of that name."""
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
 
@@ -84,6 +87,11 @@ class Nowhere:
     def default_is_nobodys(self, schema: str) -> bool:
         """Unknown."""
         del schema
+        return False
+
+    def has_sequence(self, name: TableName) -> bool:
+        """Unknown."""
+        del name
         return False
 
     def column_definition(self, table: TableName, column: str) -> str | None:

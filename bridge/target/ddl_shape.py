@@ -9,7 +9,7 @@ from typing import Final
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
 from bridge.target.ddl_lexer import END, Token, tokens
-from bridge.target.ddl_text import Classified, action_class, alter_actions, split_at_commas
+from bridge.target.ddl_text import Classified, action_class, alter_actions, begins_database_option, split_at_commas
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
@@ -72,6 +72,9 @@ def shape(text: str, classified: Classified, *, tidb: bool) -> Shape:
         return Shape(text, found, classified, ((_index_statement(found, classified),),))
     if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
         return Shape(text, found, classified, options=_database_options(found))
+    if kind is StatementKind.DROP_TABLE:
+        named = (tuple(t for t in found if n.span[0] <= t.span[0] < n.span[1]) for n in classified.touched)
+        return Shape(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
     return Shape(text, found, classified)
 
 
@@ -212,6 +215,8 @@ def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
 
 
 def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
-    begin = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "ENCRYPTION", "PLACEMENT", "READ", "SET"}
-    first = next((i for i, token in enumerate(found) if token.word in begin), len(found))
-    return found[first:]
+    """Behind the name, which ALTER DATABASE may leave out."""
+    i = next(i for i, token in enumerate(found) if token.word in {"DATABASE", "SCHEMA"}) + 1
+    while at(found, i).word in {"IF", "NOT", "EXISTS"}:
+        i += 1
+    return found[i + (not begins_database_option(at(found, i), at(found, i + 1))) :]

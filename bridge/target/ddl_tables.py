@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.target.capabilities import Feature
+from bridge.target.catalog import TableName
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
 from bridge.target.ddl_rules import (
@@ -19,6 +20,8 @@ from bridge.target.ddl_rules import (
     without_options,
 )
 from bridge.target.ddl_shape import Item, Shape, at, span_of, with_depth
+from bridge.target.ddl_text import Classified, Named
+from bridge.target.session import quote_name
 
 
 def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
@@ -44,26 +47,38 @@ def global_temporary(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
 
 def dropped_unmade(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """What was left out needs no dropping."""
-    tables = statement.classified.tables
-    if statement.classified.kind is StatementKind.DROP_TABLE and all(
-        site.around.lacks(table, LeftOut("table", str(table))) for table in tables
-    ):
-        yield Omission(Item(C.DROP_TABLE, statement.tokens), "the target was never given it")
+    if statement.classified.kind is StatementKind.DROP_TABLE:
+        for item, name in zip(statement.items, statement.classified.tables, strict=True):
+            if site.around.lacks(name, LeftOut("table", str(name))):
+                yield Omission(item, "the target was never given it")
 
 
 def names_case(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """TiDB and MySQL on some systems find a table whatever the case of the letters; a target that does not is given
     the name as it is stored."""
-    created = {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}
     known = statement.classified
-    if site.target.lower_case_table_names != 0 or known.kind is StatementKind.RENAME_TABLE:
+    if site.target.lower_case_table_names != 0:
         return
-    touched = known.touched[1:] if known.kind in created else known.touched[:1]
-    for named in (*touched, *([known.like] if known.like else []), *known.referenced):
-        stored = site.around.stored_name(named.table)
-        if stored is not None:
-            name = f"`{stored.schema}`.`{stored.table.replace('`', '``')}`"
-            yield Edit(*named.span, name, "the target tells names apart by the case of their letters")
+    renamed: dict[TableName, TableName] = {}
+    for named in (*_found(known), *([known.like] if known.like else []), *known.referenced):
+        folded = TableName(named.table.schema, named.table.table.lower())
+        stored = renamed.get(folded) or site.around.stored_name(named.table)
+        if stored is not None and stored != named.table:
+            yield Edit(*named.span, quote_name(*stored), "the target tells names apart by the case of their letters")
+        if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename what it has named itself
+            new = known.tables[known.touched.index(named) + 1]
+            renamed[TableName(new.schema, new.table.lower())] = new
+
+
+def _found(known: Classified) -> Sequence[Named]:
+    """The tables that are there before the statement."""
+    if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE}:
+        return known.touched[1:]
+    if known.kind is StatementKind.RENAME_TABLE:
+        return known.touched[::2]
+    if known.kind is StatementKind.ALTER_TABLE:
+        return known.touched[:1]  # then its new name
+    return known.touched
 
 
 def view_rights(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

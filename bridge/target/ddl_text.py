@@ -257,6 +257,10 @@ def _create(reader: _Reader) -> Classified:
         reader.accept("IF", "NOT", "EXISTS")
         created = _create_table(reader)
         return _also(created, ChangeClass.DROP_TABLE) if replaces else created
+    if reader.accept("SEQUENCE"):
+        reader.accept("IF", "NOT", "EXISTS")
+        made = _plain(StatementKind.CREATE_SEQUENCE, reader.table())
+        return _also(made, ChangeClass.DROP_SEQUENCE) if replaces else made
     while any(map(reader.accept, _INDEX_KINDS)):
         pass
     if reader.accept("INDEX"):
@@ -332,6 +336,9 @@ def _drop(reader: _Reader) -> Classified:
         reader.skip_to("ON")
         return _plain(StatementKind.DROP_INDEX, reader.table())
     is_temporary = reader.accept("TEMPORARY")
+    if reader.accept("SEQUENCE"):
+        reader.accept("IF", "EXISTS")
+        return _plain(StatementKind.DROP_SEQUENCE, *reader.table_list())
     kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
     if kind is StatementKind.DROP_TABLE and not (reader.accept("TABLE") or reader.accept("TABLES")):
         raise _NotUnderstoodError
@@ -341,11 +348,23 @@ def _drop(reader: _Reader) -> Classified:
     return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
 
+def begins_database_option(token: Token, following: Token) -> bool:
+    """Whether an option of a database begins there, and no name; the words that are not reserved may be either."""
+    if token.word in {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "SET"}:
+        return True
+    is_value = following.text == "=" or following.kind == "string"
+    return (token.word, following.word) in {("PLACEMENT", "POLICY"), ("READ", "ONLY")} or (
+        token.word in {"ENCRYPTION", "COMMENT"} and is_value
+    )
+
+
 def _alter(reader: _Reader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
-        option = {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT"}
-        named = reader.peek().word not in option
+        named = not begins_database_option(reader.peek(), reader.peek(1))
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
+    if reader.accept("SEQUENCE"):
+        reader.accept("IF", "EXISTS")
+        return _plain(StatementKind.ALTER_SEQUENCE, reader.table())
     if not reader.accept("TABLE"):
         return _create_view(reader)
     reader.accept("IF", "EXISTS")
@@ -441,6 +460,8 @@ def action_class(action: Sequence[Token]) -> ChangeClass:
 
 def _prefix(action: Sequence[Token]) -> ChangeClass | None:
     words = tuple(token.word for token in action[:3])
+    if words[:1] == ("PARTITION",) and words[2:] in {("PLACEMENT",), ("ATTRIBUTES",)}:
+        return ChangeClass.TABLE_OPTION
     return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)
 
 

@@ -9,7 +9,7 @@ from bridge.target.capabilities import Feature
 from bridge.target.ddl_classes import ChangeClass as C
 from bridge.target.ddl_classes import StatementKind
 from bridge.target.ddl_lexer import Token, tidb_comments
-from bridge.target.ddl_rules import Edit, Omission, Site, beginning, option_scopes, remove, take_out
+from bridge.target.ddl_rules import Edit, LeftOut, Omission, Site, beginning, option_scopes, remove, take_out
 from bridge.target.ddl_shape import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
 
 _WHY: Final = "TiDB's alone: it says how rows are stored, not what they are"
@@ -21,7 +21,7 @@ _OPTIONS: Final = frozenset(
     }
 )
 """Options of the form NAME [=] value."""
-_ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES"})
+_ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 
 
 def comments(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
@@ -48,12 +48,16 @@ def columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(item.definition[i : end + 1], _WHY)
             elif _is_key_option(item, i):
                 yield remove([token], _WHY)
+            elif item.change is C.ADD_INDEX and token.word == "WHERE":
+                yield Omission(item, "the target has no index on some rows only", LeftOut("index", item.name or ""))
 
 
 def _is_key_option(item: Item, i: int) -> bool:
     word, before = item.definition[i].word, item.definition[i - 1]
     if item.change in ADDS_COLUMN:
-        return i > 2 and word in {"CLUSTERED", "NONCLUSTERED"} and before.word == "KEY"
+        unique = before.word == "UNIQUE" or (before.word == "KEY" and item.definition[i - 2].word == "UNIQUE")
+        is_clustered = word in {"CLUSTERED", "NONCLUSTERED"} and before.word == "KEY"
+        return i > 2 and (is_clustered or (unique and word in {"GLOBAL", "LOCAL"}))
     words = {"CLUSTERED", "NONCLUSTERED", "GLOBAL", "LOCAL"}
     return item.change in ADDS_KEY and word in words and any(t.text == ")" for t in item.definition[:i])
 
@@ -65,11 +69,24 @@ def options(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     for item in statement.items:
         if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and _is_tidb_action(item)):
             yield Omission(item, _WHY)
+    yield from _of_partitions(statement)
     for scope in option_scopes(statement):
         if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
             yield from _in_scope(statement, scope)
         elif statement.classified.kind is StatementKind.ALTER_DATABASE:
             yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
+
+
+def _of_partitions(statement: Shape) -> Iterator[Edit]:
+    """PLACEMENT POLICY of a partition that is defined; UPDATE INDEXES behind PARTITION BY."""
+    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
+    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+        for i, token, depth in with_depth(clause):
+            following = at(clause, i + 1).word
+            if depth > 0 and (token.word, following) == ("PLACEMENT", "POLICY"):
+                yield remove(clause[i : i + 3 + (at(clause, i + 2).text == "=")], _WHY)
+            elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
+                yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
 
 
 def _is_tidb_action(item: Item) -> bool:

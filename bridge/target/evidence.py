@@ -173,7 +173,9 @@ def _digest(parts: Iterable[object], length: int) -> str:
 def definition(session: Session, name: TableName) -> str | None:
     """SHOW CREATE without the object's own name and counter; None when it does not exist."""
     try:
-        text = session.raw_rows(f"SHOW CREATE TABLE {quote_name(*name)}")[0][1].decode("utf-8", "surrogateescape")
+        text = _show_create(session, "TABLE", name)
+        if re.search(r" SEQUENCE=1$", text):  # MariaDB shows the columns that hold its state, not what it is
+            text = _show_create(session, "SEQUENCE", name)
     except MySQLError as error:
         if error_code(error) in _NO_SUCH:
             return None
@@ -181,6 +183,11 @@ def definition(session: Session, name: TableName) -> str | None:
     qualifier = re.escape(quote_name(name.schema)) + r"\."
     text = re.sub(rf"(?:{qualifier})?{re.escape(quote_name(name.table))}", "``", text, count=1)
     return re.sub(r" AUTO_INCREMENT=\d+", "", text)
+
+
+def _show_create(session: Session, kind: str, name: TableName) -> str:
+    text: bytes = session.raw_rows(f"SHOW CREATE {kind} {quote_name(*name)}")[0][1]
+    return text.decode("utf-8", "surrogateescape")
 
 
 def _database(session: Session, name: str) -> str:

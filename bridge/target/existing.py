@@ -25,8 +25,12 @@ _COLUMN_EXISTS: Final = 1060
 _KEY_EXISTS: Final = 1061
 _UNDO: Final = {_COLUMN_EXISTS: "COLUMN", _KEY_EXISTS: "INDEX"}
 _MAKING: Final = frozenset(
-    {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.CREATE_VIEW}
+    {
+        *(StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX),
+        *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
+    }
 )
+_KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
 _MOST_UNDONE: Final = 100
 
 
@@ -40,7 +44,7 @@ def exists_already(
         return _alter_to(session, text, classified)
     if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
         return ""
-    kind = "VIEW" if classified.kind is StatementKind.CREATE_VIEW else "TABLE"
+    kind = _KINDS.get(classified.kind, "TABLE")
     probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
     try:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")

@@ -33,9 +33,9 @@ from bridge.target.tags import statement_tag, wait_while_running
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
-_UNKNOWN: Final = frozenset({1051, 4092})
-"""Unknown table; unknown view (MariaDB)."""
-_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW})
+_UNKNOWN: Final = frozenset({1051, 4091, 4092})
+"""Unknown table; unknown sequence and view (MariaDB)."""
+_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
 _SESSION: Final = (
@@ -169,7 +169,7 @@ class SchemaChangeRunner:
                 self._leave_out(session, change, State.IGNORED, rewritten, decision.reason)
                 return None
         if rewritten.text is None:
-            self._leave_out(session, change, State.DONE, rewritten, "nothing of it is for this target")
+            self._leave_out(session, change, State.DONE, rewritten, "nothing to run: nothing of it is for this target")
             return None
         return _Plan(rewritten)
 

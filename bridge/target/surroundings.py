@@ -70,6 +70,16 @@ class OnTarget:
         known = (classify(entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
 
+    def has_sequence(self, name: TableName) -> bool:
+        """There is a sequence of that name."""
+        return bool(
+            self._session.value(
+                "SELECT COUNT(*) FROM information_schema.tables"
+                " WHERE table_schema = %s AND table_name = %s AND table_type = 'SEQUENCE'",
+                tuple(name),
+            )
+        )
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
         begin = f"  {quote_name(column)} ".lower()

@@ -28,15 +28,26 @@ NEEDS: dict[Feature, str] = {
     Feature.TABLE_ENCRYPTION: "CREATE TABLE p (a INT) ENGINE=InnoDB ENCRYPTION='N'",
     Feature.DATABASE_ENCRYPTION: "CREATE DATABASE d ENCRYPTION 'N'",
     Feature.RECOVER: "RECOVER TABLE t",
+    Feature.INLINE_REFERENCES: "ALTER TABLE r DROP FOREIGN KEY r_ibfk_1",
+    Feature.TABLE_COMPRESSION: "CREATE TABLE p (a INT) ENGINE=InnoDB COMPRESSION='NONE'",
+    Feature.AUTOEXTEND_SIZE: "CREATE TABLE p (a INT) AUTOEXTEND_SIZE=4M",
+    Feature.SECONDARY_ENGINE_ATTRIBUTE: "CREATE TABLE p (a INT SECONDARY_ENGINE_ATTRIBUTE '')",
+    Feature.MARIADB_SYNTAX: "ALTER TABLE IF EXISTS t PAGE_CHECKSUM=1",
+    Feature.SRID: "CREATE TABLE p (a POINT SRID 4326)",
+    Feature.REF_SYSTEM_ID: "CREATE TABLE p (a POINT REF_SYSTEM_ID=4326)",
+    Feature.IF_EXISTS: "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
+    Feature.SEQUENCES: "CREATE SEQUENCE s",
 }
 
 
 def runs(session: Session, statement: str) -> bool:
-    """Whether the server runs it, beside a table t (a, b) with a check k of a."""
+    """Whether the server runs it, beside a table t (a, b) with a check k of a, and a table r that may refer to q."""
     session.execute("DROP DATABASE IF EXISTS m")
     session.execute("CREATE DATABASE m")
     session.execute("USE m")
     session.execute("CREATE TABLE t (a INT, b INT, CONSTRAINT k CHECK (a > 0))")
+    session.execute("CREATE TABLE q (a INT PRIMARY KEY)")
+    session.execute("CREATE TABLE r (a INT REFERENCES q (a))")
     try:
         session.rows(statement)
     except MySQLError:

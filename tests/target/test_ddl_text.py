@@ -56,6 +56,10 @@ TABLE_CHANGES: list[tuple[str, C, tuple[TableName, ...]]] = [
     ("CREATE UNIQUE INDEX i ON t (a)", C.CREATE_INDEX, (T,)),
     ("CREATE INDEX `on` USING BTREE ON t (a)", C.CREATE_INDEX, (T,)),
     ("DROP INDEX i ON t", C.DROP_INDEX, (T,)),
+    ("CREATE SEQUENCE IF NOT EXISTS t START 3", C.CREATE_SEQUENCE, (T,)),
+    ("ALTER SEQUENCE IF EXISTS t RESTART WITH 9", C.ALTER_SEQUENCE, (T,)),
+    ("DROP SEQUENCE IF EXISTS t, u", C.DROP_SEQUENCE, (T, U)),
+    ("ALTER TABLE t PARTITION `p` PLACEMENT POLICY=`x`", C.ALTER_TABLE, (T,)),
 ]  # fmt: skip
 
 DATABASE_CHANGES = [
@@ -64,6 +68,10 @@ DATABASE_CHANGES = [
     ("ALTER DATABASE x COLLATE utf8mb4_bin", C.ALTER_DATABASE, "x"),
     ("ALTER DATABASE CHARACTER SET utf8mb4", C.ALTER_DATABASE, "app"),
     ("ALTER DATABASE `default` CHARACTER SET utf8mb4", C.ALTER_DATABASE, "default"),
+    ("ALTER DATABASE PLACEMENT POLICY = p", C.ALTER_DATABASE, "app"),
+    ("ALTER DATABASE placement PLACEMENT POLICY = p", C.ALTER_DATABASE, "placement"),
+    ("ALTER DATABASE encryption COLLATE utf8mb4_bin", C.ALTER_DATABASE, "encryption"),
+    ("ALTER DATABASE ENCRYPTION 'Y'", C.ALTER_DATABASE, "app"),
     ("DROP DATABASE IF EXISTS x", C.DROP_DATABASE, "x"),
 ]
 
@@ -116,7 +124,10 @@ REFUSED = [
     "ALTER EVENT e DISABLE",
     "DROP TRIGGER x",
     "DROP FUNCTION f",
-    "CREATE SEQUENCE s",
+    "CREATE TEMPORARY SEQUENCE s",
+    "CREATE SEQUENCE mysql.s",
+    "DROP SEQUENCE s, mysql.s",
+    "ALTER TABLE t PARTITION p FOO",
     "CREATE PACKAGE p AS END",
     # several statements
     "DROP TABLE t; DROP TABLE u",
@@ -203,7 +214,7 @@ def test_spans_are_the_names() -> None:
 
 def test_genuine_script(golden: Path) -> None:
     """Of the upstream's script every schema change is classified, except of kinds that TiCDC does not send."""
-    kinds = ("PLACEMENT", "SEQUENCE", "RESOURCE", "USER", "TEMPORARY")
+    kinds = ("PLACEMENT", "RESOURCE", "USER", "TEMPORARY")
     not_sent = (*(f"{verb} {kind}" for verb in ("CREATE", "ALTER", "DROP") for kind in kinds),
                 "LOCK", "UNLOCK", "ANALYZE", "GRANT", "SET")  # fmt: skip
     rows = ("INSERT", "UPDATE", "DELETE", "USE", "--")

@@ -58,6 +58,7 @@ THERE_ALREADY = [
     ("CREATE TABLE t LIKE s", "CREATE TABLE s (a INT, KEY (a)); CREATE TABLE t LIKE s"),
     ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 1 AS x"),
     ("CREATE DATABASE m", "DO 0"),
+    ("CREATE SEQUENCE s START 3 NO CACHE", "CREATE SEQUENCE s START 3 NOCACHE"),
     ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
     ("ALTER TABLE t ADD COLUMN c INT FIRST, ADD INDEX i (c)", "CREATE TABLE t (id INT PRIMARY KEY, c INT, KEY i (c))"),
     ("CREATE INDEX i ON t (a)", "CREATE TABLE t (a INT, KEY i (a))"),
@@ -75,6 +76,8 @@ SOMETHING_ELSE = [
     ("CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_bin", "CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_general_ci"),
     ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 2 AS x"),
     ("CREATE VIEW v AS SELECT 1 AS x", "CREATE TABLE v (x INT)"),
+    ("CREATE SEQUENCE IF NOT EXISTS s START 3", "CREATE SEQUENCE s START 4"),
+    ("DROP SEQUENCE s", "CREATE TABLE s (a INT)"),
     ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c BIGINT)"),
     ("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN d", "CREATE TABLE t (id INT PRIMARY KEY, c INT, d INT)"),
     ("ALTER TABLE t ADD COLUMN c INT, ADD COLUMN d INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
@@ -222,6 +225,113 @@ def test_a_name_in_another_case(target: str, session: Session) -> None:
     session.execute("CREATE TABLE Mixed (id INT PRIMARY KEY)")
     run(target, "ALTER TABLE mixed ADD COLUMN c INT", "CREATE TABLE k LIKE MIXED")
     assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM k")] == ["id", "c"]
+
+
+CASES = [
+    ("DROP TABLE `m`.`first`, m.SECOND", set()),
+    ("RENAME TABLE first TO x, second TO first, x TO Second", {"first", "Second"}),
+    ("RENAME TABLE `m`.`first` TO m.x, SECOND TO y", {"x", "y"}),
+    ("RENAME TABLE first TO X, x TO y", {"y", "Second"}),
+    ("ALTER TABLE second EXCHANGE PARTITION p WITH TABLE FIRST", {"First", "Second"}),
+]
+
+
+@pytest.mark.parametrize(("statement", "left"), CASES)
+def test_every_name_in_another_case(target: str, session: Session, statement: str, left: set[str]) -> None:
+    """Of several names each is put right, also those that the statement has given itself."""
+    session.execute("CREATE TABLE First (id INT)")
+    session.execute("CREATE TABLE Second (id INT) PARTITION BY HASH (id) (PARTITION p)")
+    run(target, statement)
+    assert {name for (name,) in session.rows("SHOW TABLES")} == left
+    assert outcome(session)[0] == "done"
+
+
+def test_views_in_another_case(target: str, session: Session) -> None:
+    """So it is with views."""
+    session.execute("CREATE VIEW First AS SELECT 1")
+    session.execute("CREATE VIEW Second AS SELECT 1")
+    run(target, "DROP VIEW m.FIRST, m.SECOND")
+    assert session.rows("SHOW TABLES") == []
+
+
+def test_a_drop_of_tables_that_were_not_all_given(target: str, session: Session) -> None:
+    """Of several tables those are dropped that the target was given."""
+    run_all(
+        target,
+        in_one_partition(
+            [
+                schema_change(TS, "CREATE TABLE t (id INT)"),
+                schema_change(TS + 1, "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS"),
+                schema_change(TS + 2, "DROP TABLE m.g, m.t"),
+                boundary(TS + 3),
+            ]
+        ),
+    )
+    assert session.rows("SHOW TABLES") == []
+    assert session.rows("SELECT run_text FROM _bridge.schema_changes WHERE commit_ts = %s", (TS + 2,)) == [
+        ("DROP TABLE m.t",)
+    ]
+
+
+NOTHING_LEFT = [
+    "ALTER DATABASE m PLACEMENT POLICY=DEFAULT",
+    "ALTER DATABASE PLACEMENT POLICY p",
+    "ALTER DATABASE m SET TIFLASH REPLICA 1",
+    "ALTER TABLE t PARTITION p PLACEMENT POLICY=`x`",
+    "ALTER TABLE t ENCRYPTION='N' AUTO_ID_CACHE=3",
+]
+
+
+@pytest.mark.parametrize("statement", NOTHING_LEFT)
+def test_nothing_of_it_is_for_this_target(target: str, session: Session, statement: str) -> None:
+    """A statement of which nothing is left runs nothing, and is on record as done."""
+    session.execute("CREATE TABLE t (id INT)")
+    run(target, statement, "CREATE TABLE afterwards (a INT)")
+    said = session.rows(
+        "SELECT state, outcome, run_text FROM _bridge.schema_changes WHERE statement = %s", (statement,)
+    )
+    assert said == [("done", "nothing to run: nothing of it is for this target", "")]
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+def test_references_of_a_column(url: str) -> None:
+    """TiDB and MySQL make no foreign key of REFERENCES behind a column; the target, which might, has none either."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run(
+            url,
+            "CREATE TABLE p (id INT PRIMARY KEY)",
+            "CREATE TABLE t (a INT REFERENCES p (id) ON DELETE CASCADE, b INT)",
+            "ALTER TABLE t ADD COLUMN c INT REFERENCES m.p (id), MODIFY COLUMN b INT REFERENCES p (id)",
+        )
+        assert (
+            session.rows(
+                "SELECT * FROM information_schema.table_constraints WHERE table_schema = 'm' AND table_name = 't'"
+            )
+            == []
+        )
+
+
+def test_sequences(url: str) -> None:
+    """Sequences are made, changed and dropped where the target has them; elsewhere they are left out, with the
+    defaults that they give."""
+    changes = [
+        "CREATE SEQUENCE s START WITH 5 INCREMENT BY 2 NO CACHE NO CYCLE",
+        "CREATE TABLE t (a INT DEFAULT NEXT VALUE FOR m.s, b INT DEFAULT (NEXTVAL(`other`)))",
+        "ALTER SEQUENCE s INCREMENT BY 10",
+        "CREATE SEQUENCE q",
+        "DROP SEQUENCE q",
+    ]
+    events = [schema_change(TS + i, text) for i, text in enumerate(changes)]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run_all(url, in_one_partition([*events, boundary(TS + 9)]))
+        has_them = probe(session).has(Feature.SEQUENCES)
+        assert {name for (name,) in session.rows("SHOW TABLES FROM m")} == ({"s", "t"} if has_them else {"t"})
+        create = session.rows("SHOW CREATE TABLE m.t")[0][1]
+        assert ("nextval(`m`.`s`)" in create, "other" in create) == (has_them, False)
+        if has_them:
+            assert "increment by 10 nocache nocycle" in session.rows("SHOW CREATE SEQUENCE m.s")[0][1]
 
 
 def test_anonymous_indexes_and_constraints_have_the_upstream_s_names(target: str, session: Session) -> None:
