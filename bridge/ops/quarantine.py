@@ -12,7 +12,7 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.config import Settings
-from bridge.errors import ApplyError, TargetError, UsageError
+from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters import TableFilter
 from bridge.protocols import Decoder, decode_message, make_decoder
@@ -20,14 +20,15 @@ from bridge.protocols.raw_values import split_forms
 from bridge.stream.bad_messages import BadMessage, message_entry
 from bridge.stream.cut_rows import CUT, CutRows, Upstream
 from bridge.stream.raw_rows import typed
-from bridge.stream.rows import DriverRows
 from bridge.stream.status import tso_time
 from bridge.target.catalog import TableName, load_tables
+from bridge.target.netchanges import fold
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
-from bridge.target.render import Rendering, Statement
+from bridge.target.render import Rendering
 from bridge.target.retry import apply_if_unchanged
 from bridge.target.session import Session, Target, server_words
+from bridge.target.side_effects import find_side_effects, refuse_side_effects
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,9 @@ class Quarantine:
             if entry.state is not State.HELD:
                 raise _Left(f"it is {entry.state} already")
             what = act(session, entry, progress)
-        except (_Left, ApplyError) as left:
+        except (_Left, ApplyError, TargetError) as left:
             session.rollback()
-            return Outcome(id_, where, False, str(left))
+            return Outcome(id_, where, False, left.what if isinstance(left, BridgeError) else str(left))
         session.commit()
         return Outcome(id_, where, True, what)
 
@@ -154,17 +155,15 @@ class Quarantine:
         table = load_tables(session, [name]).get(name)
         if table is None:
             raise _Left(f"the target has no table {name}")
-        [ready] = typed(table, _events_table(position, change)).to_pylist()
+        refuse_side_effects(find_side_effects(session, [name], cascades=False))
+        rows = typed(table, _events_table(position, change))
+        [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
-
-        def statements(change: Event) -> Iterator[Statement]:
-            rows = DriverRows.of([_events_table(position, change)])
-            yield from rows.statements({name: table}, Rendering(self._table.schema))
-
+        [net] = fold({name: table}, rows)
         try:
-            reason = apply_if_unchanged(session, table, change, statements)
+            reason = apply_if_unchanged(session, net, change, Rendering(self._table.schema))
         except MySQLError as error:
-            raise _Left(f"the target refuses it: {server_words(error)}") from error
+            raise _Left(f"the target does not take it: {server_words(error)}") from error
         if reason:
             raise _Left(reason)
 

@@ -20,6 +20,7 @@ from bridge.protocols.raw_values import split_forms
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, WindowRows
 from bridge.target.catalog import Table, TableName
+from bridge.target.grouping import linked
 from bridge.target.netchanges import choose_key
 from bridge.target.progress import Advance
 from bridge.target.quarantine import Entry
@@ -99,9 +100,10 @@ def sifted(
     """One table's row changes (EVENT_SCHEMA, in order) that the target takes together, and entries of the others."""
     steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
     held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
+    units = linked((step.old, step.key) for step in steps)
     groups: dict[str, list[int]] = {}
     for number, step in enumerate(steps):
-        groups.setdefault(step.key, []).append(number)
+        groups.setdefault(units[step.key], []).append(number)
     is_keyed = all(step.is_keyed for step in steps)
     sieve = _Sieve(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
     sieve.run(list(groups.values()))
@@ -110,9 +112,11 @@ def sifted(
 
 
 class _Step(NamedTuple):
-    """A row change, or one half of an update that moves its row to another key."""
+    """A row change, or one half of an update that moves its row to another key.  old: the key it moves from, where it
+    is no half."""
 
     key: str
+    old: str
     change: dict[str, Any]
     is_keyed: bool
 
@@ -127,12 +131,18 @@ def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
     names, _ = split_forms(change["columns"])
     key = choose_key(table, names, change["key"])
     old, new = (_key_of(names, change[image], key) for image in ("before", "after"))
-    if old is None or new is None or old == new:
-        return [_Step(old or new or "", change, bool(key))]
+    if old is None or new is None or old == new or not _is_whole(table, names):
+        return [_Step(new or old or "", old or new or "", change, bool(key))]
     return [
-        _Step(old, change | {"kind": int(Kind.DELETE), "after": None}, bool(key)),
-        _Step(new, change | {"kind": int(Kind.INSERT), "before": None}, bool(key)),
+        _Step(old, old, change | {"kind": int(Kind.DELETE), "after": None}, bool(key)),
+        _Step(new, new, change | {"kind": int(Kind.INSERT), "before": None}, bool(key)),
     ]
+
+
+def _is_whole(table: Table, names: str) -> bool:
+    """The message holds all of a row.  Otherwise a half that is put aside would find the rest of its row deleted."""
+    present = names.lower().split(SEP)
+    return all(name in present for name, column in table.columns.items() if not column.generated)
 
 
 def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 Bools = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
+K = TypeVar("K", bound=Hashable)
 
 
 def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], Longs]:
@@ -55,3 +56,17 @@ def ends(codes: Longs) -> tuple[Longs, Longs]:
     last[codes] = rows  # of repeated indices the last one assigned stays (NumPy, Assigning values to indexed arrays)
     first[codes[::-1]] = rows[::-1]
     return first, last
+
+
+def linked(pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
+    """For each value of the pairs one that stands for all that are linked to it, however many pairs are between."""
+    parents: dict[K, K] = {}
+
+    def root(value: K) -> K:
+        while (parent := parents.setdefault(value, value)) != value:
+            parents[value] = value = parents[parent]
+        return value
+
+    for one, other in pairs:
+        parents[root(one)] = root(other)
+    return {value: root(value) for value in list(parents)}

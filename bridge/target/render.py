@@ -237,11 +237,9 @@ class _Keeping:
         yield self._statement(Stage.RESTORE, f"DROP TEMPORARY TABLE {self._scratch}")
 
     def _unchanged(self) -> Iterator[str]:
-        """ON UPDATE CURRENT_TIMESTAMP changes any column that an UPDATE does not set."""
-        for column in self._table.columns.values():
-            is_written = column.name not in self._extra and not column.generated
-            if is_written and column.type.startswith(("timestamp", "datetime")):
-                yield f"t.{quote_name(column.name)}=t.{quote_name(column.name)}"
+        for name in _set_by_themselves(self._table):
+            if name not in self._extra:
+                yield f"t.{quote_name(name)}=t.{quote_name(name)}"
 
     def _statement(self, stage: Stage, sql: str) -> Statement:
         return Statement(stage, self._table.name, sql)
@@ -269,6 +267,28 @@ def binary_match(table: Table, image: Image) -> str:
     if shape.positions is not None:
         literals = [literals[i] for i in shape.positions]
     return " AND ".join(map(_match, (table.columns[n.lower()] for n in shape.names), literals))
+
+
+def update_of_row(table: Table, after: Image, condition: str) -> Statement:
+    """The one row that `condition` finds becomes what `after` says; columns that it lacks stay as they are.
+
+    Raises ApplyError when the target lacks a column of the image.
+    """
+    shape = _shape(table, after.columns)
+    literals = after.literals.split(SEP)
+    if shape.positions is not None:
+        literals = [literals[i] for i in shape.positions]
+    written = {name: f"{quote_name(name)}={value}" for name, value in zip(shape.names, literals, strict=True)}
+    stay = [f"{quote_name(name)}={quote_name(name)}" for name in _set_by_themselves(table) if name not in written]
+    sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
+    return Statement(Stage.WRITE, table.name, sql, expect=1)
+
+
+def _set_by_themselves(table: Table) -> Iterator[str]:
+    """ON UPDATE CURRENT_TIMESTAMP changes any column that an UPDATE does not set."""
+    for column in table.columns.values():
+        if not column.generated and column.type.startswith(("timestamp", "datetime")):
+            yield column.name
 
 
 def _match(column: Column, literal: str) -> str:

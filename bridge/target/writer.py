@@ -72,6 +72,33 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     return ApplyError(what, where=where, mend=mend)
 
 
+def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
+    """Runs one statement that writes rows, in the session's open transaction.
+
+    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for what a
+    retry may cure, and for a duplicate key unless in safe mode.
+    """
+    if statement.load is not None:
+        loading.run(session, statement.sql, statement.load)
+        return
+    try:
+        matched = session.write(statement.sql)
+    except MySQLError as error:
+        if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+            raise
+        raise _refused(statement, error) from error
+    if statement.expect is not None and matched != statement.expect:
+        raise RefusedRowsError(
+            f"a row of {statement.table}, which has no key, is not on the target as the message describes it"
+            f" ({matched} found, {statement.expect} expected)",
+            table=statement.table,
+            code=Code.ROW_NOT_FOUND,
+            where=f"table {statement.table}; statement {statement.sql[:300]}",
+            mend="the target differs from the upstream; give the table a key, or copy it anew and begin there;"
+            f" {_ASIDE}",
+        )
+
+
 def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
     """Stops retrying so many seconds after the first failure."""
     since: list[float] = []
@@ -184,7 +211,7 @@ class Writer:
             session.begin()
             try:
                 for statement in source(self._rendering(safe_mode=True)):
-                    self._execute(session, statement, safe_mode=True)
+                    execute_statement(session, statement, safe_mode=True)
             except RefusedRowsError as refusal:
                 return refusal
             finally:
@@ -294,34 +321,13 @@ class Writer:
             self._raise_fenced(session, step)
         self._trace("advanced")
         for statement in source(rendering):
-            self._execute(session, statement, safe_mode=rendering.safe_mode)
+            execute_statement(session, statement, safe_mode=rendering.safe_mode)
             self._trace("statement")
         self._trace("before commit")
         self._outcome_unknown = True
         session.commit()
         self._outcome_unknown = False
         self._trace("committed")
-
-    def _execute(self, session: Session, statement: Statement, *, safe_mode: bool) -> None:
-        if statement.load is not None:
-            loading.run(session, statement.sql, statement.load)
-            return
-        try:
-            matched = session.write(statement.sql)
-        except MySQLError as error:
-            if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
-                raise
-            raise _refused(statement, error) from error
-        if statement.expect is not None and matched != statement.expect:
-            raise RefusedRowsError(
-                f"a row of {statement.table}, which has no key, is not on the target as the message describes it"
-                f" ({matched} found, {statement.expect} expected)",
-                table=statement.table,
-                code=Code.ROW_NOT_FOUND,
-                where=f"table {statement.table}; statement {statement.sql[:300]}",
-                mend="the target differs from the upstream; give the table a key, or copy it anew and begin there;"
-                f" {_ASIDE}",
-            )
 
     def _raise_fenced(self, session: Session, step: Advance) -> None:
         progress = self._table.read(session, lock=True)
