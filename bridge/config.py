@@ -82,7 +82,7 @@ class _Server(_Section):
 class TargetSection(_Server):
     """Where changes go."""
 
-    schema_name: str = Field(default="_bridge", alias="schema")
+    schema_name: str = Field(default="_bridge", alias="schema", pattern="^[^%]+$")
     retry_seconds: float = Field(default=300, gt=0)
 
 

@@ -92,6 +92,7 @@ WRONG = [
     ({"assignments": ("stream.rows_per_transaction=0",)}, "stream.rows_per_transaction"),
     ({"assignments": ("nosuch.key=1",)}, "nosuch"),
     ({"assignments": ("name",)}, "name"),
+    ({"assignments": ("target.schema=a%sb",)}, "target.schema"),
     ({"assignments": ("name.first=1",), "toml": 'name = "x"'}, "name"),
 ]
 

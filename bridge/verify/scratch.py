@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
+from bridge.protocols import literals
 from bridge.target.images import TEXT, groups
 from bridge.target.render import STATEMENT_BYTES
 from bridge.target.session import quote_name
@@ -26,7 +27,7 @@ _META: Final = (
     (SHAPE, "INT NOT NULL"),
     (PERHAPS, "BOOL NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
-    (POSITION, "TEXT CHARACTER SET ascii NOT NULL"),
+    (POSITION, "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
 )
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
@@ -118,10 +119,12 @@ def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
 
 
 def _positions(rows: pa.Table) -> pa.Array:
-    """'topic/partition/offset' as a literal."""
-    parts = [rows[name].combine_chunks().cast(TEXT) for name in ("topic", "partition", "offset")]
-    where = pc.binary_join_element_wise(*parts, pa.scalar("/", TEXT))
-    return pc.binary_join_element_wise(pa.scalar("'", TEXT), where, pa.scalar("'", TEXT), pa.scalar("", TEXT))
+    """'topic/partition/offset' as a literal; a capture file may call its topic anything."""
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    begun = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT)
+    numbers = [rows[name].combine_chunks().cast(TEXT) for name in ("partition", "offset")]
+    where = pc.binary_join_element_wise(begun.take(topics.indices), *numbers, pa.scalar("/", TEXT))
+    return pc.binary_join_element_wise(where, pa.scalar("'", TEXT), pa.scalar("", TEXT))
 
 
 def _repeated(bodies: pa.Array, rows: pa.Table) -> pa.Array:

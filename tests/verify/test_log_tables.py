@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.target.catalog import TableName, load_tables
@@ -16,6 +17,7 @@ from bridge.verify.last_states import LogPlan, balance, fold_steps, shapes, step
 from bridge.verify.lineage import LoggedChange, trace
 from bridge.verify.log_tables import LoggedTable, logged_table
 from bridge.verify.reader import Reader
+from bridge.verify.scratch import POSITION
 from bridge.verify.snapshots import begin_snapshot
 from bridge.verify.throttle import Throttle
 from bridge.verify.walk import Tally
@@ -122,6 +124,21 @@ def test_keys_that_are_one_to_the_target(target: str) -> None:
     log = [put(1, "k,v", "'a',1"), gone(2, "k,v", "'a',1"), put(2, "k,v", "'A',2"), put(3, "k,v", "'B',1"),
            put(4, "k,v", "'c',3"), gone(5, "k,v", "'C',3")]  # fmt: skip
     assert said(target, log) == ({"different B", "extra C"}, 0)
+
+
+@pytest.mark.parametrize(
+    "topic", ["x'),(9,9,0,0,0,1,'x", "a\\", "it's", "%s {0} `", "caf\u00e9 \U0001f600", "a\0b", "a\r\nb"]
+)
+def test_topics_of_any_name(target: str, topic: str) -> None:
+    """A capture file may call its topic anything: the name is a value among others, and comes back as it is."""
+    made(target, "id INT PRIMARY KEY, v INT", "1,1")
+    session = Target(target).connect()
+    try:
+        logged, tally = compared(session, [{**put(1, "id,v", "1,1"), "topic": topic}])
+        found = session.rows(f"SELECT `{POSITION}` FROM {logged.scratch.name}")
+    finally:
+        session.close()
+    assert (tally.differences, found) == ([], [(f"{topic}/0/1",)])
 
 
 def test_tables_without_a_key(target: str) -> None:
