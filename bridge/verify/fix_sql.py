@@ -20,34 +20,30 @@ from bridge.verify.rows import Difference, Finding, Row, Shape
 
 
 def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -> NetChanges:
-    """What the rows must be afterwards.  Where the table has other unique keys, rows that are written go first: their
-    unique values may have been taken by one another."""
+    """What the rows must be afterwards.  Rows that are written go first where they stand under another spelling of
+    their key, and where the table has other unique keys: their unique values may have been taken by one another."""
     if not shape.key:
         return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     absent = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
-    by_columns: dict[str, list[Row]] = {}
+    by_columns: dict[str, tuple[list[str], list[str]]] = {}
+    has_others = bool(other_uniques(table, key))
     for difference in differences:
         if difference.expected is not None:
-            by_columns.setdefault(_names(shape, difference.expected), []).append(difference.expected)
+            images, freed = by_columns.setdefault(_names(shape, difference.expected), ([], []))
+            is_freed = has_others or _is_in_the_way(shape, difference)
+            (freed if is_freed else images).append(_image(shape, difference.expected))
     written = tuple(
-        _written(
-            columns, pa.array([_image(shape, row) for row in rows], TEXT), is_freed=bool(other_uniques(table, key))
-        )
-        for columns, rows in by_columns.items()
+        WrittenRows(columns, *(pa.array(images, TEXT) for images in both)) for columns, both in by_columns.items()
     )
     return KeyedChanges(table, key, pa.array(absent, TEXT), written)
-
-
-def _written(columns: str, images: pa.Array, *, is_freed: bool) -> WrittenRows:
-    nothing = images.slice(0, 0)
-    return WrittenRows(columns, nothing, images) if is_freed else WrittenRows(columns, images, nothing)
 
 
 def _is_in_the_way(shape: Shape, difference: Difference) -> bool:
     """The target's row goes: it is extra, or stands under another spelling of the key."""
     return difference.actual is not None and (
-        difference.finding is Finding.EXTRA or shape.key_of(difference.actual.values) != difference.key
+        difference.finding is Finding.EXTRA
+        or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import struct
+import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -75,11 +76,31 @@ class Shape:
                 return float(value)
             if ValueClass.DECIMAL in classes:
                 return Decimal(value.decode())
-            if ValueClass.TEMPORAL in classes and b"." in value:
-                return value.rstrip(b"0").rstrip(b".")  # digits of the fraction are the column's
+            if ValueClass.TEMPORAL in classes:
+                return self._moment(i, value)
             return value
         except (ValueError, ArithmeticError):
             return value
+
+    def _moment(self, i: int, value: bytes) -> bytes:
+        """Digits of the fraction are the column's, and so is whether there is a time of day."""
+        value = value.rstrip(b"0").rstrip(b".") if b"." in value else value
+        if "date" in {self.expected[i].data_type, self.actual[i].data_type}:
+            return value.removesuffix(b" 00:00:00")
+        return value
+
+    def identity(self, key: Values) -> Hashable:
+        """A key such that equal ones are equal, however many digits each side's columns have."""
+        return tuple(self.comparable(i, value) for i, value in zip(self.key, key, strict=True))
+
+    def spelling(self, key: Values) -> Hashable:
+        """The same for keys that the target may take for one, as it looks on letters and blanks."""
+        return tuple(
+            _folded(value.decode(errors="replace"), self.actual[i].collation)
+            if value is not None and self.actual[i].value_class is ValueClass.TEXT
+            else self.comparable(i, value)
+            for i, value in zip(self.key, key, strict=True)
+        )
 
     def is_equal(self, expected: Row, actual: Row) -> bool:
         """The values that are known are equal."""
@@ -138,49 +159,63 @@ def _frozen(value: object) -> Hashable:
 def by_key(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
     """What differs between rows of one range of keys.  A row whose key differs in case or trailing space only, so that
     both cannot stand on the target, is one that differs."""
-    left = {shape.key_of(row.values): row for row in expected}
-    right = {shape.key_of(row.values): row for row in actual}
-    missing, extra = left.keys() - right.keys(), right.keys() - left.keys()
-    differences = [
-        Difference(Finding.DIFFERENT, key, left[key], right[key])
-        for key in left.keys() & right.keys()
-        if not shape.is_equal(left[key], right[key])
-    ]
-    folded: Mapping[Hashable, Values] = {_folded(shape, key): key for key in extra}
-    for key in missing:
-        other = folded.get(_folded(shape, key))
-        if other is None:
-            differences.append(Difference(Finding.MISSING, key, left[key], None))
-        else:
-            extra = extra - {other}
-            differences.append(Difference(Finding.DIFFERENT, key, left[key], right[other]))
-    differences += (Difference(Finding.EXTRA, key, None, right[key]) for key in extra)
+    differences: list[Difference] = []
+    missing, extra = list(expected), list(actual)
+    for look in (tuple, shape.identity, shape.spelling):
+        pairs, missing, extra = _paired(shape, missing, extra, look)
+        differences += (
+            Difference(Finding.DIFFERENT, shape.key_of(row.values), row, other)
+            for row, other in pairs
+            if not shape.is_equal(row, other)
+        )
+    differences += (Difference(Finding.MISSING, shape.key_of(row.values), row, None) for row in missing)
+    differences += (Difference(Finding.EXTRA, shape.key_of(row.values), None, row) for row in extra)
     return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
+
+
+def _paired(
+    shape: Shape, expected: Sequence[Row], actual: Sequence[Row], look: Callable[[Values], Hashable]
+) -> tuple[list[tuple[Row, Row]], list[Row], list[Row]]:
+    """Rows of both sides whose keys look the same, and those of either side that are left."""
+    waiting: dict[Hashable, list[Row]] = {}
+    for row in actual:
+        waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
+    pairs, alone = [], []
+    for row in expected:
+        others = waiting.get(look(shape.key_of(row.values)))
+        if others:
+            pairs.append((row, others.pop()))
+        else:
+            alone.append(row)
+    return pairs, alone, [row for rows in waiting.values() for row in rows]
 
 
 def without_moved(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
     """A row that two servers order differently is missing in one range and extra in another: it is neither."""
-    extra = {d.key: d.actual for d in differences if d.finding is Finding.EXTRA}
-    missing = {d.key: d.expected for d in differences if d.finding is Finding.MISSING}
+    extra = {shape.identity(d.key): d.actual for d in differences if d.finding is Finding.EXTRA}
+    missing = {shape.identity(d.key): d for d in differences if d.finding is Finding.MISSING}
     both = extra.keys() & missing.keys()
     if not both:
         return list(differences)
-    kept = [d for d in differences if d.key not in both]
+    kept = [d for d in differences if d.finding is Finding.DIFFERENT or shape.identity(d.key) not in both]
     for key in both:
-        expected, actual = missing[key], extra[key]
+        expected, actual = missing[key].expected, extra[key]
         if expected and actual and not shape.is_equal(expected, actual):
-            kept.append(Difference(Finding.DIFFERENT, key, expected, actual))
+            kept.append(Difference(Finding.DIFFERENT, missing[key].key, expected, actual))
     return kept
 
 
-def _folded(shape: Shape, key: Values) -> Hashable:
-    """Equal for keys that a collation without case may take for one."""
-    return tuple(
-        value.decode(errors="replace").rstrip(" ").casefold()
-        if value is not None and shape.actual[i].value_class is ValueClass.TEXT
-        else value
-        for i, value in zip(shape.key, key, strict=True)
-    )
+def _folded(text: str, collation: str) -> str:
+    """A text such that those which a collation takes for one are equal.  Its name says what it looks away from: case
+    and accents, unless it says _bin, _cs or _as, and blanks at the end, unless it says NO PAD or is one of 0900."""
+    if not ("nopad" in collation or "_0900_" in collation):
+        text = text.rstrip(" ")
+    if collation.endswith(("_bin", "_cs")):
+        return text
+    text = text.casefold()
+    if "_as_" in collation:
+        return text
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
 
 
 def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:

@@ -58,6 +58,59 @@ def test_keys_that_differ_in_case_only_are_one_row() -> None:
     assert NAMED.differing(*(row for row in (difference.expected, difference.actual) if row)) == [0]
 
 
+KEYS = [
+    ("decimal", "decimal", "", "1.0", "1.00", True),
+    ("int", "decimal", "", "1", "1.000", True),
+    ("float", "double", "", "1.5", "1.50", True),
+    ("datetime", "datetime", "", "2024-01-01 00:00:00", "2024-01-01 00:00:00.000", True),
+    ("date", "datetime", "", "2024-01-01", "2024-01-01 00:00:00.000", True),
+    ("time", "time", "", "10:00:00", "10:00:00.10", False),
+    ("datetime", "datetime", "", "2024-01-01 00:00:00", "2024-01-01", False),
+    ("varchar", "varchar", "utf8mb4_bin", "1.0", "1.00", False),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "collation", "one", "other", "same"), KEYS)
+def test_keys_of_other_scales(left: str, right: str, collation: str, one: str, other: str, *, same: bool) -> None:
+    """Keys compare by their value, as their type does: digits that only one side's column shows do not count."""
+    shape = Shape((column("k", left, collation), VALUE), (column("k", right, collation), VALUE), (0,))
+    equal = by_key(shape, rows(f"{one},1"), rows(f"{other},1"))
+    differs = by_key(shape, rows(f"{one},1"), rows(f"{other},2"))
+    both = {Finding.MISSING, Finding.EXTRA}
+    assert {d.finding for d in equal} == (set() if same else both)
+    assert {d.finding for d in differs} == ({Finding.DIFFERENT} if same else both)
+    apart = [*by_key(shape, rows(f"{one},1"), []), *by_key(shape, [], rows(f"{other},1"))]
+    assert (without_moved(shape, apart) == []) is same
+
+
+def test_keys_that_only_one_side_can_tell_apart() -> None:
+    """Of two keys of the target that are one to the source's type, one is its row and the other is extra."""
+    shape = Shape((column("k", "float"), VALUE), (column("k", "double"), VALUE), (0,))
+    [extra] = by_key(shape, rows("1.5,1"), rows("1.50000000001,1", "1.5,1"))
+    assert (extra.finding, extra.key) == (Finding.EXTRA, (b"1.50000000001",))
+
+
+SPELLINGS = [
+    ("utf8mb4_general_ci", "\u00c4b", "aB ", True),
+    ("utf8mb4_0900_ai_ci", "\u00c4b", "aB", True),
+    ("utf8mb4_0900_ai_ci", "ab", "ab ", False),
+    ("utf8mb4_0900_as_ci", "\u00e4b", "ab", False),
+    ("utf8mb4_0900_as_ci", "Ab", "aB", True),
+    ("utf8mb4_0900_as_cs", "Ab", "aB", False),
+    ("utf8mb4_bin", "Ab", "aB", False),
+    ("utf8mb4_bin", "ab", "ab ", True),
+    ("utf8mb4_nopad_bin", "ab", "ab ", False),
+]
+
+
+@pytest.mark.parametrize(("collation", "one", "other", "same"), SPELLINGS)
+def test_what_may_be_one_key_to_the_target(collation: str, one: str, other: str, *, same: bool) -> None:
+    """Two spellings that can stand side by side are two rows, one missing and one extra."""
+    name = column("k", "varchar", collation)
+    found = {d.finding for d in by_key(Shape((name,), (name,), (0,)), rows(one), rows(other))}
+    assert found == ({Finding.DIFFERENT} if same else {Finding.MISSING, Finding.EXTRA})
+
+
 def test_unknown_values_are_not_compared() -> None:
     """A column that no message of the row has may hold anything."""
     assert by_key(SHAPE, [Row((b"1", None), frozenset({0}))], rows("1,5")) == []
