@@ -78,7 +78,7 @@ class LogVerification:
     ) -> None:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
         self._table, self._options, self._watcher = table, options, watcher
-        self._fix = FixFile(options.fix_file, table.schema) if options.fix_file else None
+        self._fix = FixFile(options.fix_file) if options.fix_file else None
 
     def run(self) -> Report:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.events import tso_ms
+from bridge.target.capabilities import probe
 from bridge.target.catalog import TableName
 from bridge.target.progress import Progress, ProgressTable
 from bridge.target.session import Session, Target, quote_name
@@ -33,6 +34,7 @@ from bridge.verify.sides import Side
 from bridge.verify.snapshots import enter_source_moment, open_moment, open_source
 from bridge.verify.tables import Plan, catalog_table, plan_of
 from bridge.verify.throttle import Throttle
+from bridge.verify.translating import Translator
 from bridge.verify.walk import Tally
 
 _HEARTBEAT_SECONDS: Final = 30.0
@@ -65,7 +67,7 @@ class SourceVerification:
     ) -> None:
         self._target, self._source, self._table = target, source, table
         self._options, self._watcher = options, watcher
-        self._fix = FixFile(options.fix_file, table.schema) if options.fix_file else None
+        self._fix = FixFile(options.fix_file) if options.fix_file else None
         self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
 
     def run(self) -> Report:
@@ -88,6 +90,7 @@ class SourceVerification:
             stack.callback(self._look.close)
             self._is_folding = bool(int(self._look.value("SELECT @@lower_case_table_names")))
             self._source_look = sources[-1]
+            self._translator = Translator(probe(sources[-1]), probe(self._look), self._options.ddl)
             self._state = State(
                 {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
                 resume=self._options.resume,
@@ -281,21 +284,32 @@ class SourceVerification:
     def _mend(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
         if not differences and not table.schema.differences:
             return
-        source = table.source
-        create = str(reader.rows(f"SHOW CREATE TABLE {quote_name(*source.name)}")[0][1])
+        source, schema = table.source, table.schema
+        create = reader.text(f"SHOW CREATE TABLE {quote_name(*source.name)}", 1)
         if table.target is None:
-            fix.add_schema(create_statements(source, create))
+            self._add_schema(fix, source.name, create_statements(source, create))
         else:
-            schema = table.schema
-            fix.add_schema(
-                [
-                    *column_statements(source, create, schema.missing_columns, schema.changed_columns),
-                    *opening_statements(table.target, schema.barring_columns),
-                ],
+            self._add_schema(
+                fix,
+                source.name,
+                column_statements(source, create, schema.missing_columns, schema.changed_columns),
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
+            fix.add_schema(opening_statements(table.target, schema.barring_columns))
         if differences:
             fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
+
+    def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
+        """In the target's words."""
+        found: list[list[str]] = [[], []]
+        for statements, said in ((before, found[0]), (after, found[1])):
+            for statement in statements:
+                text, why = self._translator.said(statement, name.schema)
+                if text is None:
+                    fix.add_impossible(f"The target cannot be given what the source has: {why}: {statement}")
+                else:
+                    said.append(text)
+        fix.add_schema(*found)
 
 
 def _nothing(shape: Shape) -> str:

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from bridge.errors import UsageError
 from bridge.events import SEP
-from bridge.foreign_text import visible
 from bridge.target.catalog import Table
 from bridge.target.images import TEXT
 from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.target.render import Rendering, Stage, Statement, render
 from bridge.target.session import SESSION_SETTINGS
+from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
 from bridge.verify.keys import literal_of
 from bridge.verify.rows import Difference, Finding, Row, Shape
 
@@ -72,10 +72,11 @@ def _key_literals(shape: Shape, row: Row) -> str:
 class FixFile:
     """Collects what mends the target, then writes it: schema first, as it cannot be in a transaction."""
 
-    def __init__(self, path: Path, scratch_schema: str) -> None:
-        self._path, self._rendering = path, Rendering(scratch_schema, safe_mode=False)
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._before: list[str] = []
         self._after: list[str] = []
+        self._cannot: list[str] = []
         self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
         try:
             path.touch()
@@ -87,25 +88,31 @@ class FixFile:
         self._before += before
         self._after += after
 
+    def add_impossible(self, words: str) -> None:
+        """What no statement of the file does, and why."""
+        self._cannot.append(words)
+
     def add_rows(self, table: Table, shape: Shape, differences: Sequence[Difference]) -> None:
         """Rows of one table, once per table."""
-        for statement in render(net_changes(table, shape, differences), self._rendering):
+        for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
         lines = list(self._lines(heading))
-        self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))
 
     def _lines(self, heading: str) -> Iterator[str]:
-        yield f"-- {visible(heading)}"
-        yield "-- Look through it, then: mysql ... < this file.  Nothing of it has been run."
+        yield commented(heading)
+        yield f"-- Look through it, then: mysql {OPTIONS} ... < this file.  Nothing of it has been run."
+        yield from map(commented, self._cannot)
+        yield from GUARD
         yield "SET NAMES utf8mb4;"
         yield from (f"{setting};" for setting in SESSION_SETTINGS)
-        yield from (f"{statement};" for statement in self._before)
+        yield from sendable(self._before)
         yield "START TRANSACTION;"
         for stage in Stage:
-            yield from (f"{statement.sql};" for statement in self._statements[stage])
+            yield from sendable(statement.sql for statement in self._statements[stage])
         yield "COMMIT;"
-        yield from (f"{statement};" for statement in self._after)
+        yield from sendable(self._after)

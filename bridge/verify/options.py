@@ -11,6 +11,7 @@ from typing import Protocol
 from bridge.config import Settings
 from bridge.filters import TableFilter
 from bridge.target.catalog import TableName
+from bridge.target.ddl_policy import DdlRules
 from bridge.verify.throttle import parse_max_load
 
 
@@ -38,7 +39,8 @@ class Watcher(Protocol):
 class VerifyOptions:
     """tables: which tables; workers: snapshots read at once; chunk_seconds: how long a query may take;
     shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given beyond the lag;
-    max_load: status variable and its limit; fix_file: where the mending statements go, None for nowhere.
+    max_load: status variable and its limit; fix_file: where the mending statements go, None for nowhere;
+    ddl: how the target's tables are made.
     """
 
     tables: TableFilter
@@ -49,6 +51,7 @@ class VerifyOptions:
     max_load: Mapping[str, int] = field(default_factory=dict)
     fix_file: Path | None = None
     resume: bool = False
+    ddl: DdlRules = field(default_factory=DdlRules)
 
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
@@ -63,4 +66,5 @@ class VerifyOptions:
             parse_max_load(section.max_load),
             fix_file,
             resume,
+            settings.ddl.rules(),
         )

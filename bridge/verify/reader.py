@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pymysql.err import MySQLError
@@ -36,13 +36,22 @@ class Reader:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of a query.  Raises StoppedError when the table was altered since the snapshot, or the server
         refuses the query or is lost."""
+        return self._rows(self._session.rows, sql)
+
+    def _rows(self, ask: Callable[[str], list[tuple[Any, ...]]], sql: str) -> list[tuple[Any, ...]]:
         try:
-            found = self._session.rows(sql)
+            found = ask(sql)
             if self._is_snapshot:
                 self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
         except (MySQLError, OSError) as error:
             raise self._stopped(error, sql) from error
         return found
+
+    def text(self, sql: str, column: int) -> str:
+        """A text of a query's one row; bytes that are no UTF-8, as those of a binary default, are surrogates.  Raises
+        what `rows` does."""
+        found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
+        return found.decode("utf-8", "surrogateescape")
 
     def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""

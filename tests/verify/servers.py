@@ -81,9 +81,12 @@ class Pair:
         """Runs a script on the target alone."""
         execute(self.target, f"SET SESSION sql_mode = '', time_zone = '+00:00'; {script}")
 
-    def mend(self) -> None:
-        """Runs the fix SQL."""
-        execute(self.target, self.fix.read_text(encoding="utf-8"))
+    def mend(self, client: list[str] | None = None, *options: str) -> None:
+        """Runs the fix SQL as an operator does."""
+        from tests.verify.clients import run_file
+
+        ended = run_file(self.target, self.fix, client, *options)
+        assert ended.returncode == 0, ended.stderr.decode()
 
     def verify(self, *rules: str, **options: Any) -> Report:
         """Compares the target with the source."""

@@ -1,0 +1,72 @@
+r"""Statements as a file for `mysql < file`: what the client sends must be what was meant.  Pure.
+
+In batch mode the clients of MySQL and MariaDB make CR LF a LF, also within texts, stop at a NUL, and read backslashes
+and quotes by a character set of their own; so texts are escaped, and what cannot be is sent as hex.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from bridge.foreign_text import visible
+
+_QUOTED: Final = re.compile(r"""`[^`]*`|'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'""", re.DOTALL)
+_CONTROL: Final = re.compile(r"\\?([\0\n\r\x1a])|\\.", re.DOTALL)
+_ESCAPES: Final = {"\0": r"\0", "\n": r"\n", "\r": r"\r", "\x1a": r"\Z"}
+_NO_TEXT: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED: Final = re.compile(rb"\\(.)|''", re.DOTALL)
+_UNESCAPES: Final = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a"}
+_UNSENDABLE: Final = re.compile(r"[\0\r\x1a\\]")
+"""In a name, where nothing can be escaped; old clients take a backslash there for an escape."""
+_SECOND_BYTES_OF_ASCII: Final = ("big5", "cp932", "gb18030", "gbk", "sjis")
+"""Character sets in which a backslash or a backtick may be half of a character."""
+
+OPTIONS: Final = "--default-character-set=utf8mb4 --max-allowed-packet=1G"
+"""What the client should be called with."""
+GUARD: Final = (
+    "-- An error here means: call the client with --default-character-set=utf8mb4.",
+    "SET @`bridge fix` = IF(@@character_set_client IN ("
+    + ",".join(f"'{name}'" for name in _SECOND_BYTES_OF_ASCII)
+    + "), (SELECT 1 UNION SELECT 2), 1);",
+)
+
+
+def sendable(statements: Iterable[str]) -> Iterator[str]:
+    """Lines of a file, each a whole statement but where a CREATE TABLE has lines of its own."""
+    for statement in statements:
+        plain = plain_sql(statement)
+        if any(map(_UNSENDABLE.search, _names(plain))):
+            yield f"SET @`bridge fix` = _utf8mb4 x'{plain.encode().hex()}';"
+            yield "PREPARE `bridge fix` FROM @`bridge fix`;"
+            yield "EXECUTE `bridge fix`;"
+        else:
+            yield f"{plain};"
+
+
+def _names(statement: str) -> Iterator[str]:
+    return (found[0] for found in _QUOTED.finditer(statement) if found[0][0] == "`")
+
+
+def plain_sql(statement: str) -> str:
+    """The same statement with its texts escaped; bytes that are no UTF-8 (surrogates) stand in hex."""
+    return _QUOTED.sub(lambda found: _plain(found[0]), statement)
+
+
+def _plain(quoted: str) -> str:
+    if quoted[0] == "`":
+        return quoted
+    if _NO_TEXT.search(quoted):
+        content = quoted[1:-1].encode("utf-8", "surrogateescape")
+        return f"x'{_ESCAPED.sub(_unescaped, content).hex()}'"
+    return _CONTROL.sub(lambda found: _ESCAPES.get(found[1], found[0]), quoted)
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return b"'" if found[1] is None else _UNESCAPES.get(found[1], found[1])
+
+
+def commented(words: str) -> str:
+    """Words as lines of comment."""
+    return "\n".join(f"-- {visible(line)}" for line in re.split(r"[\0\r\n\x1a]+", words))

@@ -1,0 +1,163 @@
+"""The fix SQL as its reader runs it: by the clients of MariaDB and of MySQL, in batch mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.protocols import literals
+from bridge.target.session import quote_name
+from tests.verify.clients import mariadb_client, mysql_client, run_file
+from tests.verify.servers import Pair, execute, said
+
+CLIENTS = {"mariadb": mariadb_client, "mysql": mysql_client}
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> list[str]:
+    """Each client."""
+    return CLIENTS[request.param]()
+
+
+VALUES = [
+    *("a\r\nb", "a\nb", "\r", "a\0b", "\x1a", "it's", 'a"b', "\\", "\\'", "a\\r\\n", "\\\r\n", "\\\\\n", "%s %d %"),
+    *(";", "a;\nDELIMITER //\nb", "\\! ls", "\\g", "-- a", "/* a */", "/*! a */", "# a", "`a`", "{}", "\x01\x7f\x85"),
+    *("", " ", "中", "中'\\", "😀", "\ufeff", "\u2028", "\ufffd", "NULL", "\n\n\\q\nquit\n", "a\tb", "\b\\b"),
+]
+"""What a client, a shell or a character set may take for something else."""
+TABLES = """
+CREATE DATABASE app CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; USE app;
+CREATE TABLE t (id INT PRIMARY KEY, v TEXT, b LONGBLOB, g VARCHAR(99) CHARACTER SET latin1 COLLATE latin1_bin,
+k VARCHAR(99) NOT NULL, KEY (k)) DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin;
+CREATE TABLE byname (k VARCHAR(99) COLLATE utf8mb4_bin PRIMARY KEY, b VARBINARY(500));
+"""
+
+
+def filled(pair: Pair, values: list[tuple[str, bytes]]) -> None:
+    """The source's rows."""
+    pair.both("DROP DATABASE IF EXISTS app;" + TABLES)
+    rows = [
+        f"({i},{literals.text(v)},{literals.binary(b)},_latin1 {literals.binary(b)},{literals.text(v)})"
+        for i, (v, b) in enumerate(values)
+    ]
+    named = {v.rstrip(" "): b for v, b in values}
+    names = [f"({literals.text(v)},{literals.binary(b)})" for v, b in named.items()]
+    execute(
+        pair.source,
+        f"USE app;INSERT INTO t VALUES {','.join(rows)}; INSERT INTO byname VALUES {','.join(names)}",
+    )
+
+
+def mended(pair: Pair, values: list[tuple[str, bytes]], client: list[str], *options: str) -> None:
+    """Rows that are missing, other, and too many; values and keys."""
+    filled(pair, values)
+    assert not pair.verify("app.*").is_equal
+    assert not set(b"\r\0\x1a") & set(pair.fix.read_bytes())
+    pair.mend(client, *options)
+    assert said(pair.verify("app.*")) == set()
+    pair.damage("USE app; UPDATE t SET v = CONCAT(v, ' '), b = ''; UPDATE IGNORE byname SET k = CONCAT('x', k)")
+    pair.verify("app.*")
+    pair.mend(client, *options)
+    assert said(pair.verify("app.*")) == set()
+
+
+@pytest.mark.parametrize("server", ["target", "old_mysql_target", "mysql_target"])
+def test_any_value_by_any_client(
+    server: str, client: list[str], old_target: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """What the file says is what the client sends: afterwards all is equal."""
+    pair = Pair(old_target, request.getfixturevalue(server), tmp_path)
+    mended(pair, [(value, value.encode() + b"\xff\xfe") for value in VALUES], client)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(st.tuples(st.text(max_size=30), st.binary(max_size=30)), min_size=1, max_size=60))
+def test_whatever_the_values_are(pair: Pair, client: list[str], values: list[tuple[str, bytes]]) -> None:
+    """Texts of all characters, and bytes."""
+    mended(pair, values, client)
+
+
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf8", "latin1", "gbk", "sjis"])
+def test_a_client_of_another_character_set(pair: Pair, client: list[str], charset: str) -> None:
+    """Either the file does what it says, or its guard stops the client before anything is written."""
+    filled(pair, [(value, b"") for value in (*VALUES, "中", "文'", "é\\")])
+    pair.verify("app.*")
+    ended = run_file(pair.target, pair.fix, client, f"--default-character-set={charset}")
+    if charset in ("gbk", "sjis"):
+        assert b"more than 1 row" in ended.stderr
+        assert execute(pair.target, "SELECT COUNT(*) FROM app.t") == [(0,)]
+    else:
+        assert ended.returncode == 0, ended.stderr
+        assert said(pair.verify("app.*")) == set()
+
+
+@pytest.fixture
+def odd_modes(target: str) -> Iterator[None]:
+    """A server whose sessions begin with other rules for texts."""
+    [(before,)] = execute(target, "SELECT @@GLOBAL.sql_mode")
+    execute(target, "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT,IGNORE_SPACE'")
+    yield
+    execute(target, f"SET GLOBAL sql_mode = '{before}'")
+
+
+@pytest.mark.usefixtures("odd_modes")
+def test_a_server_of_other_sql_modes(pair: Pair, client: list[str]) -> None:
+    """The file sets its own before the first text."""
+    mended(pair, [(value, value.encode()) for value in VALUES], client)
+
+
+NAMES = [
+    "a\rb",
+    "a\r\nb",
+    "a\nb",
+    "\x1a",
+    "`",
+    "a\\",
+    "\\'",
+    "it's",
+    '"',
+    "中文",
+    "-- a",
+    "/* a",
+    ";",
+    "%s",
+    "a\tb",
+    "#",
+]
+
+
+def test_names_that_a_client_would_change(pair: Pair, client: list[str]) -> None:
+    """A name cannot be escaped: such statements are sent as hex.  So are tables that are missing."""
+    columns = ",".join(f"{quote_name(name)} VARCHAR(9)" for name in NAMES)
+    tables = [quote_name("app", name) for name in NAMES]
+    execute(
+        pair.source,
+        "CREATE DATABASE app COLLATE utf8mb4_bin;"
+        f"CREATE TABLE app.t (id INT PRIMARY KEY, {columns}); INSERT INTO app.t (id) VALUES (1), (2);"
+        + "".join(f"CREATE TABLE {table} (id INT PRIMARY KEY); INSERT INTO {table} VALUES (1);" for table in tables),
+    )
+    execute(pair.target, "CREATE DATABASE app COLLATE utf8mb4_bin")
+    for damage in ("DO 0", "UPDATE app.t SET `a\\\\` = 'x', `中文` = 'y'", f"DELETE FROM {tables[1]}"):
+        pair.damage(damage.replace("\\\\", "\\"))
+        assert not pair.verify("app.*").is_equal
+        pair.mend(client)
+        assert said(pair.verify("app.*")) == set()
+
+
+def test_the_targets_own_columns_stay(pair: Pair, client: list[str]) -> None:
+    """Also of rows that stand under another spelling of their key, and where the target knows no bridge."""
+    both = "CREATE DATABASE app; CREATE TABLE app.t (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, u INT UNIQUE"
+    execute(pair.source, f"{both}, n INT); INSERT INTO app.t VALUES ('Alice', 1, 1), ('bob', 2, 2), ('c', 3, 3)")
+    execute(
+        pair.target,
+        f"{both}, n INT, own INT DEFAULT 9);"
+        "INSERT INTO app.t VALUES ('ALICE', 1, 1, 5), ('bob ', 3, 2, 6), ('c', 2, 4, 7)",
+    )
+    assert said(pair.verify("app.*")) >= {"t 'Alice' different k", "t 'bob' different k u", "t 'c' different u n"}
+    pair.mend(client)
+    assert said(pair.verify("app.*")) <= {"t: column own is the target's own"}
+    assert execute(pair.target, "SELECT k, own FROM app.t ORDER BY k") == [("Alice", 5), ("bob", 6), ("c", 7)]
