@@ -135,7 +135,8 @@ def replay(
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Catches up once: everything complete at the end of the input as seen at the start."""
+    """Catches up once: everything complete at the end of the input as seen at the start.  Interrupted, it ends with 4
+    and the same command goes on."""
     settings = settings_of(
         config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
         input=input_path, target=target, consistency=consistency, filter=filters, timezone=timezone,
@@ -146,7 +147,7 @@ def replay(
     with show.ProgressBar() as bar:
         outcome = job.catch_up(limit, bar.update, take_over=take_over)
     show.replay_summary(outcome, limit, as_json=as_json)
-    if not outcome.until_reached or outcome.quarantined:
+    if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
 
 

@@ -223,6 +223,9 @@ def verification(report: Report, *, as_json: bool) -> None:
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
     """What a catch-up did."""
+    if outcome.interrupted:
+        there = in_the_target(outcome) if outcome.applied_ts else "this command has applied nothing"
+        note(f"interrupted before the end of the input; {there}; the same command goes on from there")
     if as_json:
         print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
         return
@@ -239,7 +242,7 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:
         line(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
-    if not outcome.until_reached and until is not None:
+    if not outcome.until_reached and until is not None and not outcome.interrupted:
         lacking = "change" if outcome.by_partition else "boundary"
         note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
 

@@ -57,6 +57,7 @@ class Outcome:
     rest: row changes read but at or above the last boundary.
     quarantined: messages and rows put aside.
     until_reached: False when `--until` was given and not reached.
+    interrupted: it was asked to stop before it came to the end of the input.
     by_partition: in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
@@ -72,6 +73,7 @@ class Outcome:
     late: int = 0
     quarantined: int = 0
     until_reached: bool = False
+    interrupted: bool = False
     by_partition: bool = False
 
 
@@ -103,7 +105,7 @@ class Job:
         try:
             return self._owning(plan)
         except AbandonedError:
-            return Outcome(applied_ts=0)
+            return Outcome(applied_ts=0, interrupted=True)
 
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
@@ -116,21 +118,24 @@ class Job:
             ):
                 started = self._start()
                 if started is None:
-                    return Outcome(applied_ts=progress.applied_ts, seconds=time.monotonic() - began)
+                    seconds = time.monotonic() - began
+                    return Outcome(applied_ts=progress.applied_ts, seconds=seconds, interrupted=True)
                 topics = self._keep_topics(owned, progress)
                 keep_what_is_loaded()
                 take_small_pages()  # the JVM has started: its workers' memory stays as it is
                 streaming = time.monotonic()
-                applier = self._apply(started, owned, self._reading(topics), writer, plan, pulse)
+                applier, has_ended = self._apply(started, owned, self._reading(topics), writer, plan, pulse)
                 ended = time.monotonic()
             since = applier.counts.applying_since or ended
-            return _outcome(applier, writer, ended - began, ended - streaming, ended - since)
+            outcome = _outcome(applier, writer, ended - began, ended - streaming, ended - since)
+            return replace(outcome, interrupted=not has_ended)
 
     def _apply(
         self, started: _Started, owned: _Owned, reading: Reading, writer: Writer, plan: _Plan, pulse: Pulse
-    ) -> Applier:
+    ) -> tuple[Applier, bool]:
         """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes, an
-        executor is lost or Spark missed a partition.  The applier that came to the end, with the counts of all."""
+        executor is lost or Spark missed a partition.  The last applier, with the counts of all, and whether it came to
+        the end."""
         spark, extents = started
         counts, losses = Counts(), Losses()
         while True:
@@ -142,7 +147,7 @@ class Job:
             ahead = messages_ahead(applier.backlog.positions, extents)
             pulse.reporter = StatusReporter(applier, writer, counts.messages + ahead)
             try:
-                reading.run(spark, applier, progress.pending, extents, once=plan.once)
+                has_ended = reading.run(spark, applier, progress.pending, extents, once=plan.once)
             except OrderChanged as changed:
                 log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
             except PartitionsAdded as added:
@@ -153,7 +158,7 @@ class Job:
                 log.warning("an executor is lost; reading begins anew behind what is in the target")
                 losses.count(lost, owned.progress().applied_ts)
             else:
-                return applier
+                return applier, has_ended
             extents = self._source.extents(spark)
 
     def _writer(self, owned: _Owned) -> Writer:

@@ -57,9 +57,9 @@ class Reading:
         extents: Mapping[PartitionId, Extent],
         *,
         once: bool,
-    ) -> None:
+    ) -> bool:
         """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
-        now; everything complete is applied then.
+        now; everything complete is applied then.  Whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
         extents: what the source held a moment ago.
@@ -75,9 +75,10 @@ class Reading:
                 try:
                     query = self._start_query(spark, intake, starts, extents, folder, once=once)
                     self._watch(query, intake, worker)
-                    if not self.stop.is_set():
-                        worker.drain()
+                    has_ended = worker.drain(self.stop.is_set)
+                    if has_ended:
                         applier.finish()
+                    return has_ended
                 finally:
                     intake.close()
                     if query is not None:
@@ -85,7 +86,7 @@ class Reading:
             except SPARK_ENDED as error:
                 failure = worker.failure or error
                 if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
-                    return
+                    return False
                 if lost_chunks(failure):
                     raise ChunksLost(str(failure)) from failure
                 if worker.failure is not error:

@@ -67,14 +67,17 @@ class ApplierThread:
         """Has `error`, met by who reads, raised by raise_failure, if nothing has ended the thread before."""
         self.failure = self.failure or error
 
-    def drain(self) -> None:
-        """Lets the thread work off what is waiting, then end; raises what ended it."""
-        while self._thread.is_alive():
+    def drain(self, given_up: Callable[[], bool]) -> bool:
+        """Lets the thread work off what is waiting, then end; raises what ended it.  False when `given_up` says so
+        first."""
+        while self._thread.is_alive() and not given_up():
             with suppress(queue.Full):
                 self._waiting.put(None, timeout=_TICK_SECONDS)
                 break
-        self._thread.join()
+        while self._thread.is_alive() and not given_up():
+            self._thread.join(_TICK_SECONDS)
         self.raise_failure()
+        return not given_up() and not self._thread.is_alive()
 
     def stop(self, seconds: float) -> bool:
         """Ends the thread after the target transaction in hand; False when that takes longer than `seconds`."""
