@@ -27,7 +27,11 @@ TargetFlag = Annotated[
     typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
 ]
 FilterFlag = Annotated[
-    list[str] | None, typer.Option("--filter", help="Table rule: db.table, with * ? [a-z], or !db.table; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        help="Table rule as TiCDC has them: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; repeatable.",
+    ),
 ]
 ZoneFlag = Annotated[
     str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
