@@ -16,6 +16,7 @@ from bridge.events import ms_tso
 from bridge.filters import TableFilter
 from bridge.protocols.debezium_modes import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
+from bridge.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.secret_settings import is_secret, refuse_secrets, resolve
 from bridge.target.ddl_policy import DdlRules, ddl_rules
 from bridge.target.tls import Tls, TlsMode
@@ -82,7 +83,7 @@ class _Server(_Section):
 class TargetSection(_Server):
     """Where changes go."""
 
-    schema_name: str = Field(default="_bridge", alias="schema", pattern="^[^%]+$")
+    schema_name: str = Field(default=DEFAULT_SCHEMA, alias="schema", pattern="^[^%]+$")
     retry_seconds: float = Field(default=300, gt=0)
 
 
@@ -180,7 +181,13 @@ class Settings(_Section):
 
     def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
         """What a decoder is told; `accepts` as in `DecodeOptions`."""
-        return DecodeOptions(self.timezone, accepts, ckafka_binary=self.ckafka.binary, debezium=self.debezium.modes)
+        return DecodeOptions(
+            self.timezone,
+            accepts,
+            ckafka_binary=self.ckafka.binary,
+            debezium=self.debezium.modes,
+            reserved=ReservedSchemas(self.target.schema_name),
+        )
 
 
 _SECTIONS: Mapping[str, type[_Section]] = {

@@ -41,6 +41,9 @@ class Kind(IntEnum):
     """Every change of this partition with a commit_ts *below* this one has been sent."""
     BAD = 6
     """A message that could not be decoded; `text` says why."""
+    LEFT_OUT = 7
+    """A row of a table that is not replicated: every one that must never be written (`reserved_schemas`), as `text`
+    says; without a text, the first that a decoder meets of a table that the filter leaves out (on request)."""
 
 
 class Code(StrEnum):
@@ -78,8 +81,8 @@ class Code(StrEnum):
 class Event(NamedTuple):
     """One decoded event; fields that do not apply to its kind are ``None`` (``""`` for schema and table).
 
-    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD.  Where the message carries no TSO it is `ms_tso` of the
-        event time (whole seconds count as their first millisecond), and `by_time` is true.
+    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD and LEFT_OUT.  Where the message carries no TSO it is
+        `ms_tso` of the event time (whole seconds count as their first millisecond), and `by_time` is true.
     index: position inside the message, from 0.
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
         by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.

@@ -6,6 +6,7 @@ Nothing else prints: what is shown may come from messages, servers and files, an
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,15 @@ def moment(tso: int) -> str:
 def stopped(outcome: Outcome) -> None:
     """The last word of `bridge run`."""
     note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
+    for words in _not_replicated(outcome):
+        note(words)
+
+
+def _not_replicated(outcome: Outcome) -> Iterator[str]:
+    for table, count in outcome.left_out.items():
+        yield f"{count:,} row changes of {table} were left out: nothing is written to that database"
+    for rule in outcome.unmatched:
+        yield f"the filter rule {rule!r} matched no table that this run has applied or left out"
 
 
 def in_the_target(outcome: Outcome) -> str:
@@ -87,6 +97,7 @@ def status_fields(status: Status) -> dict[str, Any]:
         "rows": status.rows,
         "backlog": status.backlog_rows,
         "late": status.late,
+        "left_out": status.left_out,
         "quarantined": status.quarantined,
         "waiting_for": status.waiting_for,
     }
@@ -238,6 +249,8 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
     if outcome.rest:
         edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
         line(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
+    for words in _not_replicated(outcome):
+        line(words)
     if outcome.late:
         line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:

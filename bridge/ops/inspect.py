@@ -54,13 +54,13 @@ class Record:
 
     @property
     def kind(self) -> str:
-        """insert, update, delete, schema-change, boundary, bad, or nothing."""
+        """insert, update, delete, schema-change, boundary, bad, left-out, or nothing."""
         return _NOTHING if self.event is None else self.event.kind.name.lower().replace("_", "-")
 
     @property
     def time(self) -> str | None:
         """The commit_ts, or the event time, as wall-clock time in UTC."""
-        return None if self.event is None or self.event.kind is Kind.BAD else tso_time(self.event.commit_ts)
+        return None if self.event is None or self.event.kind >= Kind.BAD else tso_time(self.event.commit_ts)
 
     def row(self, image: str | None) -> dict[str, str] | None:
         """Column to SQL literal of one of the event's images."""
@@ -95,6 +95,8 @@ class Record:
             return {}
         if event.kind is Kind.BAD:
             return {"code": event.columns, "reason": event.text, "around": self.around and _readable(self.around)}
+        if event.kind is Kind.LEFT_OUT:
+            return {"index": event.index, "schema": event.schema, "table": event.table, "reason": event.text}
         return {
             "index": event.index,
             "schema": event.schema or None,

@@ -47,7 +47,7 @@ def _cells(record: Record) -> tuple[str, ...]:
 
 
 def _commit_ts(event: Event | None) -> str:
-    if event is None or event.kind is Kind.BAD:
+    if event is None or event.kind >= Kind.BAD:
         return ""
     return "event time" if event.by_time else str(event.commit_ts)
 
@@ -59,7 +59,7 @@ def _content(record: Record) -> str:
             return "the message holds no event"
         case Kind.BAD if event:
             return f"{event.columns}: {event.text}"
-        case Kind.SCHEMA_CHANGE if event:
+        case Kind.SCHEMA_CHANGE | Kind.LEFT_OUT if event:
             return event.text or ""
         case Kind.BOUNDARY:
             return ""

@@ -132,6 +132,8 @@ class Quarantine:
             raise _Left(f"{entry.cut_bytes} bytes of it are not here: read it from its position in the log")
         changes = [event for event in self._readable(entry) if event.kind <= Kind.DELETE]
         for change in changes:
+            if why := self._options.reserved.why(change.schema):
+                raise _Left(f"{TableName(change.schema, change.table)} is never written: {why}")
             if not change.by_time and change.commit_ts >= progress.applied_ts:
                 raise _Left("the pipeline has not come to its commit ts yet; try again later")
             self._apply(session, entry.position, change)
@@ -143,6 +145,8 @@ class Quarantine:
         events = self.decoded(entry)
         if not events:
             raise _Left("its table is left out by --filter")
+        if all(event.kind is Kind.LEFT_OUT for event in events):
+            raise _Left(f"its table is never written: {events[0].text}")
         for event in events:
             if event.kind is Kind.BAD:
                 raise _Left(f"it still cannot be decoded: {event.text}")
@@ -229,6 +233,8 @@ def event_document(event: Event) -> dict[str, Any]:
     if event.kind is Kind.BOUNDARY:
         return found
     found |= {"schema": event.schema, "table": event.table}
+    if event.kind is Kind.LEFT_OUT:
+        return found | {"reason": event.text}
     if event.kind is Kind.SCHEMA_CHANGE:
         return found | {"statement": event.text}
     return found | {image: _by_column(event.columns, part) for image, part in _images(event)}

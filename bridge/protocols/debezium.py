@@ -136,7 +136,7 @@ class DebeziumDecoder(JsonDecoder):
         if slot.image is None:
             return [_truncation(payload, source)]
         if not slot.wanted:
-            return []
+            return [self._left_out(slot.schema, slot.table)]
         event = self._row(key, payload, source, schema, slot)
         if slot.modes is not TICDC_MODES:
             _check_available(value, payload[slot.image])

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridge.events import Code, Event
+from bridge.events import Code, Event, Kind
 from bridge.protocols.debezium_modes import DebeziumModes
+from bridge.reserved_schemas import ReservedSchemas
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_NAME: Final = 64
@@ -64,6 +65,8 @@ class DecodeOptions:
         neither NULL nor zero is a `DecodeError`.
     accepts: (schema, table) -> wanted.  Rows of unwanted tables are dropped before their values are decoded; schema
         changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
+    tells_unwanted: the first row of each table that is not wanted becomes a LEFT_OUT, so that it is known.
+    reserved: databases whose rows all become LEFT_OUT, whatever is wanted.
     cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
         that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
     ckafka_binary: how ckafka writes binary values, which its messages do not say.  None: a binary value is an error.
@@ -75,6 +78,8 @@ class DecodeOptions:
     cut_rows: bool = False
     ckafka_binary: Literal["base64", "latin1"] | None = None
     debezium: DebeziumModes = field(default_factory=DebeziumModes)
+    tells_unwanted: bool = False
+    reserved: ReservedSchemas = field(default_factory=ReservedSchemas)
 
 
 class Decoder(Protocol):
@@ -109,6 +114,9 @@ class GuardedDecoder:
 
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
+        self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
+        self._left_out_events: dict[tuple[str, str], Event] = {}
+        self._said: set[tuple[str, str]] = set()
 
     @property
     def learnt(self) -> int:
@@ -118,9 +126,13 @@ class GuardedDecoder:
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """The events of one message, all or none; raises nothing but `DecodeError`."""
         try:
-            return self._events(key, value)
+            events = self._events(key, value)
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
+        for event in events:
+            if event.kind is Kind.LEFT_OUT:
+                return [event for event in events if event.kind is not Kind.LEFT_OUT or self._is_to_be_said(event)]
+        return events
 
     def look_over(self, values: Iterable[bytes | None]) -> None:
         """To be told the values of the messages that `usual_events` is asked for next."""
@@ -147,7 +159,32 @@ class GuardedDecoder:
         """Whether rows of a table are wanted; checks the names, which no later step does again."""
         check_name(schema, "schema")
         check_name(table, "table")
+        return self._is_accepted(schema, table) and not self._reserved.why(schema)
+
+    def _is_accepted(self, schema: str, table: str) -> bool:
         return self._accepts is None or self._accepts(schema, table)
+
+    def _left_out(self, schema: str, table: str) -> Event:
+        """What stands for a row of a table that is not wanted."""
+        event = self._left_out_events.get((schema, table))
+        if event is None:
+            why = self._reserved.why(schema)
+            is_told = why and self._is_accepted(schema, table)
+            event = Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why if is_told else None)
+            if len(self._left_out_events) >= MAX_CACHED:
+                self._left_out_events.clear()
+                self._said.clear()
+            self._left_out_events[schema, table] = event
+        return event
+
+    def _is_to_be_said(self, left_out: Event) -> bool:
+        """Each time where rows must never be written, else the first time, if at all."""
+        if left_out.text is not None or not self._tells_unwanted:
+            return left_out.text is not None
+        table = left_out.schema, left_out.table
+        is_new = table not in self._said
+        self._said.add(table)
+        return is_new
 
 
 @contextmanager

@@ -229,8 +229,7 @@ class OpenProtocolDecoder(GuardedDecoder):
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
         if len(keys) == 1 == len(values):
-            event = self._framed_event(keys[0], values[0], 0, _LENGTH)
-            return [event] if event else []
+            return [self._framed_event(keys[0], values[0], 0, _LENGTH)]
         if len(keys) != len(values) or not keys:
             raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
         return self._batch(keys, values, growth_limit(len(value or b"")))
@@ -243,14 +242,13 @@ class OpenProtocolDecoder(GuardedDecoder):
             at += _LENGTH
             event = self._framed_event(key, value, index, at)
             at += len(value)
-            if event:
-                events.append(event)
-                size += len(event.before or "") + len(event.after or "")
-                if size > limit:
-                    raise DecodeError(f"the batch holds more than {limit} bytes")
+            events.append(event)
+            size += len(event.before or "") + len(event.after or "")
+            if size > limit:
+                raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
 
-    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event | None:
+    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event:
         """The event of one frame of the key and one of the value, which begins at a byte of the message's value."""
         try:
             return self._event(orjson.loads(key), value, index)
@@ -259,14 +257,16 @@ class OpenProtocolDecoder(GuardedDecoder):
                 failure.at += at
             raise
 
-    def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
+    def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event:
         if key.get("t") == 2:
             with reading_schema_change():
                 return _schema_change(key, check_commit_ts(key["ts"], "ts"), index, value)
         commit_ts, kind = check_commit_ts(key["ts"], "ts"), key["t"]
         if kind == 1:
             slot = self._slots.get((key["scm"], key["tbl"])) or self._new_slot(key["scm"], key["tbl"])
-            return self._row(key, slot, commit_ts, index, value) if slot.wanted else None
+            if slot.wanted:
+                return self._row(key, slot, commit_ts, index, value)
+            return self._left_out(key["scm"], key["tbl"])._replace(index=index)
         if kind == 3:
             return _boundary(commit_ts, index, value)
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)

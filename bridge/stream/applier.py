@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NoReturn
 
@@ -16,7 +16,7 @@ import structlog
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.events import tso_ms
 from bridge.filters import TableFilter
-from bridge.stream.backlog import Arrival, Backlog, ControlEvents
+from bridge.stream.backlog import Arrival, Backlog, ControlEvents, LeftOut
 from bridge.stream.bad_messages import BadMessage, DueEntry, OnBadMessage, bad_message_error, boundaries_before
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.order import OrderChanged
@@ -52,6 +52,10 @@ class Counts:
     """When the first transaction with row changes began, by the applier's clock."""
     late: Counter[PartitionId] = field(default_factory=Counter)
     repeated: Counter[PartitionId] = field(default_factory=Counter)
+    left_out: Counter[TableName] = field(default_factory=Counter)
+    """Row changes that are never written, by table (`reserved_schemas`)."""
+    tables: set[TableName] = field(default_factory=set)
+    """Those that were met, replicated or not."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Applier:
             self.leave_boundaries("messages without a commit ts have come")
         store, control = self._completed(arrival)
         self._has_read = True
+        self._note_left_out(control.left_out)
         self._count_dropped(store)
         self._take_in(store.from_ts(self.applied_ts), control)
         self.advance()
@@ -260,6 +265,21 @@ class Applier:
     def _bad_is_next(self) -> bool:
         return bool(self._bad) and (self._limits.until is None or self.applied_ts < self._limits.until)
 
+    def _note_left_out(self, left_out: Iterable[LeftOut]) -> None:
+        for schema, table, why, position, rows in left_out:
+            name = TableName(schema, table)
+            self.counts.tables.add(name)
+            if why is None:
+                continue
+            if name not in self.counts.left_out:
+                log.warning(
+                    "row changes of a table are left out; such rows are never written",
+                    table=str(name),
+                    why=why,
+                    position=str(position),
+                )
+            self.counts.left_out[name] += rows
+
     def _count_dropped(self, store: RowStore) -> None:
         dropped = store.count_below(self.applied_ts, self._start_ts, self._read_before)
         self.counts.repeated.update(dropped.repeated)
@@ -341,6 +361,7 @@ class Applier:
         self._written_at = self._clock()
 
     def _load(self, names: dict[TableName, int]) -> None:
+        self.counts.tables.update(names)
         missing = [name for name in names if name not in self._catalog]
         if not missing:
             return
@@ -355,6 +376,7 @@ class Applier:
             return self._tables(change.schema, change.table)
         if classified.database:
             return self._tables.accepts_schema(classified.database)
+        self.counts.tables.update(classified.tables)
         wanted = {self._tables(*name) for name in classified.tables}
         if len(wanted) > 1:
             raise SchemaChangeError(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,20 @@ _ROWS_PER_SLICE: Final = 200
 NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 
 
+class LeftOut(NamedTuple):
+    """Rows of a table that is not replicated.
+
+    why: nothing is ever written to its database, None where the filter leaves it out.
+    position: of the first.  rows: how many there are, where nothing is ever written.
+    """
+
+    schema: str
+    table: str
+    why: str | None
+    position: Position
+    rows: int
+
+
 @dataclass(frozen=True)
 class ControlEvents:
     """The events of a micro-batch that are not row changes, and how far it read.
@@ -37,6 +51,7 @@ class ControlEvents:
     aside: what is to be put aside.
     by_time: some changes lack a TSO, so that boundaries say nothing of them.
     is_cut: the source may have held more when it was read.
+    left_out: tables whose rows it did not read.
     """
 
     boundaries: dict[PartitionId, int]
@@ -46,6 +61,7 @@ class ControlEvents:
     aside: tuple[DueEntry, ...] = ()
     by_time: bool = False
     is_cut: bool = False
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +117,7 @@ def _read(events: pa.Table) -> dict[PartitionId, int]:
 
 def control_events(others: pa.Table, read: dict[PartitionId, int], *, by_time: bool = False) -> ControlEvents:
     """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
+    others, left_out = without_left_out(others)
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
     bad: list[BadMessage] = []
@@ -125,7 +142,21 @@ def control_events(others: pa.Table, read: dict[PartitionId, int], *, by_time: b
             changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
         else:
             boundaries[where] = max(commit_ts, boundaries.get(where, 0))
-    return ControlEvents(boundaries, read, tuple(changes), tuple(bad), by_time=by_time)
+    return ControlEvents(boundaries, read, tuple(changes), tuple(bad), by_time=by_time, left_out=left_out)
+
+
+def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
+    """Events (EVENT_SCHEMA, any order) without those of tables that are not replicated, and those tables."""
+    is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
+    if not pc.any(is_left_out).as_py():
+        return events, ()
+    found = events.filter(is_left_out).group_by(["schema", "table", "text", "topic", "partition"])
+    groups = found.aggregate([("offset", "min"), ("offset", "count")])
+    names = ("schema", "table", "text", "topic", "partition", "offset_min", "offset_count")
+    return events.filter(pc.invert(is_left_out)), tuple(
+        LeftOut(schema, table, why, Position(*where), count)
+        for schema, table, why, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[3:])
+    )
 
 
 def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

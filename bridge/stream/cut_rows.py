@@ -100,7 +100,7 @@ class CutRows:
             return bad
         key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
         try:
-            events = self._decoder.decode(key, value)
+            events = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
         if any(event.by_time or event.kind > Kind.DELETE for event in events):

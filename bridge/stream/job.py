@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -56,6 +56,8 @@ class Outcome:
         since the first transaction with row changes began.
     rest: row changes read but at or above the last boundary.
     quarantined: messages and rows put aside.
+    left_out: row changes that are never written, as they are of the server's own databases or the bridge's, by table.
+    unmatched: rules of the filter that matched none of the tables that were met.
     until_reached: False when `--until` was given and not reached.
     interrupted: it was asked to stop before it came to the end of the input.
     by_partition: in the order of the partitions, so that applied_ts is only the highest event time.
@@ -72,6 +74,8 @@ class Outcome:
     rest: int = 0
     late: int = 0
     quarantined: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
     until_reached: bool = False
     interrupted: bool = False
     by_partition: bool = False
@@ -128,7 +132,8 @@ class Job:
                 ended = time.monotonic()
             since = applier.counts.applying_since or ended
             outcome = _outcome(applier, writer, ended - began, ended - streaming, ended - since)
-            return replace(outcome, interrupted=not has_ended)
+            met = applier.counts.tables
+            return replace(outcome, interrupted=not has_ended, unmatched=self._filter.unmatched(met) if met else ())
 
     def _apply(
         self, started: _Started, owned: _Owned, reading: Reading, writer: Writer, plan: _Plan, pulse: Pulse
@@ -281,7 +286,7 @@ class Job:
         return CutRows(self._upstream, make_decoder(self._protocol, replace(self._decode_options(), cut_rows=True)))
 
     def _decode_options(self) -> DecodeOptions:
-        return self._settings.decode_options(self._filter if self._filter.rules else None)
+        return replace(self._settings.decode_options(self._filter if self._filter.rules else None), tells_unwanted=True)
 
 
 @dataclass(frozen=True)
@@ -350,6 +355,7 @@ def _outcome(applier: Applier, writer: Writer, seconds: float, stream_seconds: f
         rest=applier.backlog.rows,
         late=applier.counts.late.total(),
         quarantined=applier.counts.quarantined,
+        left_out={str(name): count for name, count in applier.counts.left_out.items()},
         until_reached=applier.until_reached,
         by_partition=applier.by_partition,
     )

@@ -13,7 +13,7 @@ import structlog
 
 from bridge.filters import TableFilter
 from bridge.stream.applier import BAD_MESSAGE_GRACE_SECONDS, Applier, Limits
-from bridge.stream.backlog import Arrival
+from bridge.stream.backlog import Arrival, without_left_out
 from bridge.stream.bad_messages import OnBadMessage, bad_message_error
 from bridge.stream.frontier import Frontier, PartitionId
 from bridge.stream.order import OrderChanged
@@ -91,7 +91,9 @@ class SequencedApplier(Applier):
         assert isinstance(store, TableStore)
         self._has_read = True
         before = sum(start.read for start in self._prefixes.positions.values())
-        dropped = self._prefixes.take_in(self._with_cut_rows(store.table), control.read, self._clock())
+        events, left_out = without_left_out(store.table)
+        self._note_left_out(left_out)
+        dropped = self._prefixes.take_in(self._with_cut_rows(events), control.read, self._clock())
         ends = self._patience.ends() if control.is_cut else {}
         if ends is not None:
             self._prefixes.hold_for(ends)

@@ -14,6 +14,7 @@ class Status:
         there is no boundary.
     rows_per_second: since the last look.
     messages, messages_total: read so far, and to read as seen at the start.
+    left_out: row changes of databases that nothing is ever written to.
     waiting_for: what holds the target back, and why.
     """
 
@@ -28,6 +29,7 @@ class Status:
     backlog_rows: int
     late: int
     repeated: int
+    left_out: int
     quarantined: int
     safe_mode: int
     retries: int

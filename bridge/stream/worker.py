@@ -134,6 +134,7 @@ class StatusReporter:
             backlog_rows=applier.backlog.rows,
             late=counts.late.total(),
             repeated=counts.repeated.total(),
+            left_out=counts.left_out.total(),
             quarantined=counts.quarantined,
             safe_mode=writer.safe_mode,
             retries=writer.retries,

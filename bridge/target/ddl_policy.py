@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from bridge.errors import UsageError
 from bridge.filters import TableFilter
+from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
 from bridge.target.collations import SOURCES, CollationRules
 from bridge.target.ddl_classes import ChangeClass
-from bridge.target.ddl_text import SYSTEM_SCHEMAS, Classified
+from bridge.target.ddl_text import Classified
 
 
 class Verdict(StrEnum):
@@ -64,7 +65,7 @@ class DdlRules:
     source: str = "tidb"
     collations: CollationRules = field(default_factory=CollationRules)
     tables: TableFilter = field(default_factory=TableFilter)
-    own_schema: str = "_bridge"
+    own_schema: str = DEFAULT_SCHEMA
 
     def decide(self, change: Classified) -> Decision:
         """What the settings say of its classes; a view that would show more than is replicated is held."""
@@ -76,8 +77,9 @@ class DdlRules:
         """Why nobody may let it run; "" when somebody may."""
         others = (*change.referenced, *([change.like] if change.like else []))
         named = [*change.tables, *(other.table for other in others)]
-        schemas = {name.schema.lower() for name in named} | {change.database.lower()}
-        return "it touches the bridge's own tables" if self.own_schema.lower() in schemas else ""
+        reserved = ReservedSchemas(self.own_schema)
+        touched = any(map(reserved.why, (*(name.schema for name in named), change.database)))
+        return "it touches the bridge's own tables" if touched else ""
 
     def _read_outside(self, change: Classified) -> Iterator[str]:
         """What a view reads that is not replicated, with what it is."""
@@ -96,9 +98,9 @@ class DdlRules:
             yield f"what the bridge cannot tell, near: {change.reads.unclear}"
 
     def _forbidden(self, schema: str) -> str:
-        if schema.lower() in SYSTEM_SCHEMAS:
+        if plain_name(schema) in SYSTEM_SCHEMAS:
             return "of a system schema"
-        return "of the bridge's own database" if schema.lower() == self.own_schema.lower() else ""
+        return "of the bridge's own database" if ReservedSchemas(self.own_schema).why(schema) else ""
 
 
 def ddl_rules(

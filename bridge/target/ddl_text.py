@@ -11,12 +11,12 @@ from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
+from bridge.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 from bridge.target.catalog import TableName
 from bridge.target.ddl_classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
 from bridge.target.ddl_lexer import END, Token, UnreadableError, tokens
 from bridge.target.ddl_views import Reads, reads
 
-SYSTEM_SCHEMAS: Final = frozenset({"mysql", "information_schema", "performance_schema", "sys", "metrics_schema"})
 DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
@@ -108,10 +108,10 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
 
 def _danger(found: list[Token], result: Classified) -> str | None:
     named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
-    schemas = {name.table.schema.lower() for name in named} | {result.database.lower()}
+    schemas = {name.table.schema for name in named} | {result.database}
     if result.kind is not StatementKind.CREATE_VIEW:  # what a view reads is the policy's affair
-        schemas |= set(_qualifiers(found)) - {table.table.lower() for table in result.tables}
-    if schemas & SYSTEM_SCHEMAS:
+        schemas |= {name for name in _qualifiers(found) if name.lower() not in {t.table.lower() for t in result.tables}}
+    if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
     words = [token.word for token in found]
     if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or _has_query_in_parentheses(found)):
@@ -149,7 +149,7 @@ def _qualifiers(found: list[Token]) -> Iterator[str]:
     """What stands before a dot: schemas, or tables before their columns."""
     for token, following in pairwise(found):
         if following.text == "." and token.name is not None:
-            yield token.name.lower()
+            yield token.name
 
 
 def _engines(found: list[Token]) -> Iterator[str]:

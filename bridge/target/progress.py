@@ -14,14 +14,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
+from bridge.reserved_schemas import DEFAULT_SCHEMA
 from bridge.target import quarantine, tables
 from bridge.target.session import Session, quote_name
-
-DEFAULT_SCHEMA: Final = "_bridge"
 
 
 class PartitionStart(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -117,7 +118,8 @@ class LogVerification:
     def _log(self, spark: SparkSession) -> Log:
         self._watcher.stage("decoding the messages")
         tables = self._options.tables
-        options = replace(self._settings.decode_options(tables if tables.rules else None), cut_rows=True)
+        given = self._settings.decode_options(tables if tables.rules else None)
+        options = replace(given, cut_rows=True, tells_unwanted=True)
         decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(spark)
         return Log(self._source.everything(spark, self._extents), decode)
@@ -144,6 +146,7 @@ class LogVerification:
             for topic, partition in cut
         )
         report.notes += _bad_notes(control)
+        report.notes += self._left_out_notes(control)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} messages or rows were put aside, so that the target lacks what they change")
         self._state.forget()
@@ -169,6 +172,18 @@ class LogVerification:
         if classified.database:
             return self._options.tables.accepts_schema(classified.database)
         return any(self._options.tables(*name) for name in classified.tables)
+
+    def _left_out_notes(self, control: Control) -> Iterator[str]:
+        """What the log holds and nobody writes, and rules of the filter that are of no table of the log."""
+        never = Counter[TableName]()
+        for found in control.left_out:
+            never[TableName(found.schema, found.table)] += found.rows if found.why else 0
+        met = control.names | never.keys() | {name for change in control.changes for name in _tables_of(change)}
+        for name, count in never.items():
+            if count:
+                yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
+        for rule in self._options.tables.unmatched(met) if met else ():
+            yield f"the filter rule {rule!r} matches no table of the log"
 
     def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:
         """The tables that can be compared, and results for those that cannot."""
@@ -299,6 +314,11 @@ class LogVerification:
             f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
         )
         return shown_row(table.shape, difference, *(found[0] if found else ()))
+
+
+def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
+    classified = classify(change.text, change.schema)
+    return classified.tables if isinstance(classified, Classified) else ()
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.events import tso_ms
+from bridge.reserved_schemas import ReservedSchemas
 from bridge.target.capabilities import probe
 from bridge.target.catalog import TableName
 from bridge.target.progress import Progress, ProgressTable
@@ -185,7 +186,7 @@ class SourceVerification:
         return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:
-        return name.schema != self._table.schema and self._options.tables(*name)
+        return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)
 
     def _one_table(self, table: _Table, readers: _Readers) -> TableResult:
         began = time.monotonic()

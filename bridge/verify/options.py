@@ -56,9 +56,9 @@ class VerifyOptions:
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
         """From the settings; UsageError for a rule that cannot be read."""
-        section = settings.verify
+        section, tables = settings.verify, TableFilter(settings.filter)
         return cls(
-            TableFilter(settings.filter),
+            tables,
             section.workers,
             section.chunk_seconds,
             section.shown_rows,
@@ -66,5 +66,5 @@ class VerifyOptions:
             parse_max_load(section.max_load),
             fix_file,
             resume,
-            settings.ddl.rules(),
+            settings.ddl.rules(tables),
         )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.stream.backlog import LeftOut, without_left_out
 from bridge.stream.decode import EventDecoder, unpacked
 from bridge.stream.source import MicroBatch
 from bridge.target.catalog import TableName
@@ -31,13 +32,15 @@ class Control:
     """What is not rows, and which tables rows are of.
 
     changes: schema changes in order, copies folded.  boundaries: by partition, offsets and the highest boundary at or
-    before each.  bad: positions and reasons of messages that could not be decoded.  events: how many there are.
+    before each.  bad: positions and reasons of messages that could not be decoded.  left_out: tables whose rows are not
+    replicated.  events: how many there are.
     firsts: by partition, the commit_ts (TSO) of what it holds first.
     """
 
     changes: list[LoggedChange]
     boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
     bad: list[tuple[Position, str]]
+    left_out: tuple[LeftOut, ...]
     names: set[TableName]
     events: int
     firsts: dict[PartitionId, int]
@@ -61,7 +64,8 @@ class Log:
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
-        return Control(_changes(found), _boundaries(found), _bad(found), names, events, _firsts(found))
+        found, left_out = without_left_out(found)
+        return Control(_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """`last_states.shapes` of all row changes."""

@@ -96,6 +96,26 @@ def test_retry_with_the_setting_that_was_missing(target: str, session: Session, 
     assert "applied: 1 row changes" in quarantine(target, "list", "--settled", "--json").out
 
 
+def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(
+    target: str, session: Session, tmp_path: Path
+) -> None:
+    """A message or a row change of the server's own databases stays where it is."""
+    session.execute("ALTER TABLE m.t ADD CHECK (id < 9)")
+    fill(target, tmp_path, row(10, 1, at=AT), row(11, 9))
+    session.execute(
+        "UPDATE _bridge.quarantine SET message_value = REPLACE(message_value, '\"m\"', '\"mysql\"'),"
+        " row_change = REPLACE(row_change, '\"m\"', '\"mysql\"')"
+    )
+    session.execute("CREATE TABLE mysql.t LIKE m.t")
+    try:
+        outcomes = retried(target, "--all")
+        assert session.rows("SELECT * FROM mysql.t") == []
+    finally:
+        session.execute("DROP TABLE mysql.t")
+    assert [done for done, _ in outcomes] == [False, False]
+    assert all("it is in one of the server's own databases" in why for _, why in outcomes)
+
+
 @pytest.mark.parametrize(
     ("message", "meanwhile", "why"),
     [

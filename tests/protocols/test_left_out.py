@@ -1,0 +1,80 @@
+"""Rows of tables that are not replicated: what a decoder gives for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from bridge.events import Kind
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.reserved_schemas import ReservedSchemas
+from bridge.stream.decode import Messages, decode_messages
+from tests.protocols.debezium_wire import TICDC_SOURCE, ticdc
+from tests.protocols.wire import as_ckafka, canal, open_row
+
+PROTOCOLS = ["canal-json", "ckafka", "debezium", "open-protocol"]
+Pair = tuple[bytes | None, bytes]
+
+
+def message(protocol: str, schema: str, id_: int = 1) -> Pair:
+    """A row of the table t."""
+    if protocol == "debezium":
+        return b'{"payload":{"id":1}}', ticdc("c", {"id": id_}, source=TICDC_SOURCE | {"db": schema, "table": "t"})
+    if protocol == "open-protocol":
+        return open_row({"u": {"id": {"t": 3, "h": True, "f": 11, "v": id_}}}, scm=schema)
+    value = canal("INSERT", {"id": ("int", str(id_))}, database=schema)
+    return b"", as_ckafka(value) if protocol == "ckafka" else value
+
+
+def decoded(protocol: str, pairs: Iterable[Pair], **options: Any) -> list[dict[str, Any]]:
+    """The events of messages that are decoded together, by one decoder, twice: it has learnt then."""
+    decoder = make_decoder(protocol, DecodeOptions("UTC", **options))
+    keys, values = zip(*pairs, strict=True)
+    messages = Messages(["q"] * len(keys), [0] * len(keys), list(range(len(keys))), list(keys), list(values))
+    decode_messages(decoder, messages)
+    events: list[dict[str, Any]] = decode_messages(decoder, messages).to_pylist()
+    return events
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rows_that_must_never_be_written(protocol: str) -> None:
+    """Each is known by its table and position, and none comes as a row; also when a template of another table reads
+    such messages, whatever the filter wants."""
+    schemas = ["shop", "mysql", "shop", "MySQL", "_own"]
+    pairs = [message(protocol, schemas[n % 5], n) for n in range(1000)]
+    for accepts in (None, lambda *_: True):
+        events = decoded(protocol, pairs, accepts=accepts, reserved=ReservedSchemas("_own"))
+        assert Counter((event["kind"], event["schema"]) for event in events) == {
+            (Kind.INSERT, "shop"): 400, **{(Kind.LEFT_OUT, schema): 200 for schema in ("mysql", "MySQL", "_own")},
+        }  # fmt: skip
+        assert {event["offset"] % 5 for event in events if event["kind"] == Kind.LEFT_OUT} == {1, 3, 4}
+        assert {event["text"] for event in events if event["schema"] == "_own"} == {
+            "it is in the bridge's own database"
+        }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rows_that_the_filter_leaves_out(protocol: str) -> None:
+    """Their tables are told once where that is asked for, else nothing is; a reserved one that the filter leaves out as
+    well is no news."""
+    pairs = [message(protocol, ["shop", "other", "mysql"][n % 3], n) for n in range(600)]
+
+    def kinds(**options: Any) -> Counter[tuple[int, str]]:
+        found = decoded(protocol, pairs, accepts=lambda schema, _: schema == "shop", **options)
+        return Counter((event["kind"], event["schema"]) for event in found)
+
+    assert kinds() == {(Kind.INSERT, "shop"): 200}
+    assert kinds(tells_unwanted=True) == {(Kind.INSERT, "shop"): 200}  # told by the first pass
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_tables_that_the_filter_leaves_out_are_told_once(protocol: str) -> None:
+    """By each decoder."""
+    decoder = make_decoder(protocol, DecodeOptions("UTC", lambda *_: False, tells_unwanted=True))
+    told = [decoder.decode(*message(protocol, schema)) for schema in ("other", "other", "mysql", "another", "mysql")]
+    assert [[(event.kind, event.schema, event.text) for event in events] for events in told] == [
+        [(Kind.LEFT_OUT, "other", None)], [], [(Kind.LEFT_OUT, "mysql", None)], [(Kind.LEFT_OUT, "another", None)], [],
+    ]  # fmt: skip
