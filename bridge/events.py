@@ -75,7 +75,8 @@ class Code(StrEnum):
     TARGET_REFUSED = "target-refused"
     """A row that the target refused."""
     ROW_NOT_FOUND = "row-not-found"
-    """A change of a row, of a table without a key, that is not on the target."""
+    """A change of a row that is not on the target, but would have to be: the table has no key, or the message holds a
+    part of the row."""
 
 
 class Event(NamedTuple):

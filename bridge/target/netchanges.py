@@ -7,23 +7,36 @@ afterwards comes out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
-from bridge.events import SEP, Kind, tso_ms
+from bridge.events import SEP, Code, Kind, tso_ms
 from bridge.target.catalog import Table, TableName
-from bridge.target.cells import Cells, to_numpy, whole
+from bridge.target.cells import Cells, whole
 from bridge.target.drift import check_needs
-from bridge.target.grouping import Bools, Longs, distinct, ends, numbered
+from bridge.target.grouping import Longs, distinct, ends
+from bridge.target.partial import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
+from bridge.target.spellings import SameKeys, asks_nobody
+from bridge.target.steps import Shape, Steps, freed, other_uniques
 
-CHANGE_COLUMNS: Final = ("commit_ts", "kind", "schema", "table", "columns", "key", "before", "after")
-"""What `fold` reads of row changes (EVENT_SCHEMA)."""
+__all__ = [
+    "Image",
+    "KeyedChanges",
+    "KeylessChanges",
+    "NetChanges",
+    "PatchedRows",
+    "WrittenRows",
+    "choose_key",
+    "fold",
+    "missing_table",
+    "other_uniques",
+]
 
 
 @dataclass(frozen=True)
@@ -41,12 +54,15 @@ class WrittenRows:
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there."""
+    """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there;
+    `patched`: rows of which the messages hold parts (`partial`); `renews`: rows of absent keys are written, too."""
 
     table: Table
     key: tuple[str, ...]
     absent: pa.Array
     written: tuple[WrittenRows, ...]
+    patched: tuple[PatchedRows, ...] = ()
+    renews: bool = False
 
 
 class Image(NamedTuple):
@@ -81,29 +97,12 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
     return usable[0] if usable else ()
 
 
-def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Unique keys besides the one that identifies rows."""
-    return [unique for unique in table.uniques if frozenset(unique) != frozenset(key)]
-
-
-class _Shape(NamedTuple):
-    """A table's column list.  names: in lower case; key: the key that identifies rows, () when there is none."""
-
-    table: Table
-    columns: str
-    names: tuple[str, ...]
-    key: tuple[str, ...]
-
-    def at(self, names: Iterable[str]) -> list[int]:
-        """Positions of columns."""
-        return [self.names.index(name) for name in names]
-
-
-def fold(catalog: Mapping[TableName, Table], changes: pa.Table) -> list[NetChanges]:
-    """The net changes of each table's row changes (CHANGE_COLUMNS), which are in the order
+def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameKeys = asks_nobody) -> list[NetChanges]:
+    """The net changes of each table's row changes (EVENT_SCHEMA), which are in the order
     (commit_ts, topic, partition, offset, index).
 
-    Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not.
+    Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not;
+    RefusedRowsError for one that holds a part of a row whose rest is not known.
     """
     shapes, shape_of = _shapes(catalog, changes)
     if not shapes:
@@ -116,19 +115,22 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table) -> list[NetChang
     for numbers in by_table.values():
         if len({shapes[number].key for number in numbers}) > 1:
             raise _different_keys(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
-    keyed = _Keyed.of(shapes, shape_of, changes, after)
+    in_parts = holds_parts(shapes, shape_of, changes, after)
+    keyed = _Keyed.of(shapes, shape_of, changes, after, in_parts, same_keys)
     return [
-        keyed.changes(numbers)
-        if shapes[numbers[0]].key
-        else _fold_keyless(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
+        _fold_keyless(shapes, numbers, _of_shapes(changes, shape_of, numbers))
+        if not shapes[numbers[0]].key
+        else _fold_parts([shapes[n] for n in numbers], _of_shapes(changes, shape_of, numbers), same_keys)
+        if numbers[0] in in_parts
+        else keyed.changes(numbers)
         for numbers in by_table.values()
     ]
 
 
-def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[_Shape], Longs]:
+def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[Shape], Longs]:
     """The shapes of the row changes, and the number of each one's."""
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
-    shapes: list[_Shape] = []
+    shapes: list[Shape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
     for schema, name, columns, named in kinds:
@@ -136,8 +138,30 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         key = choose_key(table, columns, named)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):
-            shapes.append(_Shape(table, columns, tuple(columns.lower().split(SEP)), key))
+            shapes.append(Shape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
+
+
+def _order_of(changes: pa.Table) -> Longs:
+    """Numbers that ascend with the row changes: equal for those of one commit_ts, among which there is no order; of
+    changes by event time each has its own."""
+    ts: Longs = changes["commit_ts"].to_numpy()
+    if not pc.any(changes["by_time"]).as_py():
+        return ts
+    return np.where(changes["by_time"].to_numpy(), np.arange(len(ts)), np.searchsorted(ts, ts))
+
+
+def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
+    """Of one table, all of whose row changes these are."""
+    number_of = {shape.columns: number for number, shape in enumerate(shapes)}
+    found, codes = distinct(changes, ("columns",))
+    shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
+    widths = [len(shape.names) for shape in shapes]
+    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
+    steps = Steps.of(shapes, shape_of, _order_of(changes), before, after, same_keys)
+    parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
+    written = tuple(WrittenRows(*rows) for rows in parts.written)
+    return KeyedChanges(shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews)
 
 
 def _of_shapes(changes: pa.Table, shape_of: Longs, numbers: Sequence[int]) -> pa.Table:
@@ -152,39 +176,6 @@ def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
     )
 
 
-class _Steps(NamedTuple):
-    """What row changes do to keys, in order: a row change is one step, one that moves its key is two.
-
-    row: the row change.  is_image: the key has a row afterwards.  is_known: the row change holds the row of this key
-    as it was, unless there was none.  key: literals joined by SEP; number: equal for equal keys of one table.
-    """
-
-    row: Longs
-    is_image: Bools
-    is_known: Bools
-    key: pa.Array
-    number: Longs
-
-    @classmethod
-    def of(cls, shapes: Sequence[_Shape], shape_of: Longs, ts: Longs, before: Cells, after: Cells) -> _Steps:
-        """In the order of commit_ts; of one commit_ts images come after deletes, and win over them."""
-        positions = [shape.at(shape.key) for shape in shapes]
-        old, new = before.joined(positions), after.joined(positions)
-        moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
-        goes = np.flatnonzero(to_numpy(old.is_valid()) & (moves | ~after.is_image))
-        comes = np.flatnonzero(to_numpy(new.is_valid()))
-        row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
-        key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
-        order = np.argsort(ts[row], kind="stable")
-        row, is_image = row[order], is_image[order]
-        number = key.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
-        places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
-        if len(places) > 1:
-            place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
-            number = number * len(places) + place[row]
-        return cls(row, is_image, ~(is_image & moves[row]), key.take(pa.array(order)), numbered(number))
-
-
 _IMAGE, _FREED, _ABSENT = range(3)
 
 
@@ -197,20 +188,35 @@ class _Keyed:
     Those of a shape are in the order of their keys.
     """
 
-    shapes: Sequence[_Shape]
+    shapes: Sequence[Shape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
 
     @classmethod
-    def of(cls, shapes: Sequence[_Shape], shape_of: Longs, changes: pa.Table, after: Cells) -> _Keyed:
-        """Row changes of tables without a key are left out."""
+    def of(
+        cls,
+        shapes: Sequence[Shape],
+        shape_of: Longs,
+        changes: pa.Table,
+        after: Cells,
+        others: Sequence[int],
+        same_keys: SameKeys,
+    ) -> _Keyed:
+        """Row changes of tables without a key are left out, and those of `others`, which are shapes."""
+        if others:
+            is_mine = pa.array(~np.isin(shape_of, others))
+            changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
+            after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
         before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
-        steps = _Steps.of(shapes, shape_of, changes["commit_ts"].to_numpy(), before, after)
+        steps = Steps.of(shapes, shape_of, _order_of(changes), before, after, same_keys)
         first, last = ends(steps.number)
         shape = shape_of[steps.row[last]]
-        freed = _freed(shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last])
-        state = np.where(steps.is_image[last], np.where(freed, _FREED, _IMAGE), _ABSENT)
+        is_freed = freed(
+            shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last],
+            by_time=bool(pc.any(changes["by_time"]).as_py()),
+        )  # fmt: skip
+        state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short ones sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
         order = by_key[np.argsort(place[by_key], kind="stable")]
@@ -249,31 +255,9 @@ def _sorted(keys: pa.Array) -> Longs:
     return found
 
 
-def _freed(
-    shapes: Sequence[_Shape], shape_of: Longs, is_known: Bools, before: Cells, after: Cells, first: Longs, last: Longs
-) -> Bools:
-    """Where another unique value changes, or cannot be compared because the row as it was, or the column, is unknown.
-
-    shape_of, is_known, first, last: of each key the shape of its last image, whether the row as it was is known, its
-    first and its last row change.
-    """
-    others = [
-        [
-            shape.at(unique) if set(unique) <= set(shape.names) else []
-            for unique in other_uniques(shape.table, shape.key)
-        ]
-        for shape in shapes
-    ]
-    freed = np.zeros(len(shape_of), np.bool_)
-    for i in range(max(map(len, others))):
-        positions = [one[i] if i < len(one) else [] for one in others]
-        was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
-        same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
-        freed |= np.array([i < len(one) for one in others])[shape_of] & ~same
-    return freed
-
-
-def _fold_keyless(table: Table, changes: pa.Table) -> KeylessChanges:
+def _fold_keyless(shapes: Sequence[Shape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
+    table = shapes[numbers[0]].table
+    _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
     copies: Counter[Image] = Counter()
     names = ("commit_ts", "kind", "columns", "before", "after")
     for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
@@ -288,6 +272,20 @@ def _fold_keyless(table: Table, changes: pa.Table) -> KeylessChanges:
         if after is not None:
             copies[Image(columns, after)] += 1
     return KeylessChanges(table, dict(copies))
+
+
+def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:
+    """Raises RefusedRowsError for a change that may mean any of several rows.  lacking: column lists."""
+    if not lacking:
+        return
+    lost = lost_rows(changes) & pc.is_in(changes["columns"], pa.array(lacking)).to_numpy()
+    if lost.any():
+        raise refuse_part(
+            table,
+            changes.slice(int(np.argmax(lost)), 1).to_pylist()[0],
+            f"a change of {table.name}, which has no key, holds a part of its row, so that its row cannot be found",
+            Code.LOST_VALUE,
+        )
 
 
 def missing_table(name: TableName, commit_ts: int) -> ApplyError:

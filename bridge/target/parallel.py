@@ -3,8 +3,8 @@
 
 Every connection commits its part by itself, so a reader may see one part of a step before another.  Nothing is lost
 or done twice by that: what a connection writes are last images of keys, which come out the same when they are written
-again, and after a crash all of them are.  What must not be written twice (rows without a key) goes into the
-transaction that moves progress.
+again, and after a crash all of them are.  What must not be written twice (rows without a key, rows made of what is left
+of old ones that are deleted) goes into the transaction that moves progress.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridge.target.ownership import Ownership
 from bridge.target.progress import Advance, ProgressTable
 from bridge.target.render import Rendering, Sharing, Statement
 from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
-from bridge.target.writer import StatementSource, Writer, no_statements
+from bridge.target.writer import StatementSource, Writer, check_matched, no_statements
 
 MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
@@ -82,7 +82,7 @@ class ParallelWriter(Writer):
         judgement counts.
         """
         first = self._rendering(may_load=True)
-        statements = list(source(first))
+        statements = self._all(source, first)
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
         is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
         is_done = is_large and self._spread(step, units(shared))
@@ -95,6 +95,18 @@ class ParallelWriter(Writer):
             return statements if rendering == first else source(rendering)
 
         super().apply(step, ready)
+
+    def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
+        """The statements of a step, for which the server may be asked."""
+        found: list[Statement] = []
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    found = list(source(rendering))
+                except (MySQLError, OSError):
+                    self.close()
+                    raise
+        return found
 
     def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
@@ -203,7 +215,7 @@ class _Shard:
                 if statement.load is not None:
                     loading.run(session, statement.sql, statement.load)
                 else:
-                    session.write(statement.sql)
+                    check_matched(statement, session.write(statement.sql))
         self._trace("before part commit")
         session.commit()
         self._trace("part committed")

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.events import Code
-from bridge.target import loading
+from bridge.target import loading, spellings
 from bridge.target.catalog import Table, TableName, load_tables
 from bridge.target.ddl_policy import DdlRules
 from bridge.target.loading import LoadRefusedError
@@ -87,16 +88,29 @@ def execute_statement(session: Session, statement: Statement, *, safe_mode: bool
         if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
             raise
         raise _refused(statement, error) from error
-    if statement.expect is not None and matched != statement.expect:
-        raise RefusedRowsError(
-            f"a row of {statement.table}, which has no key, is not on the target as the message describes it"
-            f" ({matched} found, {statement.expect} expected)",
-            table=statement.table,
-            code=Code.ROW_NOT_FOUND,
-            where=f"table {statement.table}; statement {statement.sql[:300]}",
-            mend="the target differs from the upstream; give the table a key, or copy it anew and begin there;"
-            f" {_ASIDE}",
+    check_matched(statement, matched)
+
+
+def check_matched(statement: Statement, matched: int) -> None:
+    """Raises RefusedRowsError when a statement did not match the rows that it must."""
+    if statement.expect is None or matched == statement.expect:
+        return
+    found = f"({matched} found, {statement.expect} expected)"
+    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
+    if statement.is_part:
+        what = (
+            f"a message holds a part of a row of {statement.table} that is not on the target, so that the rest of it is"
+            f" not known {found}"
         )
+    raise RefusedRowsError(
+        what,
+        table=statement.table,
+        code=Code.ROW_NOT_FOUND,
+        where=f"table {statement.table}; statement {statement.sql[:300]}",
+        mend="the target differs from the upstream; "
+        + ("" if statement.is_part else "give the table a key, or ")
+        + f"copy it anew and begin there; {_ASIDE}",
+    )
 
 
 def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
@@ -302,7 +316,11 @@ class Writer:
             raise
 
     def _rendering(self, *, safe_mode: bool = False, may_load: bool = False) -> Rendering:
-        return Rendering(self._table.schema, safe_mode, self.load_bytes if may_load and self._takes_loads else 0)
+        load_bytes = self.load_bytes if may_load and self._takes_loads else 0
+        return Rendering(self._table.schema, safe_mode, load_bytes, same_keys=self._same_keys)
+
+    def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> spellings.Spellings:
+        return spellings.ask(self.session(), self._table.schema, table, key, literals)
 
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:
