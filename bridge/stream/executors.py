@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -23,9 +24,10 @@ from bridge.stream.frontier import PartitionId
 from bridge.stream.raw_rows import typed
 from bridge.stream.rows import ROW_ORDER, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
 from bridge.target.catalog import Table, TableName
-from bridge.target.images import joined, parts_of
+from bridge.target.images import TEXT, joined, parts_of
 from bridge.target.netchanges import choose_key, fold
 from bridge.target.render import Rendering, Stage, Statement, render
+from bridge.target.spellings import Known, is_nearly_exact, respelled, signatures, spellings
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
 _ROW_TOTALS: Final = (
@@ -36,7 +38,16 @@ _ROW_TOTALS: Final = (
 _TS_END: Final = (1 << 63) - 1
 _ROWS_TOGETHER: Final = 50_000
 """About how many row changes are rendered together, whose statements pass through the JVM's memory in one piece."""
-_KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("row_key", pa.string(), nullable=False))
+_KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
+    pa.field("row_key", pa.string(), nullable=False)
+)
+_SIGNED_SCHEMA: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string(), nullable=False) for name in ("schema", "table", "key_names", "row_key")),
+        pa.field("goes", pa.bool_(), nullable=False),
+        pa.field("signature", pa.string(), nullable=False),
+    ]
+)
 _STATEMENT_SCHEMA: Final = pa.schema(
     [
         pa.field("stage", pa.int32(), nullable=False),
@@ -198,16 +209,63 @@ class ExecutorRows:
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the executors; brings statements, not rows, stage by stage."""
         known = dict(catalog)
+        same = self._same_keys(known, rendering)
         rendered = (
-            self._frame.mapInArrow(_add_row_keys(known), from_arrow_schema(_KEYED_SCHEMA))
+            self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
             .repartition(-(-self.count // _ROWS_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
-            .mapInArrow(_render_partition(known, rendering), from_arrow_schema(_STATEMENT_SCHEMA))
+            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
             .localCheckpoint(eager=True)
         )
         for stage in Stage:
             for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
                 yield Statement(stage, TableName(schema, table), sql, expect)
+
+    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
+        """Which keys the server holds for one.  Those that it is asked about pass through the driver's memory: texts
+        that are equal but for case and blanks, and all keys of a table some of which hold more than ASCII.  Only where
+        a row may have gone.
+
+        Nothing is asked about _bin collations: while messages hold old rows, of several spellings of a key one at most
+        is written, after the others are deleted."""
+        inexact = [
+            name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
+        ]
+        if not inexact:
+            return Known({})
+        kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
+        keys = (
+            self._frame.where(is_inexact)
+            .mapInArrow(_add_row_keys(catalog, Known({})), from_arrow_schema(_KEYED_SCHEMA))
+            .where("key_names != ''")
+            .groupBy("schema", "table", "key_names", "row_key")
+            .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
+            .mapInArrow(_add_signatures(catalog), from_arrow_schema(_SIGNED_SCHEMA))
+            .localCheckpoint(eager=True)
+        )
+        of_table = keys.groupBy("schema", "table").agg(
+            F.bool_or("goes").alias("goes"), F.bool_or(F.col("signature") == "").alias("odd")
+        )
+        groups = keys.groupBy("schema", "table", "signature").agg(
+            (F.bool_or("goes") & (F.count("*") > 1)).alias("suspected")
+        )
+        suspects = (
+            keys.join(of_table.where("goes").drop("goes"), ["schema", "table"])
+            .join(groups, ["schema", "table", "signature"])
+            .where("odd OR suspected")
+            .select(*_SIGNED_SCHEMA.names)
+            .toArrow()
+        )
+        return Known(
+            {
+                name: spellings(
+                    catalog[name], key, found["row_key"].combine_chunks().cast(TEXT), goes, rendering.same_keys
+                )
+                for name, found in by_table(suspects).items()
+                for key in [tuple(found["key_names"][0].as_py().split(SEP))]
+                for goes in [found["goes"].to_numpy()]
+            }
+        )
 
     def changes(self, name: TableName) -> pa.Table:
         """The row changes of one table, brought to the driver."""
@@ -225,8 +283,30 @@ class ExecutorRows:
 Batches = Iterable[pa.RecordBatch]
 
 
-def _add_row_keys(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: each change with the literals of its row's key, "" for a table without one.
+def _is_of(name: TableName) -> Column:
+    return (F.col("schema") == name.schema) & (F.col("table") == name.table)
+
+
+def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: what can be told of keys without the server (`spellings.signatures`)."""
+
+    def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for name, keys in by_table(pa.Table.from_batches([batch])).items():
+                key = tuple(keys["key_names"][0].as_py().split(SEP))
+                literals = keys["row_key"].combine_chunks().cast(TEXT)
+                found = signatures(catalog[name], key, literals).cast(pa.string())
+                signed = pa.Table.from_arrays(
+                    [*(column.combine_chunks() for column in keys.columns), found], schema=_SIGNED_SCHEMA
+                )
+                yield from signed.to_batches()
+
+    return add
+
+
+def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
+    that the server holds for one; "" for a table without a key.
 
     A change that moves its row to another key becomes two: the row goes at the old key, and comes at the new one.
     """
@@ -234,26 +314,28 @@ def _add_row_keys(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Ite
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, changes in by_table(pa.Table.from_batches([batch])).items():
-                yield from _keyed(catalog[name], typed(catalog[name], changes))
+                yield from _keyed(catalog[name], typed(catalog[name], changes), same)
 
     return add
 
 
-def _keyed(table: Table, changes: pa.Table) -> Iterator[pa.RecordBatch]:
+def _keyed(table: Table, changes: pa.Table, same: Known) -> Iterator[pa.RecordBatch]:
     shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
     for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
         mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
         key = choose_key(table, columns, handle)
         if not key:
-            yield from _with_key(mine, pa.repeat("", mine.num_rows))
+            yield from _with_key(mine, key, pa.repeat("", mine.num_rows))
             continue
         names = columns.lower().split(SEP)
         positions = [names.index(part) for part in key]
         old, new = (joined(parts_of(_text(mine, image), positions)) for image in ("before", "after"))
         moved = pc.fill_null(pc.not_equal(old, new), False)
-        yield from _with_key(mine.filter(pc.invert(moved)), pc.coalesce(new, old).filter(pc.invert(moved)))
-        yield from _with_key(_only(mine.filter(moved), Kind.DELETE), old.filter(moved))
-        yield from _with_key(_only(mine.filter(moved), Kind.INSERT), new.filter(moved))
+        stays, parted = mine.filter(pc.invert(moved)), mine.filter(moved)
+        old, new, kept = (respelled(keys, same.of(table)) for keys in (old, new, pc.coalesce(new, old)))
+        yield from _with_key(stays, key, kept.filter(pc.invert(moved)))
+        yield from _with_key(_only(parted, Kind.DELETE), key, old.filter(moved))
+        yield from _with_key(_only(parted, Kind.INSERT), key, new.filter(moved))
 
 
 def _text(changes: pa.Table, image: str) -> pa.Array:
@@ -269,27 +351,31 @@ def _only(changes: pa.Table, kind: Kind) -> pa.Table:
     return changes.set_column(EVENT_SCHEMA.get_field_index("kind"), "kind", kinds)
 
 
-def _with_key(changes: pa.Table, keys: pa.Array) -> Iterator[pa.RecordBatch]:
+def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator[pa.RecordBatch]:
     arrays = [column.combine_chunks() for column in changes.columns]
-    keyed = pa.Table.from_arrays([*arrays, keys.cast(pa.string())], schema=_KEYED_SCHEMA)
+    names = pa.repeat(SEP.join(key), changes.num_rows)
+    keyed = pa.Table.from_arrays([*arrays, names, keys.cast(pa.string())], schema=_KEYED_SCHEMA)
     yield from keyed.to_batches()
 
 
 def _render_partition(
-    catalog: Mapping[TableName, Table], rendering: Rendering
+    catalog: Mapping[TableName, Table], rendering: Rendering, same: Known
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements.
 
     They are texts all the way, none of them a LOAD DATA: what is this large is bound by the executors, not the server.
+    One session runs those of all partitions, stage by stage, so that scratch tables have names of their own.
     """
-    rendering = replace(rendering, load_bytes=0)
+    rendering = replace(rendering, load_bytes=0, same_keys=same)
 
     def rendered(batches: Batches) -> Iterator[pa.RecordBatch]:
         held = list(batches)
         if not held:
             return
-        for net in fold(catalog, pa.Table.from_batches(held)):
-            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in render(net, rendering)]
+        task = TaskContext.get()
+        mine = replace(rendering, piece=task.partitionId() if task else 0)
+        for net in fold(catalog, pa.Table.from_batches(held), same):
+            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in render(net, mine)]
             columns = list(zip(*rows, strict=True))
             if columns:
                 arrays = [pa.array(c, f.type) for c, f in zip(columns, _STATEMENT_SCHEMA, strict=True)]

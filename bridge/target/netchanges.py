@@ -142,15 +142,6 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
     return shapes, np.array(number_of, np.int64)[kind_of]
 
 
-def _order_of(changes: pa.Table) -> Longs:
-    """Numbers that ascend with the row changes: equal for those of one commit_ts, among which there is no order; of
-    changes by event time each has its own."""
-    ts: Longs = changes["commit_ts"].to_numpy()
-    if not pc.any(changes["by_time"]).as_py():
-        return ts
-    return np.where(changes["by_time"].to_numpy(), np.arange(len(ts)), np.searchsorted(ts, ts))
-
-
 def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
     """Of one table, all of whose row changes these are."""
     number_of = {shape.columns: number for number, shape in enumerate(shapes)}
@@ -158,7 +149,7 @@ def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys)
     shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
     widths = [len(shape.names) for shape in shapes]
     before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
-    steps = Steps.of(shapes, shape_of, _order_of(changes), before, after, same_keys)
+    steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
     return KeyedChanges(shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews)
@@ -209,7 +200,7 @@ class _Keyed:
             changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
             after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
         before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
-        steps = Steps.of(shapes, shape_of, _order_of(changes), before, after, same_keys)
+        steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
         first, last = ends(steps.number)
         shape = shape_of[steps.row[last]]
         is_freed = freed(

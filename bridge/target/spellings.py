@@ -85,7 +85,19 @@ class Known:
     def __call__(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
         """See `SameKeys`."""
         del key, literals
+        return self.of(table)
+
+    def of(self, table: Table) -> Spellings:
+        """Of one table."""
         return self._answers.get(table.name, {})
+
+
+def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
+    """The keys, each in the spelling that stands for it."""
+    if not same:
+        return keys
+    known = keys.dictionary_encode()
+    return pa.array([same.get(key, key) for key in known.dictionary.to_pylist()], keys.type).take(known.indices)
 
 
 def is_exact(table: Table, key: tuple[str, ...]) -> bool:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import SEP
+from bridge.events import SEP, Kind
 from bridge.target.catalog import Column, Table
 from bridge.target.cells import Cells, to_numpy
 from bridge.target.grouping import Bools, Longs, numbered
-from bridge.target.spellings import SameKeys, Spellings, is_exact, spellings
+from bridge.target.spellings import SameKeys, is_exact, respelled, spellings
 
 
 class Shape(NamedTuple):
@@ -61,9 +61,15 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(
-        cls, shapes: Sequence[Shape], shape_of: Longs, order_of: Longs, before: Cells, after: Cells, same_keys: SameKeys
+        cls,
+        shapes: Sequence[Shape],
+        shape_of: Longs,
+        changes: pa.Table,
+        before: Cells,
+        after: Cells,
+        same_keys: SameKeys,
     ) -> Steps:
-        """In the order of `order_of`, which ascends; of one number images come after deletes, and win over them."""
+        """In the order of `_order_of`; of one number images come after deletes, and win over them."""
         positions = [shape.at(shape.key) for shape in shapes]
         old, new = before.joined(positions), after.joined(positions)
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
@@ -71,8 +77,9 @@ class Steps(NamedTuple):
         comes = np.flatnonzero(to_numpy(new.is_valid()))
         row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
         key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
-        order = np.argsort(order_of[row], kind="stable")
-        spelled = _one_spelling(shapes, shape_of[row], key, ~is_image, same_keys)
+        order = np.argsort(_order_of(changes)[row], kind="stable")
+        lacks_old = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
+        spelled = _one_spelling(shapes, shape_of[row], key, ~is_image | lacks_old[row], same_keys)
         row, is_image = row[order], is_image[order]
         number = spelled.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
         places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
@@ -82,23 +89,28 @@ class Steps(NamedTuple):
         return cls(row, is_image, moves[row], key.take(pa.array(order)), numbered(number))
 
 
+def _order_of(changes: pa.Table) -> Longs:
+    """Numbers that ascend with the row changes: equal for those of one commit_ts, among which there is no order; of
+    changes by event time each has its own."""
+    ts: Longs = changes["commit_ts"].to_numpy()
+    if not pc.any(changes["by_time"]).as_py():
+        return ts
+    return np.where(changes["by_time"].to_numpy(), np.arange(len(ts)), np.searchsorted(ts, ts))
+
+
 def _one_spelling(
     shapes: Sequence[Shape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
 ) -> pa.Array:
-    """The keys, each in the spelling that stands for all that the server holds for one."""
+    """The keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key went,
+    or may have gone from another spelling."""
     inexact = [number for number, shape in enumerate(shapes) if shape.key and not is_exact(shape.table, shape.key)]
     for _, numbers in groupby(sorted(inexact, key=lambda n: shapes[n].table.name), lambda n: shapes[n].table.name):
         of_table = list(numbers)
         shape, mine = shapes[of_table[0]], np.isin(shape_of, of_table)
         same = spellings(shape.table, shape.key, keys.filter(pa.array(mine)), goes[mine], same_keys)
         if same:
-            keys = pc.replace_with_mask(keys, pa.array(mine), _respelled(keys.filter(pa.array(mine)), same))
+            keys = pc.replace_with_mask(keys, pa.array(mine), respelled(keys.filter(pa.array(mine)), same))
     return keys
-
-
-def _respelled(keys: pa.Array, same: Spellings) -> pa.Array:
-    known = keys.dictionary_encode()
-    return pa.array([same.get(key, key) for key in known.dictionary.to_pylist()], keys.type).take(known.indices)
 
 
 def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
