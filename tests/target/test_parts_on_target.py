@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bridge.events import Event, Kind, ms_tso
+from bridge.errors import RefusedRowsError
+from bridge.events import Code, Event, Kind, ms_tso
 from bridge.target.session import Session
 from tests.stream.pipelines import admin, run_all
-from tests.stream.upstreams import Literal, in_one_partition, row_change
+from tests.stream.upstreams import Literal, boundary, in_one_partition, row_change
 from tests.target.histories import folded, literal, same
 
 Row = dict[str, Any]
@@ -195,3 +196,136 @@ def test_parts_of_rows_give_the_upstream_rows(target: str, session: Session, nam
 def by_time(*events: Event) -> pa.Table:
     """Events of one partition without a commit ts, a millisecond apart."""
     return in_one_partition([e._replace(commit_ts=ms_tso(i), by_time=True) for i, e in enumerate(events, 1)])
+
+
+T = ("id", "n", "doc")
+PARTS = ("id", "n")
+BOTH = "CREATE TABLE m.t (id INT PRIMARY KEY, n INT UNIQUE, doc TEXT NOT NULL)"
+
+
+def t(before: list[Any] | None, after: list[Any] | None, columns: tuple[str, ...] = T) -> Event:
+    return row_change(0, "t", columns, ["id"], before=before, after=after)
+
+
+REFUSED = {
+    "row not there": ([t([1, 1], [1, 2], PARTS)], 0),
+    "row not there, its key moves": ([t([1, 1], [5, 1], PARTS)], 0),
+    "row not there, another change follows": ([t([1, 1], [1, 2], PARTS), t([1, 2], [1, 3], PARTS)], 0),
+    "row deleted before": ([t(None, [1, 1, "x"]), t([1, 1], None, PARTS), t([1, 1], [1, 2], PARTS)], 2),
+    "row that moved away": ([t(None, [1, 1, "x"]), t([1, 1], [5, 1], PARTS), t([1, 1], [6, 2], PARTS)], 2),
+}
+
+
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+@pytest.mark.parametrize(("events", "to_blame"), REFUSED.values(), ids=list(REFUSED))
+def test_a_part_without_its_row_stops_the_bridge(
+    target: str, session: Session, events: list[Event], to_blame: int, writers: int
+) -> None:
+    """What the message does not hold is not known then: nothing is written, and the error says where."""
+    session.execute(BOTH)
+    session.execute("INSERT INTO m.t VALUES (7, 7, 'kept')")
+    with pytest.raises(RefusedRowsError, match=f"cdc/0/{to_blame}") as refused:
+        run_all(target, by_time(*events), writers=writers)
+    assert refused.value.code == Code.ROW_NOT_FOUND
+    assert session.rows("SELECT * FROM m.t") == [(7, 7, "kept")]
+
+
+@pytest.mark.parametrize(("events", "to_blame"), REFUSED.values(), ids=list(REFUSED))
+def test_a_part_without_its_row_is_put_aside(target: str, session: Session, events: list[Event], to_blame: int) -> None:
+    """The rest of its transaction is applied; a row whose key moves is put aside as one change."""
+    session.execute(BOTH)
+    session.execute("INSERT INTO m.t VALUES (7, 7, 'kept')")
+    run_all(target, by_time(*events, t([7, 7], [8, 8], PARTS)), quarantine=True)
+    aside = session.rows("SELECT `offset`, code FROM _bridge.quarantine ORDER BY `offset`")
+    assert (to_blame, Code.ROW_NOT_FOUND) in aside
+    assert len(aside) == len(events) - to_blame
+    assert (8, 8, "kept") in session.rows("SELECT * FROM m.t")
+
+
+def test_a_whole_row_needs_none_before(target: str, session: Session) -> None:
+    """An update that holds all columns, alone or together with others of its row, is written as it is; a part of a row
+    that goes in the end needs none either."""
+    session.execute(BOTH)
+    session.execute("ALTER TABLE m.t ADD more TEXT")
+    run_all(
+        target,
+        by_time(
+            t([1, 1], [1, 2], PARTS),
+            t([1, 2, "a", "b"], [1, 3, "a", "b"], (*T, "more")),
+            t([2, 0], [2, 4], PARTS),
+            t([2, 4], None, PARTS),
+        ),
+    )
+    assert session.rows("SELECT * FROM m.t") == [(1, 3, "a", "b")]
+
+
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+def test_a_new_row_has_nothing_of_the_old_one(target: str, session: Session, writers: int) -> None:
+    """An insert after a delete of its key, in one window: a column that it lacks has its default."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT, doc TEXT)")
+    session.execute("INSERT INTO m.t VALUES (1, 1, 'old'), (2, 2, 'kept')")
+    run_all(target, by_time(t([1, 1], None, PARTS), t(None, [1, 5], PARTS), t([2, 2], [2, 3], PARTS)), writers=writers)
+    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 5, None), (2, 3, "kept")]
+
+
+@pytest.mark.parametrize("event", [t([1, 1], [1, 2], PARTS), t([1, 1], None, PARTS)], ids=["update", "delete"])
+def test_a_part_of_a_row_without_a_key_is_refused(target: str, session: Session, event: Event) -> None:
+    """It may mean any row that is alike in what it holds."""
+    session.execute("CREATE TABLE m.t (id INT, n INT, doc TEXT)")
+    session.execute("INSERT INTO m.t VALUES (1, 1, 'a'), (1, 1, 'b')")
+    with pytest.raises(RefusedRowsError, match="has no key") as refused:
+        run_all(target, by_time(event))
+    assert refused.value.code == Code.LOST_VALUE
+    assert session.value("SELECT COUNT(*) FROM m.t") == 2
+
+
+def test_target_only_columns_are_those_of_each_column_list(target: str, session: Session) -> None:
+    """Rows with a commit ts whose unique values change places, one of which names more columns than the other: each
+    keeps what it does not name."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT UNIQUE, doc TEXT, mine INT)")
+    session.execute("INSERT INTO m.t VALUES (1, 1, 'a', 10), (2, 2, 'b', 20)")
+    swap = [
+        row_change(5, "t", PARTS, ["id"], before=[1, 1], after=[1, 2]),
+        row_change(5, "t", T, ["id"], before=[2, 2, "b"], after=[2, 1, "c"]),
+        boundary(9),
+    ]
+    run_all(target, in_one_partition(swap))
+    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 2, "a", 10), (2, 1, "c", 20)]
+
+
+def test_safe_mode_knows_parts(target: str, session: Session) -> None:
+    """A target ahead of the log holds the unique value of a row that is updated in parts: it is taken from the other
+    row, and the rest of the updated row is kept."""
+    session.execute(BOTH)
+    session.execute("INSERT INTO m.t VALUES (1, 1, 'a'), (2, 2, 'b')")
+    run_all(target, by_time(t([1, 1], [1, 2], PARTS)))
+    assert session.rows("SELECT * FROM m.t") == [(1, 2, "a")]
+
+
+def test_every_server_takes_parts(url: str) -> None:
+    """What stays and what is written anew is exact on each server."""
+    shape = SHAPES["types that are exact as they are"]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
+        session.execute(f"CREATE TABLE m.t ({shape.ddl}, at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP"
+                        " ON UPDATE CURRENT_TIMESTAMP, v INT UNIQUE, twice INT AS (v * 2) VIRTUAL)")  # fmt: skip
+        values = {name: literal_of(domain[0]) for name, domain in shape.domains.items()} | {
+            "at": "'2001-01-01 00:00:00'",
+            "v": "1",
+        }
+        for id_ in (1, 2, 3):
+            row = {**values, "id": str(id_), "v": str(id_)}
+            session.execute(f"INSERT INTO m.t ({','.join(row)}) VALUES ({','.join(row.values())})")
+        names = [name for name in values if name not in {"id", "v", "c"}]
+        before = session.rows(f"SELECT {','.join(names)} FROM m.t")
+        parts = ("id", "v", "c")
+        run_all(
+            url,
+            by_time(
+                row_change(0, "t", parts, ["id"], before=[1, 1, "é"], after=[9, 1, "ü"]),
+                row_change(0, "t", parts, ["id"], before=[2, 2, "é"], after=[2, 7, "ü"]),
+                row_change(0, "t", parts, ["id"], before=[3, 3, "é"], after=[3, 3, "ü"]),
+            ),
+        )
+        assert session.rows(f"SELECT {','.join(names)} FROM m.t") == before
+        assert session.rows("SELECT id, v, c FROM m.t ORDER BY id") == [(2, 7, "ü"), (3, 3, "ü"), (9, 1, "ü")]
