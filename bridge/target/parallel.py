@@ -82,7 +82,11 @@ class ParallelWriter(Writer):
         judgement counts.
         """
         first = self._rendering(may_load=True)
-        statements = self._all(source, first)
+        try:
+            statements = self._all(source, first)
+        except (MySQLError, OSError):
+            super().apply(step, source)
+            return
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
         is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
         is_done = is_large and self._spread(step, units(shared))
@@ -97,7 +101,7 @@ class ParallelWriter(Writer):
         super().apply(step, ready)
 
     def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
-        """The statements of a step, for which the server may be asked."""
+        """The statements of a step, for which the server may be asked; raises what a retry does not cure."""
         found: list[Statement] = []
         for attempt in self._retrying():
             with attempt:
