@@ -64,7 +64,8 @@ _UNAVAILABLE: Final = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWls
 """What Debezium writes for a value that the log did not hold (unavailable.value.placeholder), as text and as bytes."""
 _UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in _UNAVAILABLE)
 _NOT_AVAILABLE: Final = (
-    "column {} holds Debezium's placeholder for a value that the log did not have: binlog_row_image must be FULL"
+    "column {} holds Debezium's placeholder for a value that the log did not have, and is not known to be as it was:"
+    " binlog_row_image must be FULL"
 )
 
 _new_event = tuple.__new__
@@ -137,10 +138,10 @@ class DebeziumDecoder(JsonDecoder):
             return [_truncation(payload, source)]
         if not slot.wanted:
             return [self._left_out(slot.schema, slot.table)]
+        if slot.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
+            payload = _without_unavailable(payload, slot)
         event = self._row(key, payload, source, schema, slot)
-        if slot.modes is not TICDC_MODES:
-            _check_available(value, payload[slot.image])
-        elif slot.layout is not None:
+        if slot.modes is TICDC_MODES and slot.layout is not None:
             lesson = partial(_lesson, value, payload, schema, event, slot)
             self._templates.missed(self._kind_of(value), slot.layout, lesson)
         return [event]
@@ -203,12 +204,23 @@ class DebeziumDecoder(JsonDecoder):
         return _new_event(Event, fields)
 
 
-def _check_available(value: bytes, row: dict[str, Any]) -> None:
-    """Refuses a row of which the connector did not have a value; the bytes tell quickly that none is like that."""
-    if any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
-        for name, found in row.items():
-            if found in _UNAVAILABLE:
-                raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
+def _without_unavailable(payload: dict[str, Any], slot: _Slot) -> dict[str, Any]:
+    """A row without the columns of which the connector did not have the value, which in an update are as they were.
+
+    An insert has no other value for them.  Where the row as it was does hold one, the text may be what was written.
+    """
+    row, before = payload[slot.image or ""], payload.get("before")
+    if type(row) is not dict:
+        return payload
+    missing = {name for name, found in row.items() if found in _UNAVAILABLE}
+    for name in missing:
+        if slot.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
+            raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
+    rest = {name: found for name, found in row.items() if name not in missing}
+    if before is None or slot.image == "before":
+        return {**payload, slot.image or "": rest}
+    was = {name: found for name, found in before.items() if name not in missing}
+    return {**payload, "before": was, slot.image or "": rest}
 
 
 def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:

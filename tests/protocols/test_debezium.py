@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,15 @@ from tests.protocols.debezium_wire import (
     native,
     payload,
     plain,
+    raw_row,
     schema,
     schema_change,
     ticdc,
 )
 from tests.protocols.wire import TSO, compact, reason, untyped
+
+UNAVAILABLE = "__debezium_unavailable_value"
+TEXT = {"type": "string", "optional": True, "field": "v"}
 
 # --- the seed's own samples
 
@@ -107,6 +112,24 @@ def test_unwanted_tables_are_not_decoded() -> None:
     assert decode_message(decoder, None, native("c", {"id": 1}, source=CUSTOMERS))[0].kind is Kind.INSERT
 
 
+@pytest.mark.parametrize("fields", [None, [ID, TEXT]], ids=["without schema", "with schema"])
+@pytest.mark.parametrize("before", [None, {"id": 1, "v": UNAVAILABLE}, {"id": 1}], ids=["none", "neither", "less"])
+def test_values_that_the_log_did_not_hold_are_as_they_were(
+    fields: list[dict[str, Any]] | None, before: dict[str, Any] | None
+) -> None:
+    """Debezium's placeholder in an update is an absent column (binlog_row_image=NOBLOB), unless the row as it was has a
+    value of it; the text of a row that was really given it comes to the same."""
+    event = event_of(native("u", {"id": 1, "v": UNAVAILABLE}, fields, before=before))
+    assert raw_row(event, event.after).keys() == {"id"}
+    assert (event.kind, event.before) == (Kind.UPDATE, None if before is None else "1")
+
+
+def test_a_deleted_row_needs_no_more_than_its_key() -> None:
+    """A value that the log did not hold is absent from the row that went."""
+    event = event_of(native("d", {"id": 1, "v": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}))
+    assert (raw_row(event, event.before).keys(), event.after) == ({"id"}, None)
+
+
 # --- refusals
 
 
@@ -120,7 +143,8 @@ def test_unwanted_tables_are_not_decoded() -> None:
         (compact(CUSTOMER | {"__deleted": "false", "__op": "c"}), "ExtractNewRecordState", Code.MALFORMED),
         (compact({"payload": CUSTOMER, "schema": {"type": "struct"}}), "ExtractNewRecordState", Code.MALFORMED),
         (ticdc("x", {"id": 1}), "operation 'x'", Code.UNKNOWN_TYPE),
-        (native("u", {"id": 1, "v": "__debezium_unavailable_value"}), "column 'v' holds", Code.LOST_VALUE),
+        (native("u", {"id": 1, "v": UNAVAILABLE}, before={"id": 1, "v": "x"}), "column 'v' holds", Code.LOST_VALUE),
+        (native("u", {"id": 1, "v": UNAVAILABLE}, before={"id": 1, "v": None}), "column 'v' holds", Code.LOST_VALUE),
         (native("c", {"v": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="}), "binlog_row_image", Code.LOST_VALUE),
         (native("c", {"id": 1}, source=CUSTOMERS | {"connector": "postgresql"}), "postgresql", Code.MALFORMED),
         (native("m", None, source=CUSTOMERS), "commit_ts", Code.MALFORMED),

@@ -16,7 +16,9 @@ import pytest
 
 from bridge.errors import RefusedRowsError
 from bridge.events import Code, Event, Kind, ms_tso
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.target.session import Session
+from tests.protocols.debezium_wire import native
 from tests.stream.pipelines import admin, run_all
 from tests.stream.upstreams import Literal, boundary, in_one_partition, row_change
 from tests.target.histories import folded, literal, same
@@ -329,3 +331,23 @@ def test_every_server_takes_parts(url: str) -> None:
         )
         assert session.rows(f"SELECT {','.join(names)} FROM m.t") == before
         assert session.rows("SELECT id, v, c FROM m.t ORDER BY id") == [(2, 7, "ü"), (3, 3, "ü"), (9, 1, "ü")]
+
+
+def test_debezium_without_the_values_that_the_log_did_not_hold(target: str, session: Session) -> None:
+    """The connector's placeholder is no value: the text stays, also where the key moves."""
+    session.execute("CREATE DATABASE d")
+    session.execute("CREATE TABLE d.t (id INT PRIMARY KEY, n INT, doc TEXT NOT NULL)")
+    session.execute("INSERT INTO d.t VALUES (5, 5, 'there')")
+    gone = "__debezium_unavailable_value"
+    rows: list[tuple[str, Row, Row | None]] = [
+        ("c", {"id": 1, "n": 1, "doc": "precious"}, None),
+        ("u", {"id": 1, "n": 2, "doc": gone}, {"id": 1, "n": 1, "doc": gone}),
+        ("u", {"id": 6, "n": 5, "doc": gone}, {"id": 5, "n": 5, "doc": gone}),
+        ("u", {"id": 1, "n": 2, "doc": "new"}, {"id": 1, "n": 2, "doc": gone}),
+        ("u", {"id": 1, "n": 3, "doc": gone}, None),
+    ]
+    decoder = make_decoder("debezium", DecodeOptions("UTC"))
+    values = [native(op, row, **({"before": before} if op == "u" else {})) for op, row, before in rows]
+    events = [event for value in values for event in decode_message(decoder, b'{"payload":{"id":1}}', value)]
+    run_all(target, in_one_partition(events))
+    assert session.rows("SELECT * FROM d.t ORDER BY id") == [(1, 3, "new"), (6, 5, "there")]
