@@ -24,7 +24,7 @@ from typer.exceptions import TyperException
 
 from bridge import show
 from bridge.errors import BridgeError, StoppedError, UsageError
-from bridge.foreign_text import visible, without_secrets
+from bridge.foreign_text import without_secrets
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -63,7 +63,7 @@ def _ended(command: Callable[[], object]) -> int:
         command()
     except typer.Exit as end:
         code = end.exit_code
-    print(end="", flush=True)
+    show.flush()
     return code
 
 
@@ -89,14 +89,13 @@ def _bug(error: Exception) -> int:
         f"this is a bug in the bridge: {type(error).__name__}: {said}; fix: report it with the traceback that follows"
     )
     for line in _traceback(error):
-        print(line, file=sys.stderr)
+        show.detail(line)
     return BUG
 
 
 def _traceback(error: Exception) -> Iterator[str]:
-    """Its lines, indented, so that no text in it passes for a line of the log."""
     for part in traceback.format_exception(error):
-        yield from (f"  | {visible(without_secrets(line))}" for line in part.splitlines())
+        yield from map(without_secrets, part.splitlines())
 
 
 def _number(error: Exception) -> int | None:
@@ -116,6 +115,6 @@ def _nobody_reads() -> bool:
 def _give_stdout_up() -> None:
     """If it takes nothing: Python would say so once more at its end, with an exit code of its own."""
     try:
-        print(end="", flush=True)
+        show.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -46,6 +46,16 @@ def note(text: str) -> None:
     print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
 
 
+def detail(text: str) -> None:
+    """A line that belongs to the note before it; indented, so that no text passes for a line of the log."""
+    print(f"  | {visible(text)}", file=sys.stderr)
+
+
+def flush() -> None:
+    """Sends what was printed on its way; the OSError when stdout does not take it."""
+    print(end="", flush=True)
+
+
 def line(text: str) -> None:
     """One line on stdout."""
     print(visible(text))

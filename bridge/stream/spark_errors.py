@@ -8,7 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, SourceError, StoppedError
+from bridge.errors import ApplyError, SourceError
 
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
@@ -19,6 +19,13 @@ LOSSES_IN_PLACE: Final = 5
 """Executors that are lost one after the other before anything new is in the target: then it is no accident."""
 
 _OURS: Final = re.compile(r"bridge\.errors\.(?:Apply|RefusedRows)Error: ")
+_NAMED: Final = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error|ArrowInvalid): .+)$", re.MULTILINE)
+_BUG: Final = re.compile(
+    r"(?:KeyError|IndexError|TypeError|AttributeError|ValueError|AssertionError|NameError|UnboundLocalError"
+    r"|ArithmeticError|ZeroDivisionError|OverflowError|RuntimeError|RecursionError|NotImplementedError"
+    r"|Unicode\w+Error|pyarrow\.lib\.Arrow(?!Memory)\w+): "
+)
+"""What Python code raises that does not do what it should."""
 _LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
 
@@ -54,13 +61,20 @@ def lost_chunks(error: BaseException) -> bool:
     return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
 
 
-def source_error(error: Exception) -> StoppedError:
+class ExecutorBug(RuntimeError):  # noqa: N818  # the word that matters
+    """Python code that Spark called failed as nobody expected."""
+
+
+def source_error(error: Exception) -> Exception:
     """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened".  What
-    the bridge itself raised on an executor says place and mend in its own words."""
+    the bridge itself raised on an executor says place and mend in its own words; what is no failure of Spark or of
+    Kafka but a bug is an ExecutorBug."""
     named = _named(_text(error))
     ours = _OURS.match(named)
     if ours:
         return ApplyError(named[ours.end() :])
+    if _BUG.match(named):
+        return ExecutorBug(named)
     return SourceError(
         f"a Spark job failed: {named}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",
@@ -75,5 +89,5 @@ def _text(error: BaseException) -> str:
 
 
 def _named(text: str) -> str:
-    named = re.findall(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error): .+)$", text, re.MULTILINE)
+    named = _NAMED.findall(text)
     return str(named[-1] if named else text.strip())[:600]

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, RefusedRowsError, SourceError
+from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError
 from bridge.stream.spark_errors import LOSSES_IN_PLACE, ChunksLost, Losses, lost_chunks, source_error
 
 LOST = (
@@ -51,6 +51,25 @@ def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
     shown = source_error(error)
     assert isinstance(shown, ApplyError)
     assert str(shown) == str(raised)
+
+
+@pytest.mark.parametrize(
+    ("named", "is_bug"),
+    [
+        ("KeyError: 'x'", True),
+        ("pyarrow.lib.ArrowInvalid: offset overflow", True),
+        ("UnicodeDecodeError: 'utf-8' codec", True),
+        ("pyarrow.lib.ArrowMemoryError: malloc failed", False),
+        ("bridge.errors.SourceError: no message came", False),
+        ("OSError: [Errno 28] No space left on device", False),
+        ("org.apache.kafka.common.KafkaException: ValueError: no", False),
+    ],
+)
+def test_a_bug_on_an_executor_is_no_fault_of_the_source(named: str, is_bug: bool) -> None:
+    """It is none of the bridge's errors, so that the command ends with 70 and not with advice about Kafka."""
+    shown = source_error(PySparkException(f"org.a.SparkException: job failed\n  at x\n{named}\n\n\tat org.b"))
+    assert isinstance(shown, BridgeError) is not is_bug
+    assert named in str(shown)
 
 
 def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
