@@ -44,7 +44,7 @@ from bridge.verify.report import Report, ShownRow, TableResult, shown_row
 from bridge.verify.resume import State as Resume
 from bridge.verify.resume import looks_of
 from bridge.verify.rows import Difference, Finding
-from bridge.verify.scratch import COMMIT_TS, POSITION
+from bridge.verify.scratch import COMMIT_TS, OFFSET, PARTITION
 from bridge.verify.snapshots import open_moment
 from bridge.verify.throttle import Throttle
 from bridge.verify.walk import Tally
@@ -310,7 +310,8 @@ class LogVerification:
             return shown_row(table.shape, difference)
         columns = [table.shape.actual[i] for i in table.shape.key]
         found = reader.rows(
-            f"SELECT {quote_name(COMMIT_TS)},{quote_name(POSITION)} FROM {table.scratch.name}"
+            f"SELECT {quote_name(COMMIT_TS)},CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
+            f" FROM {table.scratch.name}"
             f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
         )
         return shown_row(table.shape, difference, *(found[0] if found else ()))

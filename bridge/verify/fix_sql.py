@@ -12,10 +12,10 @@ from bridge.events import SEP
 from bridge.target.catalog import Table
 from bridge.target.images import TEXT
 from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.target.render import Rendering, Stage, Statement, render
+from bridge.target.render import Rendering, Stage, Statement, render, update_of_row
 from bridge.target.session import SESSION_SETTINGS
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
-from bridge.verify.keys import literal_of
+from bridge.verify.keys import any_of, key_parts, literal_of
 from bridge.verify.rows import Difference, Finding, Row, Shape
 
 
@@ -45,6 +45,32 @@ def _is_in_the_way(shape: Shape, difference: Difference) -> bool:
         difference.finding is Finding.EXTRA
         or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
     )
+
+
+def _sorted(shape: Shape, differences: Iterable[Difference]) -> tuple[list[Difference], list[Difference], list[Row]]:
+    """Differences that whole rows mend; rows of the target to alter in their place, as only a part of what they should
+    be is known; and rows that nobody can write."""
+    whole, parts, unknown = [], [], []
+    for difference in differences:
+        row = difference.expected
+        if row is None or not shape.key or all(map(row.knows, range(len(row.values)))):
+            whole.append(difference)
+        elif difference.actual is not None:
+            parts.append(difference)
+        elif row.lacks:
+            unknown.append(row)
+        else:
+            whole.append(difference)
+    return whole, parts, unknown
+
+
+def _update(table: Table, shape: Shape, difference: Difference) -> Statement:
+    assert difference.expected is not None
+    assert difference.actual is not None
+    columns = [shape.actual[i] for i in shape.key]
+    condition = any_of(key_parts(columns, columns), [shape.key_of(difference.actual.values)])
+    row = difference.expected
+    return update_of_row(table, Image(_names(shape, row), _image(shape, row)), condition)
 
 
 def _keyless(table: Table, shape: Shape, differences: Iterable[Difference]) -> KeylessChanges:
@@ -94,8 +120,13 @@ class FixFile:
 
     def add_rows(self, table: Table, shape: Shape, differences: Sequence[Difference]) -> None:
         """Rows of one table, once per table."""
-        for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema)):
+        whole, parts, unknown = _sorted(shape, differences)
+        for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
+        self._statements[Stage.WRITE] += (_update(table, shape, part) for part in parts)
+        for row in unknown:
+            key = ", ".join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
+            self._cannot.append(f"{table.name} lacks the row {key}, of which the log holds a part: copy it by hand")
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""

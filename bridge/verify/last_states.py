@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,19 +40,28 @@ STEP_SCHEMA: Final = pa.schema(
         pa.field("index", pa.int32()),
         pa.field("copies", pa.int64()),
         pa.field("resent", pa.int64()),
+        pa.field("basis", TEXT),
+        pa.field("unit", TEXT),
+        pa.field("lacks", pa.bool_()),
     ]
 )
 """place: number of the table; key, image: literals joined by SEP, the image null when the row goes; names: of the
 image's columns on the target, joined by SEP.  copies: 0 for tables with a key, else how many copies of the image come
-(> 0) or go; resent: how many of them the producer sent again."""
+(> 0) or go; resent: how many of them the producer sent again.
+
+basis: of an image that holds a part of its row, the key whose row had the rest just before; null when the image is
+whole.  unit: stands for all keys between which such rows move, null for the others.  lacks: the log does not hold the
+rest of the row."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A table of the target.  key: lower-case names, () without one."""
+    """A table of the target.  key: lower-case names, () without one; columns: those that any message has, where some
+    have more of them than others."""
 
     table: Table
     key: tuple[str, ...]
+    columns: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class LogPlan:
     read: where the order is the partitions', how far the target is in each; None where the order is that of commit_ts.
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending: what comes later and
         below it has been sent before.
+    units: by table and key, what stands for the keys between which rows move whose messages hold a part of them.
     """
 
     places: tuple[Place, ...]
@@ -70,6 +80,7 @@ class LogPlan:
     limit: int
     read: Mapping[PartitionId, PartitionStart] | None
     boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
+    units: Mapping[tuple[int, str], str] = field(default_factory=dict)
 
     def number_of(self, name: TableName) -> int | None:
         """The number of a table's place, None when the target does not have it."""
@@ -162,6 +173,22 @@ def known_names(place: Place, retyped: Collection[str], names: Sequence[str | No
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     """The steps that row changes come to; rows whose key the messages do not hold are left out."""
+    found = _with_units(plan, _steps(plan, events))
+    return found.combine_chunks()
+
+
+def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
+    """Keys, each with its table, between which a row moves whose message holds a part of it."""
+    if not any(place.columns for place in plan.places):
+        return set()
+    parts = pc.and_(pc.equal(events["kind"], int(Kind.UPDATE)), events["by_time"])
+    found = _steps(plan, events.filter(parts))
+    found = found.filter(pc.fill_null(pc.not_equal(found["basis"], found["key"]), False))
+    places, olds, news = (found[name].to_pylist() for name in ("place", "basis", "key"))
+    return {((place, old), (place, new)) for place, old, new in zip(places, olds, news, strict=True)}
+
+
+def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     found = [STEP_SCHEMA.empty_table()]
     for span, changes in spans_of(plan, in_target(plan, events)):
         number = None if span.place is None else plan.number_of(span.place)
@@ -170,7 +197,15 @@ def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
         for shape in pc.unique(changes["columns"]).to_pylist():
             mine = changes.filter(pc.equal(changes["columns"], shape))
             found += _steps_of_shape(plan, number, span, mine)
-    return pa.concat_tables(found).combine_chunks()
+    return pa.concat_tables(found)
+
+
+def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+    if not plan.units:
+        return found
+    keys = zip(found["place"].to_pylist(), found["key"].to_pylist(), strict=True)
+    units = pa.array([plan.units.get(key) for key in keys], TEXT)
+    return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
 
 def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -> Iterator[pa.Table]:
@@ -206,8 +241,16 @@ def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, name
     nothing = pa.nulls(changes.num_rows, TEXT)
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
     joined_names = SEP.join(names)
+    basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.places[number].columns else None
     yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(goes)
-    yield _step_table(number, span, changes, new, joined_names, after, zero, zero).filter(pc.is_valid(new))
+    yield _step_table(number, span, changes, new, joined_names, after, zero, zero, basis).filter(pc.is_valid(new))
+
+
+def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
+    """Where the rest of a row is, of which messages hold a part: those of an update that has no commit_ts (TiCDC sends
+    whole rows).  What an insert lacks its row never had."""
+    is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"]).combine_chunks()
+    return pc.if_else(is_part, keys, pa.scalar(None, TEXT))
 
 
 def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
@@ -247,6 +290,7 @@ def _step_table(
     image: pa.Array,
     copies: pa.Array,
     resent: pa.Array,
+    basis: pa.Array | None = None,
 ) -> pa.Table:
     size = changes.num_rows
     position = [
@@ -261,6 +305,9 @@ def _step_table(
         *position,
         copies,
         resent,
+        pa.nulls(size, TEXT) if basis is None else basis,
+        pa.nulls(size, TEXT),
+        pa.repeat(False, size),
     ]
     return pa.Table.from_arrays(
         [array.cast(f.type) for array, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
@@ -268,36 +315,114 @@ def _step_table(
 
 
 def fold_steps(found: pa.Table) -> pa.Table:
-    """Keyed: the last step of each key.  Without a key: copies of a change added up.  May be applied again to tables of
-    what it gave."""
+    """Keyed: the last step of each key, and what it takes to complete it.  Without a key: copies of a change added up.
+    May be applied again to tables of what it gave; when it has all of them, `completed` makes one step of each key."""
     is_keyed = pc.equal(found["copies"], 0)
     return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
 
 
 def _last(found: pa.Table) -> pa.Table:
+    if found.num_rows == 0 or not _has_parts(found):
+        return _last_of_keys(found)
+    is_linked = pc.is_valid(found["unit"])
+    return pa.concat_tables([found.filter(is_linked), _last_whole_and_later(found.filter(pc.invert(is_linked)))])
+
+
+def _has_parts(found: pa.Table) -> bool:
+    """Some images must be completed, or are what others are completed from."""
+    return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
+
+
+def _last_of_keys(found: pa.Table) -> pa.Table:
     """By commit ts, where an image beats a delete; by event time and position where there is nothing else."""
     if found.num_rows == 0:
         return found
-    found = found.combine_chunks()
-    identity = pc.binary_join_element_wise(found["place"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT))
-    encoded = identity.combine_chunks().dictionary_encode()
-    keys = encoded.indices.to_numpy()
+    keys = _codes(found, "key")
+    found, order = _ordered(found.combine_chunks(), keys)
+    last = np.empty(keys.max() + 1, dtype=np.int64)
+    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
+    return found.take(pa.array(last))
+
+
+def _last_whole_and_later(found: pa.Table) -> pa.Table:
+    """Of each key the last step that needs no other, and behind it the last of each column list."""
+    if found.num_rows == 0:
+        return found
+    keys, lists = _codes(found, "key"), _codes(found, "key", "names")
+    found, order = _ordered(found.combine_chunks(), keys)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    is_part = pc.is_valid(found["basis"]).to_numpy(zero_copy_only=False)
+    whole = np.full(keys.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(whole, keys[~is_part], rank[~is_part])
+    last = np.full(lists.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(last, lists[is_part], rank[is_part])
+    stays = np.where(is_part, (rank == last[lists]) & (rank > whole[keys]), rank == whole[keys])
+    return found.filter(pa.array(stays))
+
+
+def completed(found: pa.Table) -> pa.Table:
+    """All that `fold_steps` has left of some keys, to one step of each: images that hold a part of a row with the rest
+    as it was before."""
+    if found.num_rows == 0 or not _has_parts(found):
+        return found
+    keys = _codes(found, "key")
+    is_one = pc.and_(pc.is_null(found["basis"]), pc.is_null(found["unit"])).to_numpy(zero_copy_only=False)
+    of_several = np.zeros(keys.max() + 1, dtype=np.bool_)
+    of_several[keys[~is_one]] = True
+    mine = of_several[keys]
+    parts = found.filter(pa.array(mine)).combine_chunks()
+    units = pc.coalesce(parts["unit"], parts["key"])
+    parts, order = _ordered(parts, _codes(parts.append_column("whose", units), "whose"))
+    return pa.concat_tables([found.filter(pa.array(~mine)), _replayed(parts.take(pa.array(order)))])
+
+
+def _replayed(parts: pa.Table) -> pa.Table:
+    """Steps in order, one after the other."""
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    states: dict[tuple[int, str], dict[str, str]] = {}
+    for step in parts.to_pylist():
+        key, values = (step["place"], step["key"]), None
+        if step["image"] is not None:
+            values = dict(zip(step["names"].split(SEP), step["image"].split(SEP), strict=True))
+            if step["basis"] is not None:
+                before = (step["place"], step["basis"])
+                step["lacks"] = before not in states or rows[before]["lacks"]
+                values = states.get(before, {}) | values
+            step |= {"names": SEP.join(values), "image": SEP.join(values.values())}
+            states[key] = values
+        else:
+            states.pop(key, None)
+        rows[key] = step | {"basis": None, "unit": None}
+    return pa.Table.from_pylist(list(rows.values()), STEP_SCHEMA)
+
+
+def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
+    """Equal numbers for equal values of these columns within a table."""
+    values = [found["place"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
+    identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
+    codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The order of steps; their event times are raised to what each partition has shown before of the same keys."""
     by_time = found["by_time"].to_numpy(zero_copy_only=False)
     if by_time.any():
         times = pa.array(_in_partition_order(found, keys, by_time))
         found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
+    is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
     order = np.lexsort(
         (
+            ~is_image,  # a row that moves is what its old key had
             found["index"].to_numpy(),
             found["offset"].to_numpy(),
             found["partition"].to_numpy(),
-            pc.is_valid(found["image"]).to_numpy(zero_copy_only=False) & ~by_time,
+            is_image & ~by_time,
             found["commit_ts"].to_numpy(),
         )
     )
-    last = np.empty(len(encoded.dictionary), dtype=np.int64)
-    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
-    return found.take(pa.array(last))
+    return found, order
 
 
 def _in_partition_order(
@@ -317,6 +442,7 @@ def _in_partition_order(
     return np.where(by_time, raised, times)
 
 
+_OF_KEYS: Final = ("basis", "unit", "lacks")
 _SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time")
 
 
@@ -341,12 +467,12 @@ def _counted(found: pa.Table) -> pa.Table:
             field.name
             if field.name in _SAME_CHANGE
             else f"{field.name}_{'sum' if field.name in ('copies', 'resent') else 'min'}"
-        ]
+        ].combine_chunks()
         for field in STEP_SCHEMA
+        if field.name not in _OF_KEYS
     ]
-    return pa.Table.from_arrays(
-        [a.combine_chunks().cast(f.type) for a, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
-    )
+    arrays += [pa.nulls(added.num_rows, TEXT), pa.nulls(added.num_rows, TEXT), pa.repeat(False, added.num_rows)]
+    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA)
 
 
 def balance(found: pa.Table) -> pa.Table:
@@ -378,10 +504,11 @@ def balance(found: pa.Table) -> pa.Table:
 
 
 def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Steps by bucket: all of a key are in one."""
+    """Steps by bucket: all of a key are in one, and so are all keys of a unit."""
     if found.num_rows == 0:
         return
-    hashes = np.fromiter((zlib.crc32(key.encode()) for key in found["key"].to_pylist()), np.int64, found.num_rows)
+    keys = pc.coalesce(found["unit"], found["key"]).to_pylist()
+    hashes = np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, found.num_rows)
     numbers = hashes % count
     for number in np.unique(numbers):
         yield int(number), found.filter(pa.array(numbers == number))

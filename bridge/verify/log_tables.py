@@ -16,7 +16,7 @@ from bridge.verify.last_states import LoggedShape, Place, known_names
 from bridge.verify.lineage import Lineage, key_of
 from bridge.verify.reader import Reader
 from bridge.verify.rows import Shape
-from bridge.verify.scratch import GONE, PERHAPS, SHAPE, Scratch
+from bridge.verify.scratch import GONE, KNOWN, PERHAPS, Scratch
 from bridge.verify.sides import PartlyKnown, Side
 from bridge.verify.tables import index_to_go_by
 
@@ -50,8 +50,7 @@ class LoggedTable:
     @property
     def shape(self) -> Shape:
         """What is compared: every column that some row of the log has."""
-        named = {name for shape in self.scratch.shapes for name in shape.split(SEP)}
-        columns = tuple(column for name, column in self.definition.columns.items() if name in named)
+        columns = tuple(self.definition.columns[name] for name in self.scratch.named)
         names = [column.name.lower() for column in columns]
         return Shape(columns, columns, tuple(names.index(part) for part in self.place.key if names))
 
@@ -75,7 +74,7 @@ class LoggedTable:
         """What should be, and what is."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
-        partly = self._partly(shape)
+        partly = self._partly
         expected = Side(
             reader,
             f"{self.scratch.name} {_EXPECTED}",
@@ -103,12 +102,13 @@ class LoggedTable:
             return expected, replace(actual, rows=outer, partly=partly)
         return expected, replace(actual, rows=self.matched, partly=partly)
 
-    def _partly(self, shape: Shape) -> PartlyKnown | None:
-        if len({frozenset(shape.split(SEP)) for shape in self.scratch.shapes}) <= 1:
+    @property
+    def _partly(self) -> PartlyKnown | None:
+        if not self.scratch.is_partly:
             return None
-        names = [column.name.lower() for column in shape.actual]
-        known = tuple(frozenset(names.index(name) for name in s.split(SEP)) for s in self.scratch.shapes)
-        return PartlyKnown(f"{_EXPECTED}.{quote_name(SHAPE)}", known)
+        common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.scratch.shapes))
+        always = frozenset(i for i, name in enumerate(self.scratch.named) if name in common)
+        return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
@@ -143,10 +143,11 @@ def logged_table(
     is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(place.key or not perhaps)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
+    scratch = Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index)
     return LoggedTable(
-        place,
+        replace(place, columns=frozenset(scratch.named)) if scratch.is_partly else place,
         definition,
-        Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index),
+        scratch,
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -16,8 +17,19 @@ from bridge.stream.backlog import LeftOut, without_left_out
 from bridge.stream.decode import EventDecoder, unpacked
 from bridge.stream.source import MicroBatch
 from bridge.target.catalog import TableName
-from bridge.target.grouping import distinct, ends, numbered
-from bridge.verify.last_states import STEP_SCHEMA, LoggedShape, LogPlan, balance, buckets, fold_steps, shapes, steps
+from bridge.target.grouping import distinct, ends, linked, numbered
+from bridge.verify.last_states import (
+    STEP_SCHEMA,
+    LoggedShape,
+    LogPlan,
+    balance,
+    buckets,
+    completed,
+    fold_steps,
+    links,
+    shapes,
+    steps,
+)
 from bridge.verify.lineage import LoggedChange, PartitionId
 from bridge.verify.scratch import Scratch
 
@@ -73,9 +85,17 @@ class Log:
 
     def statements(self, plan: LogPlan, scratches: list[Scratch], events: int) -> Iterator[tuple[int, str]]:
         """The statements that load the last states into scratch tables, each with the number of its place."""
+        plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
         spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
         return iter(spread.mapPartitions(_loading(scratches)).toLocalIterator(prefetchPartitions=True))
+
+    def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
+        """Another look at the messages, where some may hold a part of a row only."""
+        if plan.read is None or not any(place.columns for place in plan.places):
+            return {}
+        found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
+        return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
 
 
 def _compressed(content: bytes) -> bytes:
@@ -184,7 +204,8 @@ def _loading(scratches: list[Scratch]) -> Callable[[Iterable[tuple[int, bytes]]]
     """All steps of some buckets to the statements that load their last states."""
 
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
-        folded = fold_steps(pa.concat_tables([STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]))
+        mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
+        folded = completed(fold_steps(pa.concat_tables(mine)))
         for place, scratch in enumerate(scratches):
             mine = folded.filter(pc.equal(folded["place"], place))
             for sql in scratch.inserts(mine if scratch.key else balance(mine)):

@@ -29,10 +29,12 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them."""
+    """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them; lacks:
+    others were there, and nobody knows their values."""
 
     values: Values
     known: frozenset[int] | None = None
+    lacks: bool = False
 
     def knows(self, i: int) -> bool:
         """The value of column i is known."""

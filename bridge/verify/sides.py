@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from bridge.verify.checksums import readable, token
 from bridge.verify.definitions import ColumnInfo
@@ -11,16 +12,19 @@ from bridge.verify.keys import KeyPart, Values
 from bridge.verify.reader import Reader
 from bridge.verify.rows import Row
 
+LACKS: Final = "?"
+"""Of a column that the log does not hold for a row though it was there."""
+
 
 @dataclass(frozen=True)
 class PartlyKnown:
     """Which columns are known differs from row to row.
 
-    code: SQL of a number that tells; columns: the columns known by that number.
+    code: SQL of a text with a 1 for each column that is; always: the columns that are known of every row.
     """
 
     code: str
-    columns: tuple[frozenset[int], ...]
+    always: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,10 @@ class Side:
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
         code = self.partly.code if self.partly else "NULL"
         found = self.reader.rows(f"SELECT {','.join(values)},{code} {self.source(more)}")
-        return [Row(unhexed(row[:-1]), self._known(row[-1])) for row in found]
+        return [Row(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
 
-    def _known(self, code: int | None) -> frozenset[int] | None:
-        return None if self.partly is None or code is None else self.partly.columns[int(code)]
+    def _known(self, code: str | None) -> frozenset[int] | None:
+        return None if code is None else frozenset(i for i, known in enumerate(code) if known == "1")
 
     def _token(self, i: int, column: ColumnInfo) -> str:
         if i in self.absent:
@@ -71,12 +75,9 @@ class Side:
         return self._if_known(i, readable(column, self.alias), "NULL")
 
     def _if_known(self, i: int, expression: str, otherwise: str) -> str:
-        if self.partly is None:
+        if self.partly is None or i in self.partly.always:
             return expression
-        codes = [str(code) for code, columns in enumerate(self.partly.columns) if i in columns]
-        if len(codes) == len(self.partly.columns):
-            return expression
-        return f"IF({self.partly.code} IN ({','.join(codes)}),{expression},{otherwise})" if codes else otherwise
+        return f"IF(SUBSTRING({self.partly.code},{i + 1},1)='1',{expression},{otherwise})"
 
 
 def unhexed(values: Sequence[object]) -> Values:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,17 +12,20 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.target.catalog import TableName, load_tables
+from bridge.target.grouping import linked
 from bridge.target.session import Session, Target
 from bridge.verify.definitions import load_definitions
 from bridge.verify.drill_down import Comparison
-from bridge.verify.last_states import LogPlan, balance, fold_steps, shapes, steps
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.last_states import LogPlan, balance, completed, fold_steps, links, shapes, steps
 from bridge.verify.lineage import LoggedChange, trace
 from bridge.verify.log_tables import LoggedTable, logged_table
 from bridge.verify.reader import Reader
-from bridge.verify.scratch import POSITION
+from bridge.verify.scratch import PARTITION
 from bridge.verify.snapshots import begin_snapshot
 from bridge.verify.throttle import Throttle
 from bridge.verify.walk import Tally
+from tests.verify.clients import run_file
 from tests.verify.servers import execute
 
 T = TableName("app", "t")
@@ -70,7 +75,9 @@ def compared(session: Session, events: list[dict[str, Any]], *statements: str) -
     logged = logged_table(0, "app", catalog, definition, seen, lineage)
     begin_snapshot(session)
     session.execute(logged.scratch.create())
-    folded = fold_steps(steps(LogPlan((logged.place,), lineage.lives, 10_000, None), found))
+    plan = LogPlan((logged.place,), lineage.lives, 10_000, None)
+    plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
+    folded = completed(fold_steps(steps(plan, found)))
     for sql in logged.scratch.inserts(folded if logged.place.key else balance(folded)):
         session.execute(sql)
     reader = Reader(session, is_snapshot=True, place="target")
@@ -135,10 +142,69 @@ def test_topics_of_any_name(target: str, topic: str) -> None:
     session = Target(target).connect()
     try:
         logged, tally = compared(session, [{**put(1, "id,v", "1,1"), "topic": topic}])
-        found = session.rows(f"SELECT `{POSITION}` FROM {logged.scratch.name}")
+        found = session.rows(f"SELECT `{PARTITION}` FROM {logged.scratch.name}")
     finally:
         session.close()
-    assert (tally.differences, found) == ([], [(f"{topic}/0/1",)])
+    assert (tally.differences, found) == ([], [(f"{topic}/0",)])
+
+
+def timed(offset: int, names: str, before: str | None, after: str | None, **more: Any) -> dict[str, Any]:
+    """A change of a format without commit_ts, all of one millisecond unless `commit_ts` is given."""
+    kind = Kind.INSERT if before is None else Kind.DELETE if after is None else Kind.UPDATE
+    return _change(1, kind, names, before, after) | {"offset": offset, "by_time": True} | more
+
+
+SPELLINGS: list[tuple[str, list[dict[str, Any]], set[str]]] = [
+    ("inserted and deleted", [timed(1, "k,v", None, "'A',1"), timed(2, "k,v", "'a',1", None)], {"extra A"}),
+    ("deleted and inserted", [timed(1, "k,v", "'a',1", None), timed(2, "k,v", None, "'A',1")], set()),
+    ("respelled", [timed(1, "k,v", None, "'a',1"), timed(2, "k,v", "'a',1", "'A',1")], set()),
+    ("and deleted", [timed(1, "k,v", None, "'a',1"), timed(2, "k,v", "'a',1", "'A',1"),
+      timed(3, "k,v", "'a ',1", None)], {"extra A"}),
+    ("in a clock that goes back", [timed(1, "k,v", None, "'a',1", commit_ts=9), timed(2, "k,v", "'A',1", None),
+      timed(3, "k,v", None, "'A ',2", commit_ts=5)], {"different A "}),
+    ("in one message", [timed(1, "k,v", None, "'a',1"), timed(1, "k,v", "'A',1", None, index=1)], {"extra A"}),
+    ("over partitions", [timed(9, "k,v", None, "'a',1", commit_ts=4),
+      timed(1, "k,v", "'A',1", None, commit_ts=5, partition=1)], {"extra A"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPELLINGS, ids=[case[0] for case in SPELLINGS])
+def test_the_order_of_spellings(target: str, case: tuple[str, list[dict[str, Any]], set[str]]) -> None:
+    """Where nothing but the order of a partition tells, it tells for all spellings of a key, whoever loads them first;
+    between partitions event times tell."""
+    for log in (case[1], case[1][::-1]):
+        made(target, "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT", "'A',1")
+        assert said(target, log)[0] == case[2]
+
+
+def test_updates_that_hold_a_part_of_their_rows(target: str) -> None:
+    """What they lack is what the log had before, through moved and respelled keys; where it had nothing the value is
+    not covered, and a row that is lost is not written without it."""
+    columns = "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT, doc TEXT NOT NULL, own INT DEFAULT 7"
+    rows = ("'a',2,'', 1", "'B',2,'dear', 2", "'c',2,'any', 3", "'e',3,'dear', 4")
+    log = [timed(i, "k,n,doc", None, f"'{key}',1,'dear'") for i, key in enumerate("abd")]
+    log += [timed(10, "k,n", "'a',1", "'a',2"), timed(11, "k,n", "'b',1", "'B',2"), timed(12, "k,n", "'c',1", "'c',2")]
+    log += [timed(13, "k,n", "'d',1", "'e',2"), timed(14, "k,n", "'f',1", "'f',2")]
+    made(target, columns, *rows)
+    assert said(target, log)[0] == {"different a", "different e", "missing f"}
+    assert said(target, log[::-1])[0] == {"different a", "different e", "missing f"}
+
+
+def test_the_fix_of_rows_of_which_a_part_is_known(target: str, tmp_path: Path) -> None:
+    """Known values are written over the row that is there; of a row that is not, the file says that it cannot."""
+    made(target, "id INT PRIMARY KEY, n INT, doc TEXT NOT NULL", "1,1,'dear'")
+    log = [timed(1, "id,n", "1,1", "1,2"), timed(2, "id,n", "2,1", "2,2"), timed(3, "id,n,doc", None, "3,3,'new'")]
+    session = Target(target).connect()
+    try:
+        logged, tally = compared(session, log)
+    finally:
+        session.close()
+    fix = FixFile(tmp_path / "fix.sql")
+    fix.add_rows(logged.place.table, logged.shape, tally.differences)
+    fix.write("")
+    assert "-- app.t lacks the row 2, of which the log holds a part" in (tmp_path / "fix.sql").read_text()
+    assert run_file(target, tmp_path / "fix.sql").returncode == 0
+    assert execute(target, "SELECT * FROM app.t") == [(1, 2, "dear"), (3, 3, "new")]
 
 
 def test_tables_without_a_key(target: str) -> None:
