@@ -324,17 +324,19 @@ class Applier:
         following: int | None = 0
         for following, piece in rows.pieces(self._limits.rows_per_transaction):
             is_last = following is None
-            self._commit(segment.high if following is None else following, piece, segment.changes if is_last else ())
+            high = segment.high if following is None else following
+            self._commit(high, piece, segment.changes if is_last else (), segment.high)
         if following is not None:
-            self._commit(segment.high, None, segment.changes)
+            self._commit(segment.high, None, segment.changes, segment.high)
         if segment.changes:
             self.finish_pending(segment.changes)
             self._catalog.clear()
 
-    def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...]) -> None:
+    def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...], end: int) -> None:
+        """Moves the target to `high`, in a segment that ends at `end`."""
         if self._interrupted:
             raise Interrupted
-        step = self._step(high, changes)
+        step = self._step(high, end, changes)
         if rows is None:
             self._writer.apply(step)
         else:
@@ -346,13 +348,17 @@ class Applier:
         self._moved(step)
 
     def _write_progress(self, high: int) -> None:
-        step = self._step(high)
+        step = self._step(high, high)
         self._writer.apply(step)
         self._moved(step)
 
-    def _step(self, high: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        positions = self.backlog.restart_positions(high)
-        return Advance(self.applied_ts, high, positions, changes, self.backlog.put_aside(self.applied_ts, high))
+    def _step(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
+        positions, put_aside = self.backlog.restart_positions(high), self.backlog.put_aside(self.applied_ts, high)
+        return Advance(self.applied_ts, high, positions, changes, put_aside, self._bounds(end))
+
+    def _bounds(self, end: int) -> tuple[int, ...]:
+        """What progress must not pass in a segment that ends at `end`; it may stand still where nothing is resolved."""
+        return end, max(self.applied_ts, self.resolved_ts)
 
     def _moved(self, step: Advance) -> None:
         self.counts.quarantined += len(step.put_aside)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -175,24 +176,23 @@ class ExecutorRows:
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """The lowest commit_ts of each interval between `bounds` that holds any."""
-        ts = F.col("commit_ts")
-        interval = sum((F.when(ts >= bound, 1).otherwise(0) for bound in bounds), F.lit(0))
-        found = self._frame.groupBy(interval).agg(F.min(ts)).collect()
-        return sorted(row[1] for row in found)
+        lowest = self._frame.select("commit_ts").mapInArrow(_lowest_between(bounds), "interval int, ts long")
+        return sorted(ts for _, ts in lowest.groupBy("interval").agg(F.min("ts")).collect())
 
     def between(self, low: int, high: int) -> ExecutorRows:
         """Those with low <= commit_ts < high."""
         return ExecutorRows(self._stores, self._driver_rows, max(low, self._low), min(high, self._high))
 
     def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
-        """Cut by quantiles of commit_ts; a piece that the driver can hold is brought there."""
+        """Cut at about the quantiles of commit_ts; a piece that the driver can hold is brought there."""
         if self.count == 0:
             return
         wanted = -(-self.count // rows_per_transaction)
         quantiles = [i / wanted for i in range(wanted)]
-        # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.
-        cuts = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
-        starts = sorted({0, *cuts[1:]})
+        # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.  What comes are
+        # doubles, too short for a TSO: the window is cut at the next commit_ts that is there.
+        near = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
+        starts = [0, *self.marks(near[1:])[1:]]
         for start, end in zip(starts, [*starts[1:], None], strict=True):
             piece = self.between(start, end if end is not None else _TS_END)
             yield end, piece if piece.count > self._driver_rows else piece.on_driver()
@@ -281,6 +281,21 @@ class ExecutorRows:
 
 
 Batches = Iterable[pa.RecordBatch]
+
+
+def _lowest_between(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: of each batch the lowest commit_ts in each interval between bounds, with the number of that."""
+    limits = np.array(sorted(bounds), np.int64)
+
+    def lowest(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            ts = np.sort(batch.column(0).to_numpy())
+            interval, first = np.unique(np.searchsorted(limits, ts, "right"), return_index=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(interval, pa.int32()), pa.array(ts[first])], names=["interval", "ts"]
+            )
+
+    return lowest
 
 
 def _is_of(name: TableName) -> Column:

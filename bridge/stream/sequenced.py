@@ -199,6 +199,10 @@ class SequencedApplier(Applier):
 
     # --- progress
 
+    def _bounds(self, end: int) -> tuple[int, ...]:
+        """Nothing is resolved: a step ends where its rows do."""
+        return (end,)
+
     def _moved(self, step: Advance) -> None:
         super()._moved(step)
         self._recorded = step.positions

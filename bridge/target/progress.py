@@ -82,13 +82,30 @@ class Progress:
 
 @dataclass(frozen=True)
 class Advance:
-    """What one target transaction changes in the progress row, and puts aside."""
+    """What one target transaction changes in the progress row, and puts aside.
+
+    bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
+    """
 
     old_ts: int
     new_ts: int
     positions: Positions
     pending: tuple[SchemaChange, ...] = ()
     put_aside: tuple[quarantine.Entry, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Raises ProgressOrderError when progress would go back, or past what it speaks for."""
+        moments = (self.old_ts, self.new_ts, *self.bounds)
+        if list(moments) != sorted(moments):
+            raise ProgressOrderError(
+                f"progress was to move from commit ts {self.old_ts} to {self.new_ts}, while the segment and what is"
+                f" resolved end at {', '.join(map(str, self.bounds))}; nothing was written"
+            )
+
+
+class ProgressOrderError(Exception):
+    """Progress would go back, or past what is complete: a fault of the bridge itself, for which no retry helps."""
 
 
 class ProgressTable:
@@ -153,7 +170,8 @@ class ProgressTable:
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
         """The compare-and-set at the start of every target transaction, and what it puts aside; False when the row is
-        not as expected."""
+        not as expected.  Raises ProgressOrderError."""
+        step.check()
         matched = session.execute(
             f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
@@ -172,7 +190,9 @@ class ProgressTable:
         return matched == 1
 
     def mark(self, session: Session, epoch: int, step: Advance) -> bool:
-        """Says that what lies below step.new_ts is being written by parts; False when the row is not as expected."""
+        """Says that what lies below step.new_ts is being written by parts; False when the row is not as expected.
+        Raises ProgressOrderError."""
+        step.check()
         matched = session.execute(
             f"UPDATE {self._progress} SET applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (step.new_ts, self.name, epoch, step.old_ts),
