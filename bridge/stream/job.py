@@ -333,7 +333,15 @@ def _check_until(progress: Progress, until: int | None) -> None:
 def _check_retained(starts: Starts, extents: dict[PartitionId, Extent]) -> None:
     for (topic, partition), start in starts.items():
         low, high = extents[topic, partition].low, extents[topic, partition].high
-        if not low <= start.offset <= high:
+        if start.offset > high:
+            raise SourceError(
+                f"the partition ends at offset {high}, before offset {start.offset}, from which on it is to be read",
+                where=f"{topic}/{partition}",
+                mend="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
+                " bridge again when it has ended; else the topic was cut or made anew: copy the upstream's tables to"
+                " the target, then `bridge reset` and begin there with --from",
+            )
+        if start.offset < low:
             raise SourceError(
                 f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
                 where=f"{topic}/{partition}",

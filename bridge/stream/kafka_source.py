@@ -24,7 +24,7 @@ from bridge.stream.decode import EventDecoder, Messages
 from bridge.stream.frontier import PartitionId
 from bridge.stream.handing_over import handed_over, taken
 from bridge.stream.kafka_properties import client, for_java
-from bridge.stream.ranges import OffsetRange, RangeLog, first_of, process_reader, shares
+from bridge.stream.ranges import ISOLATION, OffsetRange, RangeLog, first_of, process_reader, shares
 from bridge.stream.session import MEMORY
 from bridge.stream.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
 from bridge.stream.topics import read_topics
@@ -39,7 +39,8 @@ _EVENTS = "events"
 class KafkaSource:
     """Kafka topics, read by Spark; metadata comes by confluent-kafka.
 
-    properties: of the Kafka client (librdkafka).
+    properties: of the Kafka client (librdkafka).  Unless they say otherwise, messages of transactions that are aborted
+        or open are no messages, and a partition ends before the first open one.
     """
 
     is_kafka = True
@@ -47,7 +48,8 @@ class KafkaSource:
     """Spark runs nothing of a plan that only tells which offsets are to be read: no need to compile it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
-        self._servers, self._topics, self._properties = bootstrap_servers, tuple(topics), dict(properties)
+        self._servers, self._topics = bootstrap_servers, tuple(topics)
+        self._properties = {"isolation.level": ISOLATION, **properties}
 
     def __str__(self) -> str:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"

@@ -34,13 +34,17 @@ _POLL_SECONDS: Final = 0.2
 _MENDED: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
 """The end of the log, and losses of a connection that the client itself mends."""
 
+ISOLATION: Final = "read_committed"
+"""For all clients alike: Spark plans ranges that others read, up to an end that a third has asked for."""
+
 CLIENT_DEFAULTS: Final = {
     "group.id": "bridge",
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
-    "isolation.level": "read_uncommitted",  # as Spark plans the ranges
+    "isolation.level": ISOLATION,
     "enable.partition.eof": True,
     "log_level": 0,
+    "statistics.interval.ms": 5_000,
     # A range is read once and then another: what is fetched beyond its end is fetched in vain.
     "queued.min.messages": 2_000,
     "fetch.queue.backoff.ms": 1,
@@ -51,7 +55,8 @@ CLIENT_DEFAULTS: Final = {
 
 
 class OffsetRange(NamedTuple):
-    """Offsets [start, end) of a partition; the messages there, which may be fewer."""
+    """Offsets [start, end) of a partition; the messages there, which may be fewer: markers of transactions, aborted and
+    compacted messages leave gaps."""
 
     topic: str
     partition: int
@@ -122,7 +127,9 @@ class RangeReader:
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties})
+        self._fetched: dict[PartitionId, int] = {}
+        callbacks = {"stats_cb": self._note_fetched}
+        self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         """The messages of the ranges, in order; what comes next is fetched while what came is being decoded.
@@ -141,12 +148,22 @@ class RangeReader:
             yield from self._messages(wanted)
             self._consumer.unassign()
 
+    def _note_fetched(self, statistics: str) -> None:
+        """Where the client goes on fetching: behind aborted messages, too, which it passes over in silence (librdkafka,
+        STATISTICS.md)."""
+        self._fetched = {
+            (topic, int(partition)): found["next_offset"]
+            for topic, known in orjson.loads(statistics)["topics"].items()
+            for partition, found in known["partitions"].items()
+        }
+
     def _messages(self, wanted: OffsetRange) -> Iterator[Messages]:
-        following, heard = wanted.start, time.monotonic()
+        following, heard, fetched = wanted.start, time.monotonic(), 0
         while following < wanted.end:
             # consume() waits until it has as many as it is asked for: never ask for more than there are.
             came = self._consumer.consume(min(READ_AT_ONCE, wanted.end - following), timeout=_POLL_SECONDS)
-            if came:
+            was, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
+            if came or fetched != was:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SILENCE_SECONDS:
                 raise _silent(wanted, following)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
@@ -15,6 +19,7 @@ from bridge.local import Kafka
 from bridge.stream.decode import Messages
 from bridge.stream.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
 from bridge.stream.ranges import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
+from tests.stream.models import Clock
 
 RANGES = st.lists(
     st.builds(
@@ -145,6 +150,39 @@ def test_an_offset_that_is_gone_is_an_error(kafka: Kafka, topic: str) -> None:
     """What Kafka no longer holds is never passed over."""
     with pytest.raises(SourceError, match="refused"):
         _read(kafka, OffsetRange(topic, 0, 500, 501))
+
+
+class Passing:
+    """A client that passes over a long aborted transaction, 30 s of the clock at a time; `step` offsets each time."""
+
+    step = 1000
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self._say, self._clock, self._at = properties["stats_cb"], properties["clock"], 0
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, *_: object, timeout: float) -> list[Any]:
+        del timeout
+        self._clock.now += 30
+        self._at += self.step
+        self._say(json.dumps({"topics": {"t": {"partitions": {"0": {"next_offset": self._at}}}}}))
+        done = SimpleNamespace(error=lambda: None, offset=lambda: 9999, key=lambda: b"", value=lambda: b"")
+        return [done] if self._at >= 9999 else []
+
+
+@pytest.mark.parametrize("step", [1000, 0])
+def test_a_long_aborted_transaction_is_no_silence(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Nothing of it is handed over, however long it takes to fetch; only a client that fetches nothing is given up."""
+    clock = Clock()
+    monkeypatch.setattr("bridge.stream.ranges.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("bridge.stream.ranges.Consumer", Passing)
+    monkeypatch.setattr(Passing, "step", step)
+    reader = RangeReader({"clock": clock})
+    with nullcontext() if step else pytest.raises(SourceError, match="no message came"):
+        assert [messages.offset for messages in reader.read([OffsetRange("t", 0, 0, 10_000)])] == [[9999]]
 
 
 @given(st.lists(st.integers(1, READ_AT_ONCE // 3), max_size=12))

@@ -1,0 +1,151 @@
+"""Producers with transactions: what is aborted never was, what is open is not there yet."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from bridge.local import Kafka
+from bridge.stream.kafka_source import KafkaSource
+from tests.stream.pipelines import sql
+from tests.stream.test_bad_messages import row, watermark
+from tests.system.command import SECONDS, bridge
+from tests.system.pipelines import kafka_arguments
+from tests.system.transactions import Sender
+
+Topics = Callable[..., str]
+Messages = list[dict[str, Any]]
+
+
+def rows(ids: Iterable[int], *, extension: bool = True) -> Messages:
+    """Each with its id for its commit ts."""
+    found = [row(id_, id_) for id_ in ids]
+    return found if extension else [{name: part for name, part in one.items() if name != "_tidb"} for one in found]
+
+
+@pytest.fixture
+def table(target: str) -> str:
+    """The URL of a target with the table of these rows."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
+    return target
+
+
+def ids(target: str) -> list[int]:
+    return [id_ for (id_,) in sql(target, "SELECT id FROM m.t ORDER BY id")]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("extension", "end"), [(True, "aborted"), (True, "open"), (False, "open")])
+def test_only_what_is_committed_is_applied(table: str, kafka: Kafka, topic: Topics, extension: bool, end: str) -> None:
+    """A replay ends, whatever the topic ends with; what was open is applied when it has been committed, what came
+    behind it then too, and nothing twice."""
+    name = topic(1)
+    sender, other = Sender(kafka.bootstrap_servers, name), Sender(kafka.bootstrap_servers, name)
+    marks = [watermark(20)] if extension else []
+    for messages in (rows([1, 2], extension=extension), rows([3], extension=extension)):
+        sender.open(messages)
+        sender.commit()
+        sender.open(rows([4], extension=extension))
+        sender.abort()
+    sender.open(marks or rows([5], extension=extension))
+    sender.commit()
+    if end == "aborted":
+        sender.open(rows([6, 7], extension=extension))
+        sender.abort()
+    if end == "open":
+        sender.open(rows([25], extension=extension))
+        other.open([watermark(30)] if extension else rows([26], extension=extension))
+        other.commit()
+    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, table)
+    ended = bridge(*arguments)
+    before = [1, 2, 3] if extension else [1, 2, 3, 5]
+    assert (ended.code, ids(table)) == (0, before), ended.err
+    if end == "open":
+        sender.commit()
+        ended = bridge(*arguments)
+        assert (ended.code, ids(table)) == (0, [*before, 25] if extension else [*before, 25, 26]), ended.err
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("driver_rows", [500_000, 0], ids=["driver", "executors"])
+def test_a_long_backlog_with_gaps(table: str, kafka: Kafka, topic: Topics, driver_rows: int) -> None:
+    """What comes before Spark, in its micro-batches and on its executors: aborted messages are in none of it, in
+    whatever way ranges are cut; verify and inspect see what was applied."""
+    name = topic(2)
+    sender = Sender(kafka.bootstrap_servers, name)
+    for first in range(0, 8000, 1000):
+        sender.open(rows(range(10_000 + first, 11_000 + first)), first // 1000 % 2)
+        sender.abort()
+        sender.open(rows(range(1 + first, 1001 + first)), first // 1000 % 2)
+        sender.commit()
+    for partition in (0, 1):
+        sender.open([watermark(50_000)], partition)
+        sender.commit()
+    sender.open(rows(range(20_000, 20_100)), 1)
+    sender.abort()
+    sender.open(rows([30_000]), 0)  # and stays open
+    more = ("--set", f"stream.driver_rows={driver_rows}", "--set", "stream.messages_per_batch=7000")
+    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, table, *more)
+    ended = bridge(*arguments)
+    assert (ended.code, ids(table)) == (0, list(range(1, 8001))), ended.err
+    if driver_rows:
+        assert bridge("verify", *arguments[1:-4]).code == 0
+        flags = arguments[1 : arguments.index("--target")]
+        shown = json.loads(bridge("inspect", *flags, "--protocol", "canal-json", "--limit", "0", "--json").out)
+        assert sorted(int(one["after"]["id"]) for one in shown if one["kind"] == "insert") == ids(table)
+    again = bridge(*arguments)
+    assert again.out.startswith("applied 0 row changes"), again.err
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_running_bridge_waits_for_an_open_transaction(table: str, kafka: Kafka, topic: Topics) -> None:
+    """Its rows come when it is committed, although the messages have been there before; those of an aborted one
+    never."""
+    name = topic(1)
+    sender, other = Sender(kafka.bootstrap_servers, name), Sender(kafka.bootstrap_servers, name)
+    seen: list[list[int]] = []
+
+    def meanwhile() -> None:
+        try:
+            wait_for_rows(table, 1)
+            sender.open([*rows([6]), watermark(10)])
+            other.open([*rows([7]), watermark(10)])
+            sender.abort()
+            seen.append(ids(table))
+            other.commit()
+            wait_for_rows(table, 2)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    sender.open([*rows([1]), watermark(5)])
+    sender.commit()
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(meanwhile)
+        ended = bridge(*kafka_arguments("run", kafka.bootstrap_servers, name, table))
+        done.result()
+    assert (ended.code, seen, ids(table)) == (0, [[1]], [1, 7]), ended.err
+
+
+def wait_for_rows(target: str, count: int) -> None:
+    deadline = time.monotonic() + SECONDS / 3
+    while len(ids(target)) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def test_the_operator_may_read_what_is_not_committed(kafka: Kafka, topic: Topics) -> None:
+    """isolation.level in [source.kafka] wins, for every client."""
+    name = topic(1)
+    sender = Sender(kafka.bootstrap_servers, name)
+    sender.open(rows([1]))
+    for properties, offsets in (({}, []), ({"isolation.level": "read_uncommitted"}, [0])):
+        source = KafkaSource(kafka.bootstrap_servers, [name], properties)
+        assert source.extents()[name, 0].high == len(offsets)
+        assert [message.position.offset for message in source.messages(None, None)] == offsets
+    sender.abort()

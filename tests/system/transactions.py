@@ -1,0 +1,44 @@
+"""Kafka transactions, as a producer of the tests sends them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import Producer
+
+SECONDS = 30.0
+
+
+class Sender:
+    """One transaction after the other, into one topic; at most one stays open."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._topic = topic
+        self._producer: Any = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": uuid.uuid4().hex,
+                "transaction.timeout.ms": 600_000,
+                "log_level": 0,
+            }
+        )
+        self._producer.init_transactions(SECONDS)
+
+    def open(self, messages: Iterable[dict[str, Any]], partition: int = 0) -> None:
+        """A transaction that stays open; its messages have come to Kafka."""
+        self._producer.begin_transaction()
+        for message in messages:
+            self._producer.produce(self._topic, json.dumps(message).encode(), b"", partition)
+            self._producer.poll(0)
+        assert self._producer.flush(SECONDS) == 0
+
+    def commit(self) -> None:
+        """The open one becomes valid."""
+        self._producer.commit_transaction(SECONDS)
+
+    def abort(self) -> None:
+        """The open one never was."""
+        self._producer.abort_transaction(SECONDS)
