@@ -30,6 +30,7 @@ from bridge.local.server import Server, free_port
 from bridge.local.sql_server import SqlServer
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from testcontainers.core.container import DockerContainer
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -170,6 +171,16 @@ def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
     subprocess.run([sys.executable, "-m", "bridge.stream.class_archive"], check=True, stdout=subprocess.DEVNULL)
     with KafkaInDocker() if use_docker else Kafka() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The Spark session of this process, which every command that runs in it shares."""
+    from bridge.stream.session import start_session
+
+    session = start_session({}, with_kafka=True)
+    yield session
+    session.stop()
 
 
 @pytest.fixture

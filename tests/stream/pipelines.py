@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from bridge.filters import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
-from bridge.stream.applier import Applier, Limits
+from bridge.stream.applier import Applier, Limits, RowsOf, driver_rows
 from bridge.stream.appliers import Manner, make_applier
 from bridge.stream.backlog import arrival_of, events_as_read
 from bridge.stream.bad_messages import OnBadMessage
@@ -75,6 +75,8 @@ def opened(
     cut_rows: CutRows | None = None,
     writers: int = 0,
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
+    rows_of: RowsOf = driver_rows,
+    boundary_seconds: float | None = None,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
@@ -95,8 +97,9 @@ def opened(
         assert progress is not None
         manner = Manner(
             TableFilter(),
-            Limits(rows_per_transaction, until),
+            Limits(rows_per_transaction, until, boundary_seconds),
             Patience(0, dict),
+            rows_of,
             on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
         )
         lows = dict.fromkeys(partitions, 0)

@@ -1,0 +1,227 @@
+"""The dimensions of generated runs, which of their values can meet, and which have met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
+from random import Random
+from typing import Final, NamedTuple
+
+from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, SHAPES
+from tests.generated.wires import WIRES
+
+Choice = Mapping[str, str]
+"""A value for each dimension but the operations."""
+Met = Mapping[str, Collection[str]]
+"""Values of each dimension that a run had."""
+
+NONE: Final = "none"
+OPERATIONS: Final = (
+    *("insert", "update", "touch", "delete", "large", "empty", "respell", "move", "chain", "swap", "swap keys"),
+    *("pass on", "reinsert", "reinsert later"),
+)
+_DDL_STEPS: Final = ("ddl intent", "ddl executed", "ddl recorded", "ddl taken off")
+_PART_STEPS: Final = ("marked", "part begun", "before part commit", "part committed")
+_STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
+
+DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "protocol": tuple(WIRES),
+    "consistency": ("atomic", "parallel"),
+    "where": ("driver", "executors"),
+    "shape": SHAPES,
+    "key type": ("int", "varchar", "decimal", "datetime"),
+    "collation": (
+        *("utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_uca1400_ai_ci"),
+        *("utf8mb4_nopad_bin", "utf8mb4_general_nopad_ci", "utf8mb4_uca1400_nopad_ai_ci"),
+    ),
+    "rows per transaction": ("1000", "1", "3"),
+    "micro-batch": ("all", "1", "3", "10"),
+    "statements": ("usual", "tiny", "loads"),
+    "boundaries": (NONE, "each transaction", "some", "last"),
+    "partitions": ("one", "by table", "by key"),
+    "unique updates": ("whole", "split"),
+    "schema change": (
+        *(NONE, "add column", "drop column", "modify column", "add unique", "drop unique", "truncate", "rename"),
+    ),
+    "redelivery": (NONE, "copies", "whole topic", "from below"),
+    "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS),
+    "quarantine": (NONE, *QUARANTINES),
+}
+"""The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
+ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
+FREE: Final = (
+    *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
+    *("unique updates", "redelivery", "crash"),
+)
+"""Dimensions that change how a run goes, not what the upstream did."""
+
+_BOUNDED: Final = {name for name, wire in WIRES.items() if wire.has_boundaries}
+_UNBOUNDED: Final = WIRES.keys() - _BOUNDED
+_MYSQL: Final = {name for name, wire in WIRES.items() if not wire.is_tidb}
+_BY_KEY: Final = {"canal-json ext delete-key", "open-protocol delete-key"}
+_OTHERS: Final = {dimension: set(values) - {NONE} for dimension, values in ALL.items()}
+_KEYED_ONLY: Final = {"respell", "move", "chain", "swap", "swap keys", "pass on"}
+
+
+Pair = frozenset[tuple[str, str]]
+"""Two values, each with its dimension."""
+
+
+class Rule(NamedTuple):
+    """Values of one dimension that do not meet values of another."""
+
+    one: str
+    firsts: Collection[str]
+    other: str
+    seconds: Collection[str]
+
+    def pairs(self) -> Iterator[Pair]:
+        """Each two of them."""
+        for first in self.firsts:
+            for second in self.seconds:
+                yield frozenset({(self.one, first), (self.other, second)})
+
+
+def never(dimension: str, *values: str) -> Rule:
+    """Values that meet nothing."""
+    other = "consistency" if dimension != "consistency" else "where"
+    return Rule(dimension, values, other, DIMENSIONS[other])
+
+
+_IMPOSSIBLE: Final[tuple[Rule, ...]] = (
+    # What comes without boundaries is never left on executors.
+    Rule("where", {"executors"}, "protocol", _UNBOUNDED),
+    # A micro-batch on executors takes a second.
+    Rule("where", {"executors"}, "micro-batch", {"1"}),
+    Rule("boundaries", {NONE}, "protocol", _BOUNDED),
+    Rule("boundaries", _OTHERS["boundaries"], "protocol", _UNBOUNDED),
+    # A row whose key changes may lie in two partitions, whose order only boundaries tell.
+    Rule("partitions", {"by key"}, "protocol", _UNBOUNDED),
+    Rule("partitions", {"by key"}, "boundaries", {NONE}),
+    Rule("unique updates", {"split"}, "protocol", _MYSQL),
+    Rule("where", {"executors"}, "boundaries", {NONE}),
+    # Such a delete is no row change at all (TiCDC stops the changefeed, or sends no columns).
+    Rule("protocol", _BY_KEY, "shape", {"no key"}),
+    # The README's limit: what a producer sends again doubles rows of a table without a key.
+    Rule("redelivery", _OTHERS["redelivery"], "shape", {"no key"}),
+    # The target is ahead in its schema, too.
+    Rule("redelivery", {"from below"}, "schema change", _OTHERS["schema change"]),
+    # A row that was put aside, and is sent again, is a question for people.
+    Rule("redelivery", _OTHERS["redelivery"], "quarantine", _OTHERS["quarantine"]),
+    # The placeholder is one of the messages that stop, or are put aside, by themselves.
+    Rule("protocol", {"debezium native unavailable"}, "quarantine", _OTHERS["quarantine"]),
+    Rule("crash", _PART_STEPS, "consistency", {"atomic"}),
+    Rule("crash", _DDL_STEPS, "schema change", {NONE}),
+    Rule("operations", _KEYED_ONLY, "shape", {"no key"}),
+    Rule("operations", {"swap", "pass on"}, "shape", set(SHAPES) - OTHER_UNIQUES),
+    # Without a commit ts nothing tells that two updates are one transaction, which only its end makes valid.
+    Rule("protocol", {"canal-json plain"}, "unique updates", {"whole"}),
+    # Of these, equal values are the same bytes.
+    Rule("operations", {"respell"}, "collation", {"utf8mb4_nopad_bin"}),
+    Rule("key type", {"int", "decimal", "datetime"}, "shape", {"prefix key"}),
+    Rule("schema change", {"drop unique"}, "shape", set(SHAPES) - OTHER_UNIQUES),
+    # The generated column's key would go, not that of what it is computed of.
+    Rule("schema change", {"drop unique"}, "shape", {"generated"}),
+)
+"""Pairs that make no sense; whoever adds one says why."""
+
+
+IMPOSSIBLE: Final = frozenset(pair for rule in _IMPOSSIBLE for pair in rule.pairs())
+
+
+def possible(first: tuple[str, str], second: tuple[str, str], without: Collection[Pair] = IMPOSSIBLE) -> bool:
+    """Whether two values, each with its dimension, can meet."""
+    return frozenset({first, second}) not in without
+
+
+def besides(excluded: Sequence[Rule]) -> Collection[Pair]:
+    """What does not meet when some more rules hold."""
+    return IMPOSSIBLE.union(*(rule.pairs() for rule in excluded))
+
+
+def is_sound(choice: Choice) -> bool:
+    """What pairs alone do not tell: without a commit ts, a schema change that is sent again did happen again."""
+    again = choice["redelivery"] != NONE and choice["schema change"] != NONE
+    return not (again and choice["protocol"] in _UNBOUNDED)
+
+
+def draw(random: Random, forced: Mapping[str, str], without: Collection[Pair] = IMPOSSIBLE) -> dict[str, str]:
+    """A value for each dimension, all of which can meet.  Executors only when they are forced: they cost seconds."""
+    forced = {"where": "driver"} | dict(forced)
+    while True:
+        choice: dict[str, str] = {}
+        others = [name for name in DIMENSIONS if name not in forced]
+        for name in [*forced, *random.sample(others, len(others))]:
+            values = [forced[name]] if name in forced else _weighted(random, name, choice["where"])
+            fitting = [value for value in values if fits((name, value), choice, without)]
+            if not fitting:
+                break
+            choice[name] = random.choice(fitting)
+        if len(choice) == len(DIMENSIONS) and is_sound(choice):
+            return choice
+
+
+def fits(value: tuple[str, str], choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> bool:
+    """Whether a value, with its dimension, can meet all of a choice."""
+    return all(possible(value, met, without) for met in choice.items())
+
+
+_SPECIAL: Final = {"schema change": 0.5, "redelivery": 0.35, "crash": 0.35, "quarantine": 0.25}
+"""How often these are not none."""
+
+
+_ON_EXECUTORS: Final = {"shape": ("target-only",), "rows per transaction": ("3",), "boundaries": ("some", "last")}
+"""Favoured there: what pieces of a window share, and few but more than one of them."""
+
+
+def _weighted(random: Random, name: str, where: str) -> Sequence[str]:
+    """So that what is special in one way is often special in no other."""
+    if name in _SPECIAL and random.random() >= _SPECIAL[name]:
+        return (NONE,)
+    if where == "executors" and name in _ON_EXECUTORS and random.random() < 0.6:
+        return _ON_EXECUTORS[name]
+    return DIMENSIONS[name]
+
+
+def operations_of(choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> list[str]:
+    """The operations that can meet all of a choice."""
+    return [operation for operation in OPERATIONS if fits(("operations", operation), choice, without)]
+
+
+class Coverage:
+    """Which pairs of values have met."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self._met: Counter[frozenset[tuple[str, str]]] = Counter()
+
+    def add(self, met: Met) -> None:
+        """One run."""
+        self.runs += 1
+        values = [(name, value) for name in ALL for value in met.get(name, ())]
+        self._met.update(frozenset(pair) for pair in combinations(values, 2) if pair[0][0] != pair[1][0])
+
+    def pairs(self) -> Iterator[tuple[str, str, str, str, int]]:
+        """All possible pairs, and how often each has met."""
+        for one, other in combinations(ALL, 2):
+            for first in ALL[one]:
+                for second in ALL[other]:
+                    if possible((one, first), (other, second)):
+                        yield one, first, other, second, self._met[frozenset({(one, first), (other, second)})]
+
+    def report(self) -> str:
+        """A table of the pairs of dimensions: how many pairs of values have met, of how many; then those that never
+        have."""
+        found: dict[tuple[str, str], list[int]] = {}
+        never = []
+        for one, first, other, second, count in self.pairs():
+            found.setdefault((one, other), []).append(count)
+            if not count:
+                never.append(f"  {one} {first!r} with {other} {second!r}")
+        met = sum(count > 0 for counts in found.values() for count in counts)
+        total = sum(map(len, found.values()))
+        lines = [f"{self.runs} runs; {met} of {total} possible pairs have met"]
+        for (one, other), counts in found.items():
+            lines.append(f"  {one + ' x ' + other:48}{sum(count > 0 for count in counts):5} of {len(counts)}")
+        return "\n".join([*lines, "never met:" if never else "every possible pair has met", *never])

@@ -1,0 +1,551 @@
+"""Whole runs: messages of a drawn upstream through the project's decoders, appliers and writers to a real server."""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bridge.config import Settings
+from bridge.errors import BridgeError
+from bridge.events import EVENT_SCHEMA
+from bridge.ops.quarantine import Quarantine
+from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.stream import executors
+from bridge.stream.applier import RowsOf, driver_rows
+from bridge.stream.backlog import arrival_of
+from bridge.stream.decode import Messages, decode_messages
+from bridge.stream.executors import Executors, arrival_on_executors
+from bridge.stream.order import OrderChanged
+from bridge.target import render
+from bridge.target.session import Session, Target, quote_name
+from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
+from tests.generated.drawing import Draughtsman
+from tests.generated.tables import SHAPES, Equality, Row, Table, make_table
+from tests.generated.upstream import Alter, Step, Transaction, Upstream, written
+from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
+from tests.stream.pipelines import Pipeline, opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEGIN: Final = 470_611_860_099_956_739
+"""A real TSO: it has 59 bits."""
+NOT_TOLD_APART: Final = 64
+"""So many TSO are one number in 64 bits of floating point."""
+SECOND: Final = 1000 << 18
+PARTITIONS: Final = {"one": 1, "by table": 2, "by key": 3}
+_MOST_STARTS: Final = 40
+
+
+class Failure(Exception):  # noqa: N818  # what a generated run has found
+    """A run that ended wrongly; `kind` is what shrinking keeps."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+class Stopped(Exception):  # noqa: N818  # not wrong: the bridge says that it cannot know
+    """The bridge stopped where it may."""
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, drawn from its seed, or what shrinking has left of it."""
+
+    seed: int
+    choice: Choice
+    tables: tuple[Table, ...]
+    loaded: tuple[Transaction, ...]
+    transactions: tuple[Transaction, ...]
+
+    @property
+    def wire(self) -> type[Wire]:
+        """What writes its messages."""
+        return WIRES[self.choice["protocol"]]
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: " + ", ".join(f"{name} {value!r}" for name, value in self.choice.items())]
+        lines += [table.create(on_target=True) for table in self.tables]
+        lines += [f"  loaded: {written(s, self.tables)}" for one in self.loaded for s in one.statements]
+        for number, transaction in enumerate(self.transactions):
+            lines.append(f"  transaction {number}, {transaction.after} later ({', '.join(transaction.labels)}):")
+            lines += [f"    {written(statement, self.tables)}" for statement in transaction.statements]
+        return "\n".join(lines)
+
+
+NO_FORCE: Final[Mapping[str, str]] = {}
+
+
+def make_case(
+    seed: int, equality: Equality, forced: Mapping[str, str] = NO_FORCE, without: Collection[Pair] = IMPOSSIBLE
+) -> Case:
+    """The run of a seed.  forced: values of dimensions; without: what does not meet."""
+    random = Random(seed)
+    choice = draw(random, forced, without)
+    wire = WIRES[choice["protocol"]]
+    tables = [make_table("t0", choice["shape"], choice["key type"], choice["collation"], choice["quarantine"], random)]
+    if random.random() < 0.4:
+        shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
+        kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
+        tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
+    upstream = Upstream(tables, equality, nets=wire.is_tidb)
+    draughtsman = Draughtsman(random, upstream, choice, operations_of(choice, without))
+    loaded = [one for number in range(len(tables)) for one in draughtsman.rows(number, random.choice((0, 2, 4)))]
+    most = (3, 5) if choice["where"] == "executors" else (2, 4, 6, 9, 14)
+    transactions = draughtsman.transactions(random.choice(most))
+    return Case(seed, choice, tuple(tables), tuple(loaded), tuple(transactions))
+
+
+@dataclass
+class Bench:
+    """A real server, and what runs share.  spark: of runs on executors."""
+
+    url: str
+    session: Session
+    spark: SparkSession | None = None
+
+    def __post_init__(self) -> None:
+        self.equality = Equality(self.session.rows)
+        self._names = itertools.count()
+        self.stopped = Counter[str]()
+        self.safe_mode = 0
+        self.session.execute("CREATE DATABASE IF NOT EXISTS `m`")
+
+    def name(self) -> str:
+        """Of the next pipeline."""
+        return f"generated {next(self._names)}"
+
+    def case(self, seed: int, forced: Mapping[str, str] = NO_FORCE, without: Collection[Pair] = IMPOSSIBLE) -> Case:
+        """The run of a seed."""
+        return make_case(seed, self.equality, forced, without)
+
+    def run(self, case: Case) -> dict[str, set[str]]:
+        """Runs it; gives the values of dimensions that it had.  Raises Failure."""
+        run = Run(self, case)
+        try:
+            run.go()
+        except Stopped as stopped:
+            self.stopped[str(stopped)] += 1
+        return run.met
+
+
+class Run:
+    """One run at work."""
+
+    def __init__(self, bench: Bench, case: Case) -> None:
+        self._bench, self._case, self._choice = bench, case, case.choice
+        self._random = Random(case.seed ^ 0x5EED)
+        self._upstream = Upstream(case.tables, bench.equality, nets=case.wire.is_tidb)
+        self._name = bench.name()
+        self._crash_at = self._random.choice((1, 1, 2, 3, 5)) if self._choice["crash"] != NONE else 0
+        self._watches = self._may_watch() and self._random.random() < 0.5
+        self._steps: list[Step] = []
+        self._writers = 2 if self._choice["consistency"] == "parallel" else 0
+        self.met: dict[str, set[str]] = {name: {value} for name, value in self._choice.items()}
+
+    def go(self) -> None:
+        """From the first message to the comparison."""
+        self._make_tables()
+        self._run_upstream()
+        log = Log(self._case, self._steps, self._random)
+        with self._sizes():
+            self._deliver(log.messages, self._name)
+            if self._choice["redelivery"] == "from below":
+                self._deliver(log.messages, self._name + " again")
+        if self._choice["quarantine"] != NONE:
+            self._work_through_quarantine()
+        self._compare()
+
+    # --- the upstream
+
+    def _make_tables(self) -> None:
+        session = self._bench.session
+        for (name,) in session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = 'm'"):
+            session.execute(f"DROP TABLE `m`.{quote_name(name)}")
+        session.execute("USE `m`")
+        for table in self._case.tables:
+            session.execute(table.create(on_target=True))
+        for transaction in self._case.loaded:
+            self._upstream.run(transaction, 0)
+        for content in self._upstream.contents:
+            for number, row in content.rows.items():
+                given = {name: value for name, value in row.items() if not content.table.column(name).of}
+                if content.table.extra:
+                    given[content.table.extra] = number
+                    content.extras[number] = frozenset({number})
+                names, places = ",".join(map(quote_name, given)), ",".join(["%s"] * len(given))
+                with session._raw.cursor() as cursor:
+                    cursor.execute(
+                        f"INSERT INTO {quote_name(content.table.name)} ({names}) VALUES ({places})",
+                        list(given.values()),
+                    )
+
+    def _run_upstream(self) -> None:
+        unit, ts = self._case.wire.unit, BEGIN + self._case.seed % NOT_TOLD_APART
+        if unit != 1:
+            ts = ts // SECOND * SECOND
+        labels: set[str] = set()
+        for transaction in self._case.transactions:
+            ts += transaction.after * unit
+            is_ddl = isinstance(transaction.statements[0], Alter)
+            if is_ddl:  # without a TSO, what has a schema change's time counts as earlier, in whole seconds
+                ts += 2 * unit
+            step = self._upstream.run(transaction, ts)
+            if is_ddl:
+                ts += 2 * unit
+            if step is not None:
+                self._steps.append(step)
+                labels.update(step.labels)
+        self.met["operations"] = labels
+
+    # --- the bridge
+
+    def _deliver(self, log: Sequence[Placed], name: str) -> None:
+        """Everything, from where progress says, as often as the bridge begins anew."""
+        decoder = make_decoder(self._case.wire.protocol, DecodeOptions("UTC"))
+        for _ in range(_MOST_STARTS):
+            try:
+                with self._opened(log, name) as pipeline:
+                    self._feed(pipeline, log, decoder)
+                    return
+            except OrderChanged:
+                pass
+            except Crash:
+                self._crash_at = 0
+            except Failure:
+                raise
+            except BridgeError as error:
+                self._stopped(error)
+            except Exception as error:  # whatever it is, it is a finding
+                text = "".join(traceback.format_exception(error))
+                raise Failure(f"an unexpected {type(error).__name__}", text) from error
+        raise Failure("never ends", f"{_MOST_STARTS} starts")
+
+    def _stopped(self, error: BridgeError) -> None:
+        """An error of the bridge: whether it may be."""
+        what = type(error).__name__
+        if self._may_stop():
+            raise Stopped(f"{self._choice['protocol']}: {what}") from error
+        raise Failure(f"stopped by {what}", "".join(traceback.format_exception(error))) from error
+
+    def _may_stop(self) -> bool:
+        """Only where a value is told nowhere: not in the message, and no more on the target, which is ahead."""
+        if self._choice["protocol"] == "debezium native unavailable":
+            return True
+        is_ahead = self._choice["redelivery"] != NONE or (self._choice["crash"] != NONE and self._writers > 0)
+        return self._case.wire.is_partial and is_ahead
+
+    @contextmanager
+    def _opened(self, log: Sequence[Placed], name: str) -> Iterator[Pipeline]:
+        partitions = sorted({(message.topic, message.partition) for message in log})
+        unbounded = not self._case.wire.has_boundaries
+        with opened(
+            self._bench.url, partitions, name=name,
+            rows_per_transaction=int(self._choice["rows per transaction"]), retry_seconds=5,
+            quarantine=self._choice["quarantine"] != NONE, writers=self._writers, rows_of=self._rows_of(),
+            boundary_seconds=0.0 if unbounded else None, trace=self._trace,
+        ) as pipeline:  # fmt: skip
+            self._pipeline = pipeline
+            if self._choice["statements"] == "loads":
+                pipeline.writer.load_bytes = self._random.choice((1, 99, 1 << 20))
+            yield pipeline
+
+    def _rows_of(self) -> RowsOf:
+        if self._choice["where"] == "driver":
+            return driver_rows
+        assert self._bench.spark is not None
+        return Executors(self._bench.spark, self._random.choice((0, 0, 2, 1000))).rows_of
+
+    @contextmanager
+    def _sizes(self) -> Iterator[None]:
+        """Statements, loads and parts as small as they can be."""
+        with ExitStack() as stack:
+            if self._choice["statements"] == "tiny":
+                stack.enter_context(patch.object(render, "STATEMENT_BYTES", 1))
+                stack.enter_context(patch.object(render, "KEYS_PER_DELETE", 1))
+            if self._choice["statements"] == "loads":
+                stack.enter_context(patch.object(render, "MIN_BYTES", 0))
+            if self._choice["where"] == "executors":
+                stack.enter_context(patch.object(executors, "_ROWS_TOGETHER", self._random.choice((1, 2, 50_000))))
+            yield
+
+    def _feed(self, pipeline: Pipeline, log: Sequence[Placed], decoder: Decoder) -> None:
+        starts = pipeline.applier.backlog.positions
+        rest = [message for message in log if message.offset >= starts[message.topic, message.partition].offset]
+        size = {"all": max(1, len(rest))}.get(self._choice["micro-batch"]) or int(self._choice["micro-batch"])
+        for start in range(0, len(rest), size):
+            self._take(pipeline, decoded(decoder, rest[start : start + size]))
+        pipeline.applier.finish()
+        self._bench.safe_mode += pipeline.writer.counts.safe_mode
+
+    def _take(self, pipeline: Pipeline, events: pa.Table) -> None:
+        if self._choice["where"] == "driver":
+            pipeline.take(events)
+            return
+        assert self._bench.spark is not None
+        if self._random.random() < 0.2:
+            pipeline.applier.take(arrival_of(events))
+            return
+        frame = self._bench.spark.createDataFrame(events, from_arrow_schema(EVENT_SCHEMA))
+        pipeline.applier.take(arrival_on_executors(frame.repartition(2)))
+
+    def _trace(self, step: str) -> None:
+        if self._crash_at and step == self._choice["crash"]:
+            self._crash_at -= 1
+            if self._crash_at == 0:
+                raise Crash
+        if step == "committed":
+            self._check_progress()
+            if self._watches:
+                self._look()
+
+    # --- what must be true
+
+    def _may_watch(self) -> bool:
+        """Whether states between are upstream states: transactions are whole, and the target is not ahead."""
+        choice = self._choice
+        is_whole = choice["consistency"] == "atomic" and self._case.wire.has_boundaries
+        return is_whole and choice["quarantine"] == NONE and choice["redelivery"] != "from below"
+
+    def _check_progress(self) -> None:
+        """After a transaction of the target: progress never goes back, and not beyond what boundaries vouch for."""
+        applied_ts = self._bench.session.value(
+            "SELECT applied_ts FROM _bridge.progress WHERE name = %s", (self._pipeline.table.name,)
+        )
+        applier = self._pipeline.applier
+        text = f"from {applier.applied_ts} to {applied_ts}, the resolved ts is {applier.resolved_ts}"
+        if applied_ts < applier.applied_ts:
+            raise Failure("progress goes back", text)
+        if not applier.by_partition and applied_ts > max(applier.resolved_ts, applier.applied_ts):
+            raise Failure("progress beyond the resolved ts", text)
+
+    def _look(self) -> None:
+        """After a transaction of the target: it holds what the upstream held below applied_ts."""
+        session = self._bench.session
+        [(applied_ts, pending)] = session.rows(
+            "SELECT applied_ts, pending FROM _bridge.progress WHERE name = %s", [self._pipeline.table.name]
+        )
+        if pending != "[]":
+            applied_ts = min(applied_ts, self._first_pending(applied_ts))
+        at = bisect_left([step.ts for step in self._steps], applied_ts)
+        state = self._steps[at].before if at < len(self._steps) else self._steps[-1].after if self._steps else None
+        if state is None:
+            return
+        for name, rows in state.items():
+            names = tuple(rows[0]) if rows else None
+            found = _rows(session, name, names)
+            if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
+                raise Failure(
+                    "a state that the upstream never had", f"at {applied_ts}, {_difference(name, rows, found)}"
+                )
+
+    def _first_pending(self, applied_ts: int) -> int:
+        """The rows are those before the schema changes that are still to run."""
+        return max((step.ts for step in self._steps if step.ddl and step.ts < applied_ts), default=applied_ts)
+
+    def _work_through_quarantine(self) -> None:
+        """A retry while the cause is there changes nothing; once it is cured, all is applied."""
+        quarantine = Quarantine(
+            Target(self._bench.url), Settings.model_validate({"name": self._name, "timezone": "UTC"})
+        )
+        refused = [step for step in self._steps if "refused" in step.labels]
+        before = self._contents()
+        outcomes = quarantine.retry(None) or []
+        if len(outcomes) != len(refused):
+            raise Failure("rows put aside", f"{len(outcomes)}, not {len(refused)}")
+        if any(outcome.done for outcome in outcomes) or self._contents() != before:
+            raise Failure(
+                "a retry before the cure", f"{outcomes}; {_cut(f'the target was {before} and is {self._contents()}')}"
+            )
+        [column] = [c for c in self._upstream.contents[0].table.columns if c.name == "q"]
+        name = quote_name(self._upstream.contents[0].table.name)
+        self._bench.session.execute(f"ALTER TABLE {name} MODIFY COLUMN {replace(column, narrow='').sql}")
+        outcomes = quarantine.retry(None) or []
+        if not all(outcome.done for outcome in outcomes):
+            raise Failure("a retry after the cure", f"{outcomes}")
+
+    def _contents(self) -> dict[str, list[Any]]:
+        return {name: _sorted(_rows(self._bench.session, name, None)) for name in self._upstream.state()}
+
+    def _compare(self) -> None:
+        """The end state: rows byte for byte, and what a target-only column may hold."""
+        extras = self._upstream.extras()
+        for content in self._upstream.contents:
+            table, rows = content.table, list(content.rows.values())
+            found = _rows(self._bench.session, table.name, table.names)
+            if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
+                raise Failure("rows differ", _difference(table.name, rows, found))
+            if table.extra:
+                self._compare_extras(table, rows, extras[table.name])
+
+    def _compare_extras(self, table: Table, rows: Sequence[Row], allowed: Sequence[frozenset[Any]]) -> None:
+        found = _rows(self._bench.session, table.name, (*table.names, table.extra))
+        values = {repr(row[:-1]): row[-1] for row in found}
+        is_strict = self._keeps_extras()
+        for row, some in zip(rows, allowed, strict=True):
+            value = values[repr(tuple(row.values()))]
+            if value not in some and (is_strict or value is not None):
+                raise Failure("a target-only value is lost", f"{row} has {value}, not one of {sorted(some, key=repr)}")
+
+    def _keeps_extras(self) -> bool:
+        """Whether a row keeps its target-only value: not when it is written anew, nor when the two halves of an update
+        can be cut apart, as nothing tells where a transaction ends."""
+        is_again = self._choice["redelivery"] != NONE or (self._writers > 0 and self._choice["crash"] != NONE)
+        is_in_halves = self._choice["unique updates"] == "split" and not self._case.wire.has_boundaries
+        return not is_again and not is_in_halves
+
+
+def _rows(session: Session, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
+    columns = ",".join(map(quote_name, names)) if names else "*"
+    return session.rows(f"SELECT {columns} FROM `m`.{quote_name(table)}") if names or table else []
+
+
+def _sorted(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+def _difference(name: str, rows: Sequence[Row], found: Sequence[tuple[Any, ...]]) -> str:
+    wanted = Counter(repr(tuple(row.values())) for row in rows)
+    there = Counter(map(repr, found))
+    missing, extra = wanted - there, there - wanted
+    columns = ", ".join(rows[0]) if rows else ""
+    lines = [f"{name} ({columns})"]
+    lines += [f"  the upstream has, the target not: {_cut(row)}" for row in missing]
+    lines += [f"  the target has, the upstream not: {_cut(row)}" for row in extra]
+    return "\n".join(lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) < 400 else f"{text[:200]} ... {text[-150:]}"
+
+
+# --- the log
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A message at its place."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def decoded(decoder: Decoder, messages: Sequence[Placed]) -> pa.Table:
+    """The events of messages."""
+    some = Messages(
+        [m.topic for m in messages], [m.partition for m in messages], [m.offset for m in messages],
+        [m.key for m in messages], [m.value for m in messages],
+    )  # fmt: skip
+    return decode_messages(decoder, some)
+
+
+class Log:
+    """The messages of a run in the order in which they are read."""
+
+    def __init__(self, case: Case, steps: Sequence[Step], random: Random) -> None:
+        self._case, self._random = case, random
+        self._wire = case.wire(random, case.choice["unique updates"] == "split")
+        self._partitions = PARTITIONS[case.choice["partitions"]]
+        self._queues: dict[tuple[str, int], list[Message]] = {(ROWS, p): [] for p in range(self._partitions)}
+        self._sent: list[tuple[tuple[str, int], Message]] = []
+        self._numbers = {table.name: number for number, table in enumerate(case.tables)}
+        batches = self._batches(steps)
+        for batch in self._again(batches):
+            for where, message in batch:
+                self._sent.append((where, message))
+        self.messages = self._placed(self._interleaved())
+
+    def _batches(self, steps: Sequence[Step]) -> list[list[tuple[tuple[str, int], Message]]]:
+        """What each step sends, with the boundaries behind it."""
+        batches = []
+        for number, step in enumerate(steps):
+            following = steps[number + 1].ts if number + 1 < len(steps) else step.ts + 1
+            if step.ddl:
+                self._numbers[step.ddl[1].name] = self._numbers[step.ddl[0].name]
+                batch = self._everywhere(self._wire.ddl(step.ddl, step.ts), step.ddl[1].name)
+            else:
+                batch = [(self._place(m), m) for m in self._wire.transaction(step.changes, step.ts)]
+            batches.append([*batch, *self._boundaries(step.ts, following)])
+        if self._wire.has_boundaries:
+            last = steps[-1].ts + 1 if steps else BEGIN
+            batches.append(self._to_all(self._wire.boundary(last)))
+        return batches
+
+    def _boundaries(self, ts: int, following: int) -> list[tuple[tuple[str, int], Message]]:
+        how = self._case.choice["boundaries"]
+        if how in {NONE, "last"} or (how == "some" and self._random.random() < 0.6):
+            return []
+        sent = self._to_all(self._wire.boundary(self._random.choice((ts, ts + 1, following))))
+        return sent if self._random.random() < 0.7 else self._random.sample(sent, k=1)
+
+    def _everywhere(self, ddl: Message, table: str) -> list[tuple[tuple[str, int], Message]]:
+        if ddl.topic == STATEMENTS:
+            return [((STATEMENTS, 0), ddl)]
+        if self._wire.broadcasts:
+            return self._to_all(ddl)
+        is_first = self._wire.is_tidb or self._partitions == 1
+        return [((ROWS, 0 if is_first else self._numbers[table] % self._partitions), ddl)]
+
+    def _to_all(self, message: Message) -> list[tuple[tuple[str, int], Message]]:
+        return [((ROWS, p), message) for p in range(self._partitions)]
+
+    def _place(self, message: Message) -> tuple[str, int]:
+        if self._case.choice["partitions"] == "by key":
+            return ROWS, sum((message.row or "").encode()) % self._partitions
+        return ROWS, self._numbers[message.table] % self._partitions
+
+    def _again(
+        self, batches: list[list[tuple[tuple[str, int], Message]]]
+    ) -> list[list[tuple[tuple[str, int], Message]]]:
+        """With what is sent a second time."""
+        how = self._case.choice["redelivery"]
+        if how == "whole topic":
+            return [*batches, *batches]
+        if how != "copies" or not batches:
+            return batches
+        end = self._random.randrange(len(batches)) + 1
+        return [*batches[:end], *batches[self._random.randrange(end) : end], *batches[end:]]
+
+    def _interleaved(self) -> list[tuple[tuple[str, int], Message]]:
+        """Partitions are read one ahead of the other, where boundaries tell what is complete."""
+        if not self._wire.has_boundaries or self._partitions == 1 or self._random.random() < 0.3:
+            return self._sent
+        queues: dict[tuple[str, int], list[Message]] = {}
+        for where, message in self._sent:
+            queues.setdefault(where, []).append(message)
+        merged = []
+        while queues:
+            where = self._random.choice(sorted(queues))
+            count = self._random.choice((1, 1, 2, 5, 50))
+            merged += [(where, message) for message in queues[where][:count]]
+            queues[where] = queues[where][count:]
+            if not queues[where]:
+                del queues[where]
+        return merged
+
+    def _placed(self, sent: Sequence[tuple[tuple[str, int], Message]]) -> list[Placed]:
+        offsets: Counter[tuple[str, int]] = Counter()
+        placed = []
+        for where, message in sent:
+            placed.append(Placed(*where, offsets[where], message.key, message.value))
+            offsets[where] += 1
+        return placed

@@ -1,0 +1,258 @@
+"""Tables of generated runs, the small pools of values they hold, and which of these a server takes for equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from random import Random
+from typing import Any, Final
+
+Value = int | str | Decimal | datetime | None
+Row = dict[str, Value]
+"""Values by column; never altered once made."""
+
+TYPES: Final = {
+    "int": "INT",
+    "bigint": "BIGINT",
+    "varchar": "VARCHAR(40)",
+    "decimal": "DECIMAL(10,2)",
+    "datetime": "DATETIME",
+    "mediumtext": "MEDIUMTEXT",
+}
+TEXTS: Final = (
+    "", "a", "A", "á", "a ", "b", "B", "b ", "ab", "aB", "ß", "ss", "abc-1", "abc-2", "ABC-3", "abd", "abc", "it's",
+)  # fmt: skip
+"""Of keys and unique values: many pairs of them are one value in one collation or another."""
+SPARE_TEXTS: Final = ("spare one", "zz two")
+KEYS: Final[dict[str, tuple[Value, ...]]] = {
+    "int": (1, 2, 3, 4, 0, -5),
+    "varchar": TEXTS,
+    "decimal": tuple(map(Decimal, ("0.00", "1.00", "1.50", "-2.25", "99999999.99"))),
+    "datetime": (datetime(2024, 1, 1), datetime(2024, 2, 29, 12, 34, 56), datetime(1999, 12, 31), datetime(2024, 1, 2)),
+}
+SPARE_KEYS: Final[dict[str, tuple[Value, ...]]] = {
+    "int": (90, 91),
+    "varchar": SPARE_TEXTS,
+    "decimal": (Decimal("90.00"), Decimal("91.25")),
+    "datetime": (datetime(2030, 1, 1), datetime(2030, 1, 2)),
+}
+"""Keys that no other change of a run has."""
+PLAIN: Final[dict[str, tuple[Value, ...]]] = {
+    "int": (None, 0, 1, 7, -3, 2147483647),
+    "bigint": (None, 0, 5, -(2**62)),
+    "varchar": (None, "", " ", "it's", "\\", "é", "😀", "NULL", "a\nb", "%s {0}", "0"),
+    "decimal": (None, Decimal("0.00"), Decimal("1.50"), Decimal("-12345678.90")),
+    "datetime": (None, datetime(2024, 1, 1), datetime(1970, 1, 1, 0, 0, 1)),
+    "mediumtext": (None, "", "precious", "it's \\ precious\n", "short"),
+}
+"""Of columns that are part of no key."""
+LARGE: Final = tuple(letter * 60_000 + "é'\\\n" * 10_000 for letter in "xyz")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the upstream.
+
+    narrow: the type that the target's column has meanwhile, where it is not wide enough for all values.
+    of: what a generated column is computed of; default: the value that rows have when it is added.
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    collation: str = ""
+    narrow: str = ""
+    of: str = ""
+    default: Value = None
+
+    @property
+    def sql(self) -> str:
+        """Its definition upstream."""
+        collation = f" COLLATE {self.collation}" if self.collation else ""
+        if self.of:
+            return f"`{self.name}` {TYPES[self.type]} AS ({self.of}) STORED"
+        default = "" if self.default is None else f" DEFAULT {self.default!r}"
+        return f"`{self.name}` {TYPES[self.type]}{collation}{'' if self.nullable else ' NOT NULL'}{default}"
+
+    @property
+    def target_sql(self) -> str:
+        """Its definition on the target, before anything is cured."""
+        return replace(self, narrow="").sql.replace(TYPES[self.type], self.narrow) if self.narrow else self.sql
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a collation compares its values."""
+        return self.type in {"varchar", "mediumtext"}
+
+
+@dataclass(frozen=True)
+class Unique:
+    """A unique key.  prefix: of so many characters of its texts; sql: its columns, where they are others."""
+
+    name: str
+    columns: tuple[str, ...]
+    prefix: int | None = None
+    sql: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the upstream.
+
+    uniques: the handle key first, where `has_handle`; has_primary: it is the primary key.
+    clustered: TiDB keeps its rows by their key: a row that is deleted and inserted again is one update.
+    hidden: columns that stand in no message: of the target only, or virtual; extra: the name of one that a user of the
+        target writes.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    uniques: tuple[Unique, ...] = ()
+    has_handle: bool = True
+    has_primary: bool = True
+    clustered: bool = True
+    hidden: tuple[str, ...] = ()
+    extra: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of its messages."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def handle(self) -> tuple[str, ...]:
+        """The columns of the handle key, () where there is none."""
+        return self.uniques[0].columns if self.has_handle else ()
+
+    @property
+    def primary(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return self.handle if self.has_primary else ()
+
+    @property
+    def unique_columns(self) -> set[str]:
+        """The columns of all unique keys, and what they are computed of."""
+        return {name for unique in self.uniques for name in unique.columns}
+
+    def column(self, name: str) -> Column:
+        """A column by its name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def create(self, *, on_target: bool) -> str:
+        """CREATE TABLE."""
+        parts = [column.target_sql if on_target else column.sql for column in self.columns]
+        parts += self.hidden
+        for number, unique in enumerate(self.uniques):
+            is_primary = number == 0 and self.has_primary
+            parts.append(f"{'PRIMARY KEY' if is_primary else f'UNIQUE KEY `{unique.name}`'} ({self.key_sql(unique)})")
+        return f"CREATE TABLE `{self.name}` (" + ", ".join(parts) + ") DEFAULT CHARSET=utf8mb4"
+
+    def key_sql(self, unique: Unique) -> str:
+        """The columns of a unique key as SQL has them."""
+        if unique.sql:
+            return unique.sql
+        return ", ".join(
+            f"`{name}`({unique.prefix})" if unique.prefix and self.column(name).is_text else f"`{name}`"
+            for name in unique.columns
+        )
+
+    def complete(self, row: Row) -> Row:
+        """The row with its generated columns."""
+        return {c.name: (_doubled(row["a"]) if c.of else row.get(c.name)) for c in self.columns}
+
+
+def _doubled(value: Value) -> Value:
+    return value * 2 if isinstance(value, int) else None
+
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+class Equality:
+    """Which values are one key, asked of the server once per collation and length of prefix."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._classes: dict[tuple[str, int | None], dict[str, int]] = {}
+
+    def same(self, value: Value, column: Column, prefix: int | None = None) -> Hashable:
+        """Equal for equal values of a column."""
+        if not isinstance(value, str):
+            return value
+        classes = self._classes.get((column.collation, prefix)) or self._classes_of(column.collation, prefix)
+        return classes[value]
+
+    def key(self, table: Table, unique: Unique, row: Row) -> Hashable:
+        """Equal for rows that cannot be side by side; None where a part is NULL."""
+        parts = [(row[name], table.column(name)) for name in unique.columns]
+        if any(value is None for value, _ in parts):
+            return None
+        return tuple(self.same(value, column, unique.prefix) for value, column in parts)
+
+    def _classes_of(self, collation: str, prefix: int | None) -> dict[str, int]:
+        known = sorted({*TEXTS, *SPARE_TEXTS, *(text for text in PLAIN["varchar"] if isinstance(text, str))})
+        place = f"LEFT(CONVERT(x'%s' USING utf8mb4), {prefix or 1000}) COLLATE {collation}"
+        pool = " UNION ALL ".join(f"SELECT {n} i, {place % text.encode().hex()} v" for n, text in enumerate(known))
+        found = self._ask(f"SELECT a.i, MIN(b.i) FROM ({pool}) a JOIN ({pool}) b ON a.v = b.v GROUP BY a.i")
+        self._classes[collation, prefix] = {known[i]: first for i, first in found}
+        return self._classes[collation, prefix]
+
+
+_MESSAGE_COLUMNS: Final = (Column("n", "int"), Column("big", "mediumtext"))
+SHAPES: Final = (
+    *("single key", "no key", "unique keys", "unique NOT NULL", "prefix key", "prefix unique", "generated"),
+    *("target-only", "composite"),
+)
+OTHER_UNIQUES: Final = {"unique keys", "unique NOT NULL", "prefix unique", "generated", "target-only", "composite"}
+"""Shapes with a unique key besides the handle key."""
+QUARANTINES: Final[dict[str, Column]] = {
+    "digits": Column("q", "decimal", narrow="DECIMAL(10,1)"),
+    "length": Column("q", "varchar", collation="utf8mb4_bin", narrow="VARCHAR(3)"),
+    "blanks": Column("q", "varchar", collation="utf8mb4_bin", narrow="VARCHAR(3)"),
+}
+"""Why the target refuses a row: the column that is too narrow there."""
+REFUSED: Final[dict[str, Value]] = {"digits": Decimal("1.25"), "length": "toolong", "blanks": "abc "}
+
+
+def make_table(name: str, shape: str, key_type: str, collation: str, quarantine: str, random: Random) -> Table:
+    """A table of a shape."""
+
+    def text(column: str, *, nullable: bool = True) -> Column:
+        return Column(column, "varchar", nullable, collation)
+
+    key = Column("k", key_type, shape == "no key", collation if key_type == "varchar" else "")
+    rest = (*_MESSAGE_COLUMNS, text("s"), *((QUARANTINES[quarantine],) if quarantine != "none" else ()))
+    handle = Unique("kk", ("k",), 3 if shape == "prefix key" else None)
+    table = Table(name, (key, *rest), (handle,), clustered=random.random() < 0.6)
+    u, w = text("u"), Column("w", "int")
+    if shape == "no key":
+        table = replace(table, uniques=(), has_handle=False, has_primary=False, clustered=False)
+    elif shape == "unique keys":
+        table = replace(table, columns=(key, u, w, *rest), uniques=(handle, Unique("uu", ("u",)), Unique("uw", ("w",))))
+    elif shape == "unique NOT NULL":
+        w = replace(w, nullable=False)
+        table = replace(
+            table, columns=(w, key, *rest), uniques=(handle, Unique("uw", ("w",))), has_primary=False, clustered=False
+        )
+    elif shape == "prefix unique":
+        table = replace(table, columns=(key, *rest, u), uniques=(handle, Unique("uu", ("u",), 2)))
+    elif shape == "generated":
+        a, g = Column("a", "int"), Column("g", "int", of="`a` * 2")
+        others = (Unique("ug", ("a",), sql="`g`"), Unique("uv", ("a",), sql="`v`"))
+        virtual = "`v` INT AS (`a` + 1) VIRTUAL"
+        table = replace(table, columns=(key, a, g, *rest), uniques=(handle, *others), hidden=(virtual,))
+    elif shape == "target-only":
+        table = replace(
+            table,
+            columns=(key, u, *rest),
+            uniques=(handle, Unique("uu", ("u",))),
+            hidden=("`extra` INT",),
+            extra="extra",
+        )
+    elif shape == "composite":
+        a = Column("a", "int", nullable=False)
+        both = Unique("kk", ("a", "k"))
+        table = replace(table, columns=(*rest, key, w, a), uniques=(both, Unique("uw", ("w",))))
+    return table

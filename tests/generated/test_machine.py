@@ -1,0 +1,123 @@
+"""The parts of the generator by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.generated.dimensions import ALL, DIMENSIONS, Coverage, draw, is_sound, possible
+from tests.generated.runs import Bench, Case, Failure, make_case
+from tests.generated.shrinking import shrunk
+from tests.generated.tables import Equality, Unique, make_table
+from tests.generated.upstream import Alter, Delete, Insert, Transaction, Update, Upstream
+
+
+def by_code_point(sql: str) -> list[tuple[Any, ...]]:
+    """A server that takes no two texts for equal."""
+    return [(n, n) for n in range(sql.count(" i, ") // 2)]
+
+
+@pytest.mark.parametrize(
+    ("collation", "one", "other", "prefix", "same"),
+    [
+        ("utf8mb4_bin", "a", "a ", None, True),
+        ("utf8mb4_bin", "a", "A", None, False),
+        ("utf8mb4_nopad_bin", "a", "a ", None, False),
+        ("utf8mb4_general_ci", "a", "á", None, True),
+        ("utf8mb4_unicode_ci", "ß", "ss", None, True),
+        ("utf8mb4_uca1400_nopad_ai_ci", "b", "b ", None, False),
+        ("utf8mb4_bin", "abc-1", "abc-2", 3, True),
+        ("utf8mb4_general_ci", "abc-1", "ABC-3", 3, True),
+        ("utf8mb4_bin", "abc-1", "abd", 3, False),
+    ],
+)
+def test_equality_is_the_server_s(
+    bench: Bench, collation: str, one: str, other: str, prefix: int | None, same: bool
+) -> None:
+    """Keys are equal where the server says so: by collation, padding and prefix."""
+    column = make_table("t", "single key", "varchar", collation, "none", Random(0)).columns[0]
+    equal = bench.equality.same(one, column, prefix) == bench.equality.same(other, column, prefix)
+    assert equal is same
+
+
+@pytest.mark.parametrize("nets", [False, True])
+def test_the_upstream_refuses_what_a_server_would(nets: bool) -> None:
+    """A second row of a key, a missing row, a taken unique value: nothing of the transaction happens."""
+    table = make_table("t", "unique keys", "int", "utf8mb4_bin", "none", Random(0))
+    upstream = Upstream([table], Equality(by_code_point), nets=nets)
+    assert upstream.run(Transaction(1, (Insert(0, {"k": 1, "w": 1}),)), 1)
+    held = upstream.state()
+    for statements in (
+        (Insert(0, {"k": 1}),),
+        (Insert(0, {"k": 2}), Insert(0, {"k": 3, "w": 1})),
+        (Update(0, {"k": 7}, {"n": 1}),),
+        (Delete(0, {"k": 7}),),
+        (Alter(0, "add unique", unique=Unique("kk", ("n",))),),
+    ):
+        assert upstream.run(Transaction(1, statements), 2) is None
+        assert upstream.state() == held
+
+
+def test_net_changes_of_a_transaction() -> None:
+    """A clustered table tells a swap of keys as two changed rows, one kept by row numbers as two moved ones."""
+    for clustered, keys in ((True, {(1, 1), (2, 2)}), (False, {(1, 2), (2, 1)})):
+        table = make_table("t", "single key", "int", "utf8mb4_bin", "none", Random(0))
+        object.__setattr__(table, "clustered", clustered)
+        upstream = Upstream([table], Equality(by_code_point), nets=True)
+        upstream.run(Transaction(1, (Insert(0, {"k": 1, "n": 1}), Insert(0, {"k": 2, "n": 2}))), 1)
+        step = upstream.run(Transaction(1, (Update(0, {"k": 1}, {"k": 2}), Update(0, {"k": 2}, {"k": 1}))), 2)
+        assert step is not None
+        assert {(b["k"], a["k"]) for _, b, a in step.changes if b is not None and a is not None} == keys
+
+
+def test_a_seed_is_a_run() -> None:
+    """One integer gives the same run again, whose values can all meet."""
+    equality = Equality(by_code_point)
+    for seed in range(50):
+        case = make_case(seed, equality)
+        assert case == make_case(seed, equality)
+        values = list(case.choice.items())
+        assert all(possible(one, other) for one in values for other in values if one[0] != other[0])
+        assert is_sound(case.choice)
+
+
+def test_every_value_is_drawn() -> None:
+    """No value is kept out by the others."""
+    drawn = [draw(Random(seed), {"where": where}) for seed in range(1500) for where in DIMENSIONS["where"]]
+    for name, values in DIMENSIONS.items():
+        assert {choice[name] for choice in drawn} == set(values)
+
+
+def test_pairs_that_have_met_are_counted() -> None:
+    """A pair counts when one run had both values; what cannot meet is not asked for."""
+    coverage = Coverage()
+    coverage.add({"protocol": {"ckafka"}, "shape": {"no key"}, "operations": {"insert", "delete"}})
+    counts = {(a, b, c, d): count for a, b, c, d, count in coverage.pairs()}
+    assert counts["protocol", "ckafka", "shape", "no key"] == 1
+    assert counts["protocol", "ckafka", "operations", "delete"] == 1
+    assert counts["protocol", "ckafka", "shape", "composite"] == 0
+    assert ("shape", "no key", "operations", "swap") not in counts
+    assert sum(counts.values()) == 5
+    assert f"1 runs; 5 of {len(counts)} possible pairs have met" in coverage.report()
+    assert set(ALL) == {*DIMENSIONS, "operations"}
+
+
+@pytest.mark.parametrize(
+    ("is_wrong", "left"),
+    [
+        (lambda case: any("delete" in one.labels for one in case.transactions), 1),
+        (lambda case: len(case.transactions) >= 2, 2),
+        (lambda case: case.choice["crash"] != "none", 0),
+    ],
+)
+def test_shrinking_keeps_what_fails(is_wrong: Callable[[Case], bool], left: int) -> None:
+    """What does not matter goes, and what is left still fails."""
+    equality = Equality(by_code_point)
+    case = next(c for seed in range(1000) if is_wrong(c := make_case(seed, equality)) and len(c.transactions) > 3)
+    small, why = shrunk(case, Failure("x", ""), lambda one: Failure("x", "again") if is_wrong(one) else None)
+    assert is_wrong(small)
+    assert len(small.transactions) == left
+    assert why.kind == "x"
