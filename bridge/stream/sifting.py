@@ -226,11 +226,11 @@ def _entries(
 
 
 def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
-    """The change with ready literals; with what the message holds, where that is what the target cannot take."""
+    """The change with ready literals; with the raw ones and their forms, where they are what the target cannot take."""
     try:
         ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA))
     except RefusedRowsError:
-        return change | {"columns": split_forms(change["columns"])[0]}
+        return change
     return change | dict(ready.to_pylist()[0])
 
 

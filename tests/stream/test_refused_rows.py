@@ -21,6 +21,7 @@ from tests.stream.pipelines import admin, drop_all, opened, run_all
 from tests.stream.sweeps import die_everywhere, state
 from tests.stream.upstreams import boundary, events_table, in_one_partition, row_change
 from tests.stream.victims import Victims
+from tests.system.command import bridge
 
 SETUP = (
     "CREATE DATABASE m",
@@ -266,3 +267,13 @@ def test_raw_values(target: str, session: Session) -> None:
     assert [(offset, code, after) for offset, code, _, _, after in held(session)] == [
         (1, "bad-value", ["2", "'x'"]), (2, "target-refused", ["3", "12345.5"])
     ]  # fmt: skip
+
+
+def test_a_raw_value_is_retried_as_what_it_is(target: str, session: Session) -> None:
+    """What was put aside as it came keeps the form of its values, so that a retry can make them exact."""
+    session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1), day DATE)")
+    raw = with_forms("id\0d\0day", ["json:double,adaptive_time_microseconds,base64"])
+    run(target, [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after="2\0'x'\x0019000")])
+    session.execute("ALTER TABLE m.r MODIFY d VARCHAR(9)")
+    assert bridge("quarantine", "retry", "1", "--target", target).code == 0
+    assert session.rows("SELECT id, d, CAST(day AS CHAR) FROM m.r") == [(2, "x", "2022-01-08")]
