@@ -55,7 +55,8 @@ class WrittenRows:
 @dataclass(frozen=True)
 class KeyedChanges:
     """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there;
-    `patched`: rows of which the messages hold parts (`partial`); `renews`: rows of absent keys are written, too."""
+    `patched`: rows of which the messages hold parts (`partial`); `renews`: rows of absent keys are written, too;
+    `loses`: rows go that changes held parts of, so that in smaller steps the changes could not be made again."""
 
     table: Table
     key: tuple[str, ...]
@@ -63,6 +64,7 @@ class KeyedChanges:
     written: tuple[WrittenRows, ...]
     patched: tuple[PatchedRows, ...] = ()
     renews: bool = False
+    loses: bool = False
 
 
 class Image(NamedTuple):
@@ -152,7 +154,9 @@ def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys)
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
-    return KeyedChanges(shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews)
+    return KeyedChanges(
+        shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews, parts.loses
+    )
 
 
 def _of_shapes(changes: pa.Table, shape_of: Longs, numbers: Sequence[int]) -> pa.Table:

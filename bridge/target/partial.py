@@ -46,12 +46,13 @@ class PatchedRows(NamedTuple):
 
 class Parts(NamedTuple):
     """Net changes.  absent: keys; written: of each column list rows that stay or are new, and those that are freed;
-    renews: rows of absent keys are written, too."""
+    renews: rows of absent keys are written, too.  loses: rows go while changes hold parts of rows."""
 
     absent: pa.Array
     written: list[tuple[str, pa.Array, pa.Array]]
     patched: list[PatchedRows]
     renews: bool
+    loses: bool
 
 
 def holds_parts(shapes: Sequence[Shape], shape_of: Longs, changes: pa.Table, after: Cells) -> list[int]:
@@ -113,7 +114,7 @@ class PartialFold:
         self._add_plain(found, first[plain], last[plain])
         if is_walked.any():
             _Walk(self, found).run(np.flatnonzero(is_walked[self.steps.number]))
-        return found.parts()
+        return found.parts(any_part=bool(self.is_part.any()))
 
     @property
     def table(self) -> Table:
@@ -191,16 +192,18 @@ class _Found:
             all_images.append(images)
             all_origins.append(origins)
 
-    def parts(self) -> Parts:
+    def parts(self, *, any_part: bool) -> Parts:
         """All of them."""
+        absent = _joined(self.absent)
         return Parts(
-            _joined(self.absent),
+            absent,
             [(columns, _joined(stays), _joined(anew)) for columns, (stays, anew) in self.written.items()],
             [
                 PatchedRows(columns, _joined(images), _joined(origins), moves)
                 for (columns, moves), (images, origins) in self.patched.items()
             ],
             self.renews,
+            any_part and len(absent) > 0,
         )
 
 

@@ -109,9 +109,10 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
 
 def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
-    """What a row held before it is deleted and written anew can be read once only; keys that are equal to the server in
+    """What a row held before it is deleted and written anew can be read once only, and a row of which a change holds a
+    part must be there when the change is made again, perhaps in a smaller step; keys that are equal to the server in
     more ways than can be told must not meet on two connections."""
-    if any(rows.moves for rows in net.patched):
+    if net.loses or any(rows.moves for rows in net.patched):
         return Sharing.ONCE
     goes_and_comes = len(net.absent) and (net.written or net.patched)
     meets = goes_and_comes and not is_nearly_exact(net.table, net.key)
@@ -223,11 +224,12 @@ def _key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Itera
 def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
     """Deletes whatever row holds a unique value that is about to be written."""
     table = net.table
-    coming = [(rows.columns, pa.concat_arrays([rows.images, rows.freed])) for rows in net.written]
-    coming += [(rows.columns, rows.images) for rows in net.patched]
-    for columns, images in coming:
+    others = other_uniques(table, net.key)
+    coming = [(rows.columns, pa.concat_arrays([rows.images, rows.freed]), others) for rows in net.written]
+    coming += [(rows.columns, rows.images, [*others, net.key]) for rows in net.patched]
+    for columns, images, uniques in coming:
         names = columns.lower().split(SEP)
-        for unique in (*other_uniques(table, net.key), net.key):
+        for unique in uniques:
             if not set(unique) <= set(names):
                 continue
             parts = parts_of(images, [names.index(part) for part in unique])

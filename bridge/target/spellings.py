@@ -15,8 +15,9 @@ server holds for one are equal, so that only keys with equal ones are asked abou
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from string import ascii_uppercase
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pymysql.err import MySQLError
 
+from bridge.events import SEP
 from bridge.target.catalog import Column, Table, TableName
 from bridge.target.cells import to_numpy
 from bridge.target.grouping import Bools, Longs
@@ -55,6 +57,12 @@ _PLAIN: Final = re.compile(
 (To gbk_chinese_ci Y and ~ are, by an error in its table.)"""
 _ODD: Final = r"[^ -~]|\\0|^x'"
 """In a literal of a text: a character beyond printable ASCII, or bytes."""
+_QUOTE: Final = ord("'")
+_BEFORE_A_QUOTE: Final = np.frombuffer(b" x", np.uint8)
+"""At the end of a text, and before bytes."""
+_HAS_CASE: Final = np.ones(256, np.bool_)
+"""Characters of which texts of other signatures are made."""
+_HAS_CASE[[ord(SEP), *(code for code in range(ord(" "), 127) if chr(code) not in "\\" + ascii_uppercase)]] = False
 _MOMENT_END: Final = r"(?: 00:00:00)?(?:\.0*)?'$"
 _ANYTHING: Final = ""
 
@@ -112,13 +120,25 @@ def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
 
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
     """Of keys (with repetitions), those whose rows go among them, the ones that the server holds for one."""
-    if not goes.any() or is_exact(table, key):
+    if not goes.any() or is_exact(table, key) or _are_plain(_rules(table, key), literals):
         return {}
     known = literals.dictionary_encode()
     went = np.zeros(len(known.dictionary), np.bool_)
     went[known.indices.to_numpy()[goes]] = True
     suspects = known.dictionary.filter(pa.array(_suspected(signatures(table, key, known.dictionary), went)))
     return same_keys(table, key, suspects) if len(suspects) > 1 else {}
+
+
+def _are_plain(rules: Sequence[_Rule], literals: pa.Array) -> bool:
+    """Whether the signatures of such keys are surely the literals themselves; seldom wrongly false."""
+    if not set(rules) <= {_Rule.SAME, _Rule.BLANKS, _Rule.CASE}:
+        return False
+    offsets = np.frombuffer(literals.buffers()[1], np.int64)[literals.offset : literals.offset + len(literals) + 1]
+    characters = np.frombuffer(literals.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    quotes = np.flatnonzero(characters[1:] == _QUOTE)
+    if np.isin(characters[quotes], _BEFORE_A_QUOTE).any():
+        return False
+    return _Rule.CASE not in rules or not _HAS_CASE[characters].any()
 
 
 def _suspected(found: pa.Array, went: Bools) -> Bools:
