@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.protocols import literals
-from bridge.target.session import quote_name
+from bridge.target.capabilities import named_capabilities, probe
+from bridge.target.ddl_policy import DdlRules
+from bridge.target.session import Target, quote_name
+from bridge.verify.translating import Translator
 from tests.verify.clients import mariadb_client, mysql_client, run_file
 from tests.verify.servers import Pair, execute, said
 
@@ -161,3 +164,26 @@ def test_the_targets_own_columns_stay(pair: Pair, client: list[str]) -> None:
     pair.mend(client)
     assert said(pair.verify("app.*")) <= {"t: column own is the target's own"}
     assert execute(pair.target, "SELECT k, own FROM app.t ORDER BY k") == [("Alice", 5), ("bob", 6), ("c", 7)]
+
+
+TIDB_TABLE = """CREATE TABLE `t` (
+  `id` bigint(20) NOT NULL /*T![auto_rand] AUTO_RANDOM(5) */,
+  `v` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,
+  `j` json DEFAULT NULL,
+  PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */,
+  KEY `e` ((lower(`v`))) /*!80000 INVISIBLE */
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin /*T![placement] PLACEMENT POLICY=`p` */"""
+
+
+@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target", "old_mysql_target"])
+def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
+    """Its SHOW CREATE TABLE becomes what each target takes."""
+    url = request.getfixturevalue(server)
+    session = Target(url).connect()
+    try:
+        translator = Translator(named_capabilities("tidb-8.5"), probe(session), DdlRules())
+    finally:
+        session.close()
+    text, why = translator.said(TIDB_TABLE, "app")
+    assert text is not None, why
+    execute(url, f"CREATE DATABASE app; USE app; {text}; INSERT INTO t (id, v) VALUES (1, 'a')")
