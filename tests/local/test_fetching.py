@@ -84,7 +84,7 @@ def test_two_at_once_build_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert (len(built), found) == (1, [True] * 4)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from bridge.local import LocalError, MariaDB
 pytestmark = pytest.mark.system
 
 GONE_SECONDS = 10.0
+SAID_SECONDS = 120.0
 
 PARENT = """
 import os, signal, sys, time
@@ -48,8 +50,7 @@ def parent() -> Iterator[Callable[..., Parent]]:
         command = [sys.executable, "-c", PARENT.format(kind=kind, then=then)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         started.append(process)
-        assert process.stdout is not None
-        pid, port, folder = process.stdout.readline().split(maxsplit=2)
+        pid, port, folder = said_by(process).split(maxsplit=2)
         return Parent(process, int(pid), int(port), Path(folder.strip()))
 
     yield start
@@ -57,6 +58,13 @@ def parent() -> Iterator[Callable[..., Parent]]:
         process.kill()
         with process:  # closes the pipe and waits
             pass
+
+
+def said_by(process: subprocess.Popen[str]) -> str:
+    """The next line that it prints."""
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], SAID_SECONDS)[0], "it says nothing"
+    return process.stdout.readline()
 
 
 def is_alive(pid: int) -> bool:
@@ -118,8 +126,7 @@ def test_server_outlives_the_thread_that_started_it(parent: Callable[..., Parent
     """Only the end of the process counts, not the end of a thread in it."""
     then = "server.stop()\nimport threading\nt = threading.Thread(target=server.start); t.start(); t.join()\n"
     one = parent(then=then + "print(server.pid, flush=True)\ntime.sleep(600)")
-    assert one.process.stdout is not None
-    pid = int(one.process.stdout.readline())
+    pid = int(said_by(one.process))
     time.sleep(2)
     assert is_alive(pid)
 
@@ -127,8 +134,7 @@ def test_server_outlives_the_thread_that_started_it(parent: Callable[..., Parent
 def test_ctrl_c_reaches_the_parent_only(parent: Callable[..., Parent]) -> None:
     """Ctrl-C goes to the terminal's process group; a parent that goes on still has its servers."""
     one = parent(then="signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(600)")
-    assert one.process.stdout is not None
-    assert one.process.stdout.readline() == "ready\n"
+    assert said_by(one.process) == "ready\n"
     os.killpg(one.process.pid, signal.SIGINT)
     time.sleep(1)
     pymysql.connect(host="127.0.0.1", port=one.server_port, user="root").close()

@@ -9,9 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
+import threading
 import traceback
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ from tests.stream.upstreams import boundary, in_one_partition, schema_change
 
 CRASHED = 9
 SURVIVED = 0
+SECONDS = 90.0
+"""For anything that a child may take long for on a busy machine."""
 
 
 def main() -> None:
@@ -39,8 +44,48 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             _child(**request)
-        _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(_exit_code(pid), flush=True)
+
+
+def _exit_code(pid: int) -> int:
+    """Waits for a child, and kills one that does not end: nobody else would, if it is stopped."""
+    ended = os.pidfd_open(pid)
+    try:
+        if not select.select([ended], [], [], SECONDS)[0]:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(ended)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+class Trace:
+    """Dies at the step of a number, or stops at the first step of a name, of which it then goes on; writes to `said`
+    what it did.  Several threads may come to a step at once.
+
+    die, stop: what is done to the process.
+    """
+
+    def __init__(
+        self,
+        crash_at: int | str,
+        said: Path,
+        die: Callable[[], object] = lambda: os._exit(CRASHED),
+        stop: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    ) -> None:
+        self._crash_at, self._said, self._die, self._stop = crash_at, said, die, stop
+        self._steps = 0
+        self._alone = threading.Lock()
+
+    def __call__(self, step: str) -> None:
+        with self._alone:
+            self._steps += 1
+            if step == self._crash_at and not self._said.exists():
+                self._said.write_text(str(os.getpid()), encoding="utf-8")
+                self._stop()
+            if self._steps == self._crash_at:
+                self._said.write_text(step, encoding="utf-8")
+                self._die()
 
 
 def _warm_up(url: str) -> None:
@@ -56,22 +101,10 @@ def _warm_up(url: str) -> None:
 def _child(url: str, events: str, crash_at: int | str, said: str, options: dict[str, Any]) -> None:
     """`crash_at`: the number of the step to die at, or the name of the step to be stopped at, once."""
     os.dup2(2, 1)  # stdout is for answers
-    steps = 0
-
-    def trace(step: str) -> None:
-        nonlocal steps
-        steps += 1
-        if step == crash_at and not Path(said).exists():
-            Path(said).write_text(str(os.getpid()), encoding="utf-8")
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if steps == crash_at:
-            Path(said).write_text(step, encoding="utf-8")
-            os._exit(CRASHED)
-
     try:
         with pa.ipc.open_file(events) as file:
             table = file.read_all()
-        run_all(url, table, trace=trace, ddl=ddl_rules(**options.pop("ddl", {})), **options)
+        run_all(url, table, trace=Trace(crash_at, Path(said)), ddl=ddl_rules(**options.pop("ddl", {})), **options)
     except BridgeError as error:
         print(error)
         os._exit(error.exit_code)

@@ -89,10 +89,13 @@ def test_an_owner_that_slept_in_a_part_cannot_commit_it(target: str, victims: Vi
     with admin(target) as session:
         begin(session, [T, K])
         sleeper = victims.stop_at(target, victims.keep(events), "before part commit", writers=2)
-        run_all(target, events, take_over=True)
-        expected = contents(session)
-        os.kill(sleeper, signal.SIGCONT)
-        assert victims.exit_code() == 5
+        try:
+            run_all(target, events, take_over=True)
+            expected = contents(session)
+        finally:
+            os.kill(sleeper, signal.SIGCONT)
+            code = victims.exit_code()
+        assert code == 5
         assert contents(session) == expected
 
 

@@ -23,6 +23,8 @@ from bridge.demo.encode import ENCODERS, Encoder, Message
 from bridge.demo.model import SchemaChange, Transaction
 
 BEAT_SECONDS = 0.1
+PATIENCE_SECONDS = 60.0
+"""For anything that Kafka may take long for."""
 COPY_BEATS = (0, 0, 0, 1, 3, 20, 100)
 LAG_BEATS = (0, 0, 1, 2, 5, 15)
 LAG_CHANGES = 0.1
@@ -79,8 +81,12 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
+        self._wait()
+
+    def _wait(self) -> None:
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(PATIENCE_SECONDS)
+            assert not self._thread.is_alive(), "the feed does not come to its end"
 
     def open_bank(self) -> None:
         """Sends the schema."""
@@ -115,7 +121,9 @@ class Feed:
         """Uses one partition more from the next beat on; what is sent to it comes late at first."""
         self._lag[self._partitions] = max(LAG_BEATS)
         self._partitions += 1
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self._producer.list_topics(self._topic, 30).topics[self._topic].partitions) < self._partitions:
+            assert time.monotonic() < deadline, "Kafka does not show the partition"
             time.sleep(BEAT_SECONDS)
         self._encoder = self._make_encoder(self._partitions)
 
@@ -127,8 +135,7 @@ class Feed:
     def finish(self) -> int:
         """Stops, sends what is still to come; gives the last boundary (TSO), above everything."""
         self._end.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._wait()
         self.check()
         self._due(math.inf)
         self.silent.clear()

@@ -72,7 +72,8 @@ def moving(pair: Pair) -> Iterator[list[int]]:
         assert max(waits) < 1.0
     finally:
         end.set()
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive()
         writer.close()
         upstream.close()
 
@@ -248,7 +249,7 @@ def test_waits_while_the_server_is_busy(pair: Pair) -> None:
         assert told[0].startswith("waits: Threads_connected of the target is ")
     finally:
         busy._limits = {}  # type: ignore[assignment]  # lets the thread end
-        thread.join()
+        thread.join(60)
         session.close()
 
 
