@@ -39,6 +39,7 @@ class Feature(StrEnum):
     NOT_ENFORCED = "NOT ENFORCED"
     CHECKS = "CHECK constraints"
     DROP_CHECK = "DROP CHECK"
+    DROP_CONSTRAINT = "DROP CONSTRAINT"
     NAMED_COLUMN_CHECK = "named CHECK constraints of a column"
     GENERATED_NULL = "NOT NULL behind a generated column"
     EXPRESSION_DEFAULT = "expressions as defaults"
@@ -54,6 +55,7 @@ class Feature(StrEnum):
     AUTOEXTEND_SIZE = "the table option AUTOEXTEND_SIZE"
     SECONDARY_ENGINE_ATTRIBUTE = "the option SECONDARY_ENGINE_ATTRIBUTE"
     MARIADB_SYNTAX = "MariaDB's own options"
+    COLUMN_FORMAT = "the column attributes COLUMN_FORMAT and STORAGE"
     SRID = "the column attribute SRID"
     REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
     IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
@@ -88,6 +90,9 @@ SUPPORT: Final = (
     Support(_F.CHECKS, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
     Support(_F.DROP_CHECK, _MY, (8, 0, 16), "dev.mysql.com/blog-archive/mysql-8-0-16-introducing-check-constraint"),
     Support(_F.DROP_CHECK, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
+    Support(_F.DROP_CONSTRAINT, _MY, (8, 0, 19), f"{_MYSQL_MANUAL}/8.0/en/alter-table.html"),
+    Support(_F.DROP_CONSTRAINT, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
+    Support(_F.DROP_CONSTRAINT, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
     Support(_F.NAMED_COLUMN_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
     Support(_F.NAMED_COLUMN_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
     Support(_F.EXPRESSION_DEFAULT, _MY, (8, 0, 13), f"{_MYSQL_MANUAL}/8.0/en/data-type-defaults.html"),
@@ -119,6 +124,8 @@ SUPPORT: Final = (
     # ENGINE_ATTRIBUTE itself is for no engine that the bridge makes tables of: InnoDB refuses it.
     Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
+    Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
+    Support(_F.COLUMN_FORMAT, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
     Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),
     Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),

@@ -65,6 +65,16 @@ def dropped_checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Omission(item, "the target was never given this check")
         elif item.tokens[1].word == "CHECK" and not site.target.has(Feature.DROP_CHECK):
             yield Edit(*item.tokens[1].span, "CONSTRAINT", "the target drops a check by DROP CONSTRAINT")
+        elif item.tokens[1].word == "CONSTRAINT" and not site.target.has(Feature.DROP_CONSTRAINT):
+            yield _dropped_by_kind(item, site.around.constraint_kind(statement.classified.tables[0], item.name))
+
+
+def _dropped_by_kind(item: Item, kind: str) -> Edit | Omission:
+    """DROP CONSTRAINT where there is none: each kind has a DROP of its own."""
+    what = {"FOREIGN KEY": "FOREIGN KEY", "UNIQUE": "INDEX", "CHECK": "CHECK"}.get(kind)
+    if what is None:
+        return Omission(item, "the target keeps no checks, and has no other constraint of that name")
+    return Edit(*item.tokens[1].span, what, "the target has no DROP CONSTRAINT")
 
 
 def inline_references(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

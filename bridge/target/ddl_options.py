@@ -39,14 +39,14 @@ def of_tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
 
 
 def of_columns_and_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
-    """ENGINE_ATTRIBUTE; COMPRESSED of MariaDB and of Percona; PRE_SPLIT_REGIONS of TiDB."""
+    """ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and of Percona; PRE_SPLIT_REGIONS of TiDB."""
     for item in statement.items:
         found = item.definition
         for i, _, depth in with_depth(found):
             is_option = depth == 0 and i > 1 and item.change in ADDS_COLUMN | ADDS_KEY
             end = _option_end(found, i, item, site) if is_option else None
             if end is not None:
-                yield remove(found[i - (at(found, i - 1).word == "COLUMN_FORMAT") : end], _WHY)
+                yield remove(found[i:end], _WHY)
 
 
 def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
@@ -58,12 +58,16 @@ def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int |
     if word == "PRE_SPLIT_REGIONS" and item.change in ADDS_KEY and not site.target.has(Feature.TIDB_SYNTAX):
         value = i + 1 + equals
         return closing(found, value) + 1 if at(found, value).text == "(" else value + 1
-    if word != "COMPRESSED" or item.change not in ADDS_COLUMN:
+    if item.change not in ADDS_COLUMN:
         return None
-    if at(found, i - 1).word == "COLUMN_FORMAT":
-        named = [at(found, i + n).word for n in (1, 2)] == ["WITH", "COMPRESSION_DICTIONARY"]
-        return i + 1 + 3 * named
-    return None if site.target.has(Feature.MARIADB_SYNTAX) else i + 1 + 2 * equals
+    kind = at(found, i + 1).word
+    if word == "COLUMN_FORMAT" and (kind == "COMPRESSED" or not site.target.has(Feature.COLUMN_FORMAT)):
+        return i + 2 + 3 * ([at(found, i + n).word for n in (2, 3)] == ["WITH", "COMPRESSION_DICTIONARY"])
+    if word == "STORAGE" and kind in {"DISK", "MEMORY", "DEFAULT"} and not site.target.has(Feature.COLUMN_FORMAT):
+        return i + 2
+    if word == "COMPRESSED" and at(found, i - 1).word != "COLUMN_FORMAT":
+        return None if site.target.has(Feature.MARIADB_SYNTAX) else i + 1 + 2 * equals
+    return None
 
 
 def coordinates(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

@@ -6,7 +6,7 @@ rewrite may leave something out, but never touch other tables than the statement
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from bridge.target.capabilities import Feature
 from bridge.target.ddl_classes import ChangeClass, StatementKind
 from bridge.target.ddl_lexer import Token, opened
 from bridge.target.ddl_rules import Edit, LeftOut, Omission, Rule, Site
-from bridge.target.ddl_shape import Item, Shape, at, shape, with_depth
+from bridge.target.ddl_shape import Item, Shape, shape, with_depth
 from bridge.target.ddl_text import Classified, Refused, classify, split_at_commas
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -36,6 +36,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ddl_tidb.columns,
     ddl_tidb.options,
     ddl_tables.names_case,
+    ddl_tables.current_database,
     ddl_indexes.invisible_indexes,
     ddl_indexes.ignored_indexes,
     ddl_indexes.foreign_indexes,
@@ -147,7 +148,7 @@ def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None
     kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
     if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
         return None, [*steps, *(Step(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
-    edits.extend(_option_commas(parts.options, kept))
+    edits.extend(_loose_commas(_options_or_actions(parts), kept))
     steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
     return _replaced(parts.text, [*edits, *kept]), steps
 
@@ -166,16 +167,21 @@ def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
-def _option_commas(options: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
-    """Commas between the options of a table that go with an option."""
-    ends = (
-        i for i, token in enumerate(options) if [t.word for t in (token, at(options, i + 1))] == ["PARTITION", "BY"]
-    )
-    options = options[: next(ends, len(options))]
-    commas = [token for _, token, depth in with_depth(options) if depth == 0 and token.text == ","]
+def _options_or_actions(parts: Shape) -> Sequence[Token]:
+    """Where commas may part what is gone: options up to PARTITION BY; actions, of which one may be in a comment."""
+    if parts.classified.kind is StatementKind.ALTER_TABLE:
+        return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
+    pairs = pairwise([token.word for token in parts.options])
+    end = next((i for i, pair in enumerate(pairs) if pair == ("PARTITION", "BY")), len(parts.options))
+    return parts.options[:end]
+
+
+def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Commas that part nothing, or what goes."""
+    commas = [token for _, token, depth in with_depth(found) if depth == 0 and token.text == ","]
     if not commas:
         return
-    is_kept = [not _is_gone(part, edits) for part in split_at_commas(options)]
+    is_kept = [not _is_gone(part, edits) for part in split_at_commas(found)]
     for i, comma in enumerate(commas):
         if not (any(is_kept[: i + 1]) and is_kept[i + 1]):
             yield Edit(*comma.span, "", "comma")
@@ -202,9 +208,11 @@ def _words(text: str, span: tuple[int, int]) -> str:
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    """The text with all spans replaced; of two that overlap the earlier rule's stays."""
+    """The text with all spans replaced; removals that overlap are one, a removal inside of another edit is a part of
+    that, and of other edits that overlap the earlier rule's stays."""
+    removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
     taken: list[Edit] = []
-    for edit in edits:
+    for edit in (*_united(removals), *(edit for edit in edits if edit.text)):
         if not any(edit.start < other.end and other.start < edit.end for other in taken):
             taken.append(edit)
     made, at = "", 0
@@ -215,6 +223,21 @@ def _replaced(text: str, edits: Sequence[Edit]) -> str:
         made, at = made + edit.text, edit.end
     made = _joined(made, text[at:], was_removed)
     return made.rstrip() if taken else made
+
+
+def _is_inside(removal: Edit, edit: Edit) -> bool:
+    return bool(edit.text) and edit.start <= removal.start and removal.end <= edit.end and edit[:2] != removal[:2]
+
+
+def _united(removals: Iterable[Edit]) -> list[Edit]:
+    """Spans without overlaps."""
+    united: list[Edit] = []
+    for edit in sorted(removals):
+        if united and edit.start < united[-1].end:
+            united[-1] = united[-1]._replace(end=max(edit.end, united[-1].end))
+        else:
+            united.append(edit)
+    return united
 
 
 def _joined(made: str, following: str, was_removed: bool) -> str:

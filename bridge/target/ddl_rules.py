@@ -67,6 +67,9 @@ class Surroundings(Protocol):
     def column_definition(self, table: TableName, column: str) -> str | None:
         """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
 
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+
     def next_number(self, table: TableName, prefix: str) -> int:
         """One more than the highest constraint named prefix + number."""
 
@@ -98,6 +101,11 @@ class Nowhere:
         """Unknown."""
         del table, column
         return None
+
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """Unknown."""
+        del table, name
+        return ""
 
     def next_number(self, table: TableName, prefix: str) -> int:
         """As of a new table."""
@@ -143,8 +151,9 @@ def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edi
 
 
 def beginning(scope: Sequence[Token], i: int) -> int:
-    """Where the option named at `i` begins: at the DEFAULT that may stand before it."""
-    return i - (at(scope, i - 1).word == "DEFAULT")
+    """Where the option named at `i` begins: at the DEFAULT that may stand before it, which may be a value, too."""
+    is_value = at(scope, i - 2).text == "=" or at(scope, i - 2).word == "POLICY"
+    return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
 
 
 def take_out(statement: Shape, scope: Sequence[Token], start: int, end: int, why: str) -> Iterator[Edit | Omission]:

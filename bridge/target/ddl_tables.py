@@ -81,6 +81,14 @@ def _found(known: Classified) -> Sequence[Named]:
     return known.touched
 
 
+def current_database(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """ALTER DATABASE without a name: to some servers the first word of its options would be one."""
+    del site
+    if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
+        end = statement.tokens[1].span[1]
+        yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")
+
+
 def view_rights(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     """A view from the wire shows a reader no more than the reader may see: it has no rights of the account that made
     it, which may not exist on the target, nor of the bridge's."""

@@ -416,9 +416,9 @@ def _classes(action: Sequence[Token]) -> list[ChangeClass]:
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """The actions of an ALTER TABLE, given what follows the table's name."""
+    """The actions of an ALTER TABLE, given what follows the table's name; one in a comment is none."""
     actions: list[list[Token]] = []
-    for part in split_at_commas([token for token in found if token.text != ";"]):
+    for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
         if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
             actions[-1].extend(part)
         else:

@@ -86,6 +86,15 @@ class OnTarget:
         lines = (definition(self._session, table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+        found = self._session.value(
+            "SELECT MAX(constraint_type) FROM information_schema.table_constraints"
+            " WHERE table_schema = %s AND table_name = %s AND constraint_name = %s",
+            (*table, name),
+        )
+        return str(found or "")
+
     def next_number(self, table: TableName, prefix: str) -> int:
         """One more than the highest constraint named prefix + number."""
         rows = self._session.rows(

@@ -185,6 +185,25 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      | flavours("CREATE DATABASE x DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin DEFAULT ENCRYPTION='N'", MY8, TIDB)),
     ("CREATE DATABASE x COLLATE utf8mb4_bin DEFAULT PLACEMENT POLICY = p",
      flavours("CREATE DATABASE x COLLATE utf8mb4_bin", *NOT_TIDB)),
+    # what the random statements of test_ddl_grammar.py have found
+    ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS=2 */, ADD COLUMN c INT, /*T![ttl] TTL_ENABLE='OFF' */, DROP COLUMN b",
+     flavours("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN b", *NOT_TIDB)),
+    ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS=2 */", flavours(NOTHING, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) AUTO_ID_CACHE = 1 /*T! SHARD_ROW_ID_BITS=2 */ AUTO_RANDOM_BASE=9 COMMENT 'x'",
+     flavours("CREATE TABLE t (a INT) COMMENT 'x'", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PLACEMENT POLICY DEFAULT STATS_BUCKETS=9 PLACEMENT POLICY=DEFAULT ENGINE_ATTRIBUTE ''",
+     flavours("CREATE TABLE t (a INT)", *NOT_TIDB)
+     | {TIDB: "CREATE TABLE t (a INT) PLACEMENT POLICY DEFAULT STATS_BUCKETS=9 PLACEMENT POLICY=DEFAULT"}),
+    ("CREATE TABLE t (a INT UNIQUE /*T![global_index] GLOBAL */ CHECK (a > 0))",
+     flavours("CREATE TABLE t (a INT UNIQUE, CONSTRAINT `t_chk_1` CHECK (a > 0))", *MARIADB)
+     | {MY8: "CREATE TABLE t (a INT UNIQUE CONSTRAINT `t_chk_1` CHECK (a > 0))", MY57: "CREATE TABLE t (a INT UNIQUE)",
+        TIDB: "CREATE TABLE t (a INT UNIQUE /*T![global_index] GLOBAL */ CONSTRAINT `t_chk_1` CHECK (a > 0))"}),
+    ("CREATE TABLE t (a INT COLUMN_FORMAT FIXED STORAGE DISK NOT NULL)",
+     flavours("CREATE TABLE t (a INT NOT NULL)", *MARIADB)),
+    ("ALTER TABLE t DROP CONSTRAINT k, ADD COLUMN c INT", {MY57: "ALTER TABLE t ADD COLUMN c INT"}),
+    ("ALTER DATABASE PLACEMENT POLICY p CHARSET utf8mb4 COLLATE utf8mb4_bin",
+     flavours("ALTER DATABASE `app` CHARSET utf8mb4 COLLATE utf8mb4_bin", *NOT_TIDB)
+     | {TIDB: "ALTER DATABASE `app` PLACEMENT POLICY p CHARSET utf8mb4 COLLATE utf8mb4_bin"}),
     # what is left between options when some go
     ("CREATE TABLE t (a INT) ENGINE=InnoDB, SHARD_ROW_ID_BITS=4, AUTO_ID_CACHE 1, COMMENT='x', TTL_ENABLE='ON'",
      flavours("CREATE TABLE t (a INT) ENGINE=InnoDB, COMMENT='x'", *NOT_TIDB)),
@@ -199,7 +218,8 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t ENCRYPTION='N' AUTO_ID_CACHE=3",
      flavours(NOTHING, *MARIADB) | flavours("ALTER TABLE t ENCRYPTION='N'", MY8, MY57)),
     ("ALTER DATABASE x PLACEMENT POLICY=DEFAULT", flavours(NOTHING, *NOT_TIDB)),
-    ("ALTER DATABASE PLACEMENT POLICY p", flavours(NOTHING, *NOT_TIDB)),
+    ("ALTER DATABASE PLACEMENT POLICY p",
+     flavours(NOTHING, *NOT_TIDB) | {TIDB: "ALTER DATABASE `app` PLACEMENT POLICY p"}),
     ("ALTER DATABASE x SET TIFLASH REPLICA 1", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER DATABASE x PLACEMENT POLICY=`p` COLLATE utf8mb4_bin",
      flavours("ALTER DATABASE x COLLATE utf8mb4_bin", *NOT_TIDB)),
@@ -359,5 +379,5 @@ def test_any_text(noise: str) -> None:
 
 def test_unknown_words_pass_unchanged() -> None:
     """What no rule knows is sent byte for byte."""
-    statement = "CREATE TABLE  t (\n\ta INT  STORAGE MEMORY /* why */, -- x\n b INT)  ROW_FORMAT = NEW /* y */ "
+    statement = "CREATE TABLE  t (\n\ta INT  SERIAL DEFAULT VALUE /* why */, -- x\n b INT)  ROW_FORMAT = NEW /* y */ "
     assert words(M11, statement) == SAME
