@@ -60,6 +60,7 @@ def test_databases_like_any_other(schema: str) -> None:
     assert not ReservedSchemas().why(schema)
 
 
+@pytest.mark.server
 def test_what_a_server_takes_for_it_is_one() -> None:
     """No spelling by which a server finds the database is missing; this one keeps names in lower case."""
     found = set()

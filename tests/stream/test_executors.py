@@ -9,6 +9,7 @@ from bridge.stream.executors import _KEYED_SCHEMA, _render_partition
 from bridge.target import render
 from bridge.target.catalog import Column, Table, TableName
 from bridge.target.render import Rendering
+from bridge.target.spellings import Known
 from tests.stream.upstreams import events_table, row_change
 
 
@@ -18,7 +19,8 @@ def test_statements_are_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     name = TableName("m", "t")
     table = Table(name, {"id": Column("id", "int", None, False, False)}, (("id",),), (("id",),), takes_loads=True)
     changes = events_table([(0, i, row_change(10, "t", ["id"], ["id"], after=[i])) for i in range(3)])
-    keyed = pa.Table.from_arrays([*changes.columns, pa.array(["0", "1", "2"])], schema=_KEYED_SCHEMA)
-    (rendered,) = _render_partition({name: table}, Rendering("_bridge", load_bytes=1))(keyed.to_batches())
+    keys = [pa.array(["id"] * 3), pa.array(["0", "1", "2"])]
+    keyed = pa.Table.from_arrays([*changes.columns, *keys], schema=_KEYED_SCHEMA)
+    (rendered,) = _render_partition({name: table}, Rendering("_bridge", load_bytes=1), Known({}))(keyed.to_batches())
     (sql,) = rendered.column("sql").to_pylist()
     assert sql.startswith("INSERT INTO `m`.`t` (`id`) VALUES (0),(1),(2)")
