@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bridge import ddl_commands, quarantine_commands, show
+from bridge.commands import manual
 from bridge.config import Settings, parse_moment
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
@@ -319,6 +320,17 @@ def demo(
     from bridge.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep))
+
+
+@app.command("help")
+def help_(
+    topic: Annotated[str | None, typer.Argument(help="A page; without one, the pages are listed.")] = None,
+) -> None:
+    """Prints a page of the manual: guarantees, operating, when-it-stops, settings and more."""
+    if topic is None:
+        show.topics(manual.TOPICS)
+    else:
+        show.manual_page(manual.page(topic))
 
 
 def main(arguments: list[str] | None = None) -> None:

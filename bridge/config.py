@@ -22,7 +22,7 @@ from bridge.target.ddl_policy import DdlRules, ddl_rules
 from bridge.target.tls import Tls, TlsMode
 
 _PREFIX = "BRIDGE_"
-_SHORT_NAMES = {
+SHORT_NAMES = {
     "bootstrap_servers": ("source", "bootstrap_servers"),
     "topic": ("source", "topics"),
     "input": ("source", "input"),
@@ -50,13 +50,18 @@ class Source(_Section):
     """Where messages come from: Kafka topics, or capture files."""
 
     bootstrap_servers: str = ""
+    """The Kafka brokers, as `host:port[,host:port]`."""
     topics: tuple[str, ...] = ()
+    """The topics that are read, all of them as one stream."""
     input: str = ""
+    """A capture file or a folder of capture files, instead of Kafka."""
     put_aside: tuple[str, ...] = ()
-    """Positions of schema changes that cannot be read, and that somebody has seen to."""
+    """Positions (`topic/partition/offset`) of schema changes that cannot be decoded and whose equivalent somebody has
+    run by hand.  They go to the quarantine instead of stopping the bridge."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Kafka client properties (security and the like), by librdkafka's names."""
+    """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
+    """The SASL password of the Kafka user."""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -68,12 +73,20 @@ class _Server(_Section):
     """How a MySQL server is reached."""
 
     url: str = Field(default="", repr=False)
+    """The server, as `mysql://user@host:port/`."""
     password: str | None = Field(default=None, repr=False)
+    """The password of the server's user."""
     password_file: str | None = None
+    """A file that holds the password of the server's user."""
     tls: TlsMode = "preferred"
+    """Whether the connection is encrypted, and what of the server's certificate is checked: `off`, `preferred`,
+    `required`, `verify-ca` or `verify-identity`."""
     tls_ca: str | None = None
+    """A file of the certificate authorities that the server's certificate is checked against."""
     tls_cert: str | None = None
+    """A file with the bridge's own certificate, for servers that ask for one."""
     tls_key: str | None = None
+    """A file with the key of the bridge's own certificate."""
 
     def tls_as(self, section: str) -> Tls:
         """The settings of TLS, which stand in a section of that name."""
@@ -84,7 +97,9 @@ class TargetSection(_Server):
     """Where changes go."""
 
     schema_name: str = Field(default=DEFAULT_SCHEMA, alias="schema", pattern="^[^%]+$")
+    """The database on the target in which the bridge keeps its progress."""
     retry_seconds: float = Field(default=300, gt=0)
+    """How long a lost connection or a lock conflict is retried before the bridge stops."""
 
 
 class Upstream(_Server):
@@ -92,27 +107,37 @@ class Upstream(_Server):
 
 
 class Verify(_Section):
-    """How `bridge verify` goes about it."""
+    """How `bridge verify` works."""
 
     workers: int = Field(default=2, ge=1, le=64)
+    """How many snapshots of the target, and of the source, are read at the same time."""
     chunk_seconds: float = Field(default=0.5, gt=0)
+    """About how long one checksum query may take; chunks grow and shrink to it."""
     shown_rows: int = Field(default=10, ge=0)
+    """How many differing rows of a table are shown column by column."""
     grace_seconds: float = Field(default=10, ge=0)
+    """With a MySQL or MariaDB source: how long, beyond the bridge's lag, a row may differ before it counts."""
     max_load: tuple[str, ...] = ()
+    """Wait before each chunk while a status variable of either server is above its limit (`Threads_running=25`)."""
 
 
 class Ddl(_Section):
-    """Schema changes: what is done with which class, and what the statements mean."""
+    """Schema changes: what is done with each class of them, and what the statements mean."""
 
     default: Literal["allow", "ignore", "hold", "refuse"] = "allow"
+    """What is done with the classes that no list below names."""
     allow: tuple[str, ...] = ()
+    """Classes that run on the target."""
     ignore: tuple[str, ...] = ()
+    """Classes that are left out."""
     hold: tuple[str, ...] = ()
+    """Classes that wait for the operator (`bridge ddl`)."""
     refuse: tuple[str, ...] = ()
+    """Classes that stop the bridge."""
     source: str = "tidb"
-    """Whose defaults a statement means that names no collation."""
+    """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`."""
     collations: dict[str, str] = Field(default_factory=dict)
-    """The source's name of a collation to the target's."""
+    """Collations of the source, each with the collation that the target uses instead."""
 
     def rules(self, tables: TableFilter) -> DdlRules:
         """As the target's side takes them; UsageError for a class or source that is not known."""
@@ -123,23 +148,28 @@ class Stream(_Section):
     """How much is read and applied at a time."""
 
     trigger_ms: int = Field(default=200, ge=0)
+    """How often Kafka is asked for new messages, in milliseconds."""
     messages_per_batch: int = Field(default=500_000, ge=1)
+    """The most messages of one micro-batch."""
     rows_per_transaction: int = Field(default=50_000, ge=1)
+    """About how many row changes one target transaction holds (with `parallel`: for each connection).  An upstream
+    transaction is never divided."""
     writers: int = Field(default=2, ge=1, le=64)
-    """Connections that write in `parallel` consistency."""
+    """How many connections write with `consistency = "parallel"`."""
     driver_rows: int = Field(default=500_000, ge=0)
-    """Row changes that the driver holds in memory; beyond it they stay on the executors."""
+    """How many row changes the driver holds in memory; beyond it they stay on the executors, or go to the disk."""
     idle_seconds: float = Field(default=10, ge=0)
-    """How long a partition may bring nothing before a schema change no longer waits for it (formats without
-    boundaries)."""
+    """Formats without boundaries: how long a partition may bring nothing before a schema change no longer waits for
+    it."""
     status_seconds: float = Field(default=10, gt=0)
+    """How often the status line is written."""
 
 
 class Ckafka(_Section):
     """What the messages of ckafka do not say."""
 
     binary: Literal["base64", "latin1"] | None = None
-    """How binary values are written."""
+    """How binary values are written.  Without it the first binary value is an error."""
 
 
 class Debezium(_Section):
@@ -147,10 +177,14 @@ class Debezium(_Section):
     messages have no schemas.  TiCDC's Debezium needs none of it."""
 
     decimal_handling_mode: DecimalMode | None = None
+    """How DECIMAL values are written.  Without it a value that could mean two things stops the bridge."""
     time_precision_mode: TimeMode = "adaptive_time_microseconds"
+    """How dates and times are written."""
     binary_handling_mode: BinaryMode | None = None
+    """How binary values are written.  Without it a value that could mean two things stops the bridge."""
     without_boundaries: bool = False
-    """TiCDC's: no boundaries are waited for, although the topic has held some."""
+    """TiCDC's Debezium: the TiDB extension was switched off for good, so that no boundary is waited for, although the
+    topic has held some."""
 
     @property
     def modes(self) -> DebeziumModes:
@@ -162,12 +196,21 @@ class Settings(_Section):
     """Everything a command needs to know."""
 
     name: str = Field(default="bridge", min_length=1, max_length=128)
+    """The pipeline: one row of `_bridge.progress`.  Two bridges of one name never write at once."""
     protocol: str = "auto"
+    """The format of the messages: `auto`, `canal-json`, `ckafka`, `debezium` or `open-protocol`."""
     timezone: str | None = None
+    """The zone in which the messages write TIMESTAMP values (and the event times of ckafka): a name or an offset.
+    Without it the first such value stops the bridge."""
     filter: tuple[str, ...] = ()
+    """The tables that are replicated, in TiCDC's rule syntax; the last rule that matches decides."""
     consistency: Literal["atomic", "parallel"] = "atomic"
+    """`atomic`: one connection writes whole upstream transactions.  `parallel`: several connections write, and readers
+    may see parts."""
     on_bad_message: Literal["stop", "quarantine"] = "stop"
+    """What is done with a message that cannot be decoded, and with a row that the target refuses."""
     begin: str = Field(default="earliest", alias="from")
+    """Where a new pipeline begins: `earliest`, a TSO, or a time.  Everything below it counts as being in the target."""
     source: Source = Source()
     target: TargetSection = TargetSection()
     ddl: Ddl = Ddl()
@@ -222,7 +265,7 @@ def load_settings(
         _put(merged, place, value.split(",") if place in _LISTS else value)
     for name, value in flags.items():
         if value is not None and value != [] and value != ():
-            _put(merged, _SHORT_NAMES.get(name, (name,)), value)
+            _put(merged, SHORT_NAMES.get(name, (name,)), value)
     _resolve_references(merged)
     try:
         return Settings.model_validate(merged)
@@ -280,8 +323,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _place_of(name: str) -> tuple[str, ...] | None:
-    if name in _SHORT_NAMES:
-        return _SHORT_NAMES[name]
+    if name in SHORT_NAMES:
+        return SHORT_NAMES[name]
     for section, model in _SECTIONS.items():
         key = name.removeprefix(f"{section}_")
         if key != name and key in _keys(model):

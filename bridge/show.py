@@ -6,7 +6,7 @@ Nothing else prints: what is shown may come from messages, servers and files, an
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -378,3 +378,22 @@ def quarantine_outcomes(outcomes: list[QuarantineOutcome]) -> None:
         line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
     line(f"{done:,} done, {len(outcomes) - done:,} left as they are")
+
+
+def topics(known: Mapping[str, str]) -> None:
+    """The pages of the manual, one line each."""
+    for name, what in known.items():
+        line(f"{name:<16}{what}")
+    line("")
+    line("`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command.")
+
+
+def manual_page(text: str) -> None:
+    """A page of the manual: laid out on a terminal, as the Markdown it is where it goes elsewhere."""
+    from rich.markdown import Markdown
+
+    console = Console()
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        print(text, end="")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shown_output import assert_shown
+
 pytestmark = pytest.mark.system
 
 DEMO_SECONDS = 240
@@ -56,7 +58,8 @@ def _demo(mark: str, folder: Path, *flags: str) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
-    """Exit 0, every table equal, also to `bridge verify`; no snapshot torn; one kill; only its log is left."""
+    """Exit 0, every table equal, also to `bridge verify`; no snapshot torn; one kill; only its log is left; what it
+    prints is what the README shows."""
     with _demo(mark, tmp_path) as demo:
         printed, said = demo.communicate(timeout=DEMO_SECONDS)
     assert demo.returncode == 0, said
@@ -67,6 +70,9 @@ def test_the_demo_ends_equal(mark: str, tmp_path: Path) -> None:
     assert re.search(r"bridge verify +equal after", printed)
     assert re.search(r"result +equal", printed)
     assert "Traceback" not in said
+    lines = [line for line in said.splitlines(keepends=True) if re.match(r"bridge: \d\d:", line)]
+    shown = re.sub(rf"{re.escape(str(tmp_path))}/bridge-demo-\w+", "/tmp/bridge-demo", "".join(lines) + printed)
+    assert_shown("demo", shown)
     assert [path.name for path in tmp_path.glob("*/*")] == ["bridge.log"]
 
 

@@ -1,0 +1,47 @@
+"""The pages of the manual (`bridge help`), which are shipped with the package in `bridge/manual`."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Final
+
+from bridge.errors import UsageError
+
+TOPICS: Final = {
+    "guarantees": "what the target shows at every moment, for each protocol and mode, and the honest limits",
+    "protocols": "the formats that are read, what each of them needs, and topics without boundaries",
+    "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",
+    "when-it-stops": "what each failure means, and what to do",
+    "quarantine": "messages and rows that were set aside, and how they are tried again",
+    "schema-changes": "what happens to DDL: translation, policy, and the changes that wait for you",
+    "verify": "is the target right? comparing it with the messages, or with the upstream itself",
+    "deployment": "accounts, TLS, secrets, containers, Spark clusters",
+    "performance": "how fast it is, what it costs, how it grows, and how to measure that yourself",
+    "internals": "how it works, its threads and its tables, and the decisions behind them",
+    "settings": "every setting, with its default, its flag and its environment variable",
+}
+"""The pages, and what each of them tells."""
+
+_COMMENT: Final = re.compile(r"^<!--.*?-->\n", re.MULTILINE)
+_PICTURE: Final = re.compile(r"!\[([^\]]*)\]\((?:\.\./)*([^)]*)\)")
+_PAGE: Final = re.compile(r"\[([^\]]*)\]\(([a-z-]+)\.md(?:#[^)]*)?\)")
+_LINK: Final = re.compile(r"\[([^\]]*)\]\((?!https?:)(?:\.\./)*([^)#]*)(?:#[^)]*)?\)")
+
+
+def page(topic: str) -> str:
+    """The page of a topic, as Markdown whose links make sense in a terminal; UsageError for an unknown topic."""
+    if topic not in TOPICS:
+        near = get_close_matches(topic.lower(), TOPICS, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"the manual has no page {topic!r}", mend=f"{hint}the pages are: {', '.join(TOPICS)}")
+    return for_terminal((files("bridge") / "manual" / f"{topic}.md").read_text(encoding="utf-8"))
+
+
+def for_terminal(text: str) -> str:
+    """A page without its comments; links to other pages name the command that prints them, and pictures and files of
+    the repository are named by their paths."""
+    text = _PICTURE.sub(r"(\1: `\2` in the repository)", _COMMENT.sub("", text))
+    text = _PAGE.sub(lambda link: f"{link[1]} (`bridge help {link[2]}`)" if link[2] in TOPICS else link[0], text)
+    return _LINK.sub(r"\1 (`\2` in the repository)", text)

@@ -1,0 +1,167 @@
+"""`bridge/manual/settings.md`, made from the settings model in `bridge/config.py`:
+
+uv run python -m tests.support.settings_page
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from bridge import config
+from bridge.cli import app
+from bridge.config import SHORT_NAMES, Settings
+
+PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
+COMMAND: Final = "uv run python -m tests.support.settings_page"
+_TOP: Final = """# Settings
+
+<!-- Made from bridge/config.py by `{command}`; do not change it by hand. -->
+
+Settings come from four places, and the later one wins: a TOML file (`--config FILE`), environment variables
+(`BRIDGE_*`), `--set section.setting=value`, and the flags that have a name of their own. A variable that is empty
+counts as not given. In variables and in `--set`, lists are written with commas: `BRIDGE_TOPIC=orders,customers`.
+
+```
+bridge run --config bridge.toml --set stream.status_seconds=60
+```
+
+A setting that does not exist, or a value that is not allowed, ends the command with exit code 2 and names the setting.
+Passwords are never taken from the file: use the variables below, or a file of their own (`password_file`).
+[conf/bridge.toml](../../conf/bridge.toml) is a settings file that holds every setting with its default.
+"""
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    told = descriptions()
+    scalars = {name: field for name, field in Settings.model_fields.items() if section_of(field) is None}
+    sections = {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
+    parts = [_TOP.format(command=COMMAND), _part("Without a section", "", "Settings", scalars, told)]
+    parts += [
+        _part(
+            f"[{name}]", name, model.__name__, model.model_fields, told, intro=" ".join((model.__doc__ or "").split())
+        )
+        for name, model in sections.items()
+    ]
+    return "\n".join(parts)
+
+
+def sections() -> dict[str, dict[str, Any]]:
+    """The settings of each section ("" for those without one), secrets apart, with their defaults."""
+    models: dict[str, type[BaseModel]] = {"": Settings}
+    models |= {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
+    return {
+        name: {
+            field.alias or key: _plain(field)
+            for key, field in model.model_fields.items()
+            if field.repr and section_of(field) is None
+        }
+        for name, model in models.items()
+    }
+
+
+def _plain(field: FieldInfo) -> Any:
+    """The default as TOML would hold it."""
+    default = field.get_default(call_default_factory=True)
+    return list(default) if isinstance(default, tuple) else default
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a section; None for a setting."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def descriptions() -> dict[tuple[str, str], str]:
+    """Of class and field: the docstring below the field.  A field without one is missing."""
+    tree = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
+    return {
+        (model.name, field.target.id): " ".join(words.value.value.split())
+        for model in tree.body
+        if isinstance(model, ast.ClassDef)
+        for field, words in zip(model.body, model.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(words, ast.Expr)
+        and isinstance(words.value, ast.Constant)
+        and isinstance(words.value.value, str)
+    }
+
+
+def _part(
+    title: str,
+    section: str,
+    model: str,
+    fields: dict[str, FieldInfo],
+    told: dict[tuple[str, str], str],
+    *,
+    intro: str = "",
+) -> str:
+    lines = [f"## {title}", "", *([intro, ""] if intro else [])]
+    lines += ["| setting | default | meaning | flag, variable |", "| --- | --- | --- | --- |"]
+    for name, field in fields.items():
+        words = told[model, name]
+        meaning = " ".join([words, *_allowed(field, words)])
+        given = ", ".join(_given_by(section, field.alias or name, field))
+        lines.append(f"| `{field.alias or name}` | {_default(field)} | {meaning} | {given} |")
+    return "\n".join([*lines, ""])
+
+
+def _default(field: FieldInfo) -> str:
+    default = field.get_default(call_default_factory=True)
+    if default is None or default == "":
+        return "none"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, tuple):
+        return f"`{list(default)}`"
+    return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"
+
+
+def _allowed(field: FieldInfo, words: str) -> Iterator[str]:
+    """What the model itself says of the values that it takes, unless these words name them all."""
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in {Union, UnionType} else (field.annotation,)
+    for kind in kinds:
+        if get_origin(kind) is Literal and not all(f"`{value}`" in words for value in get_args(kind)):
+            yield f"One of {', '.join(f'`{value}`' for value in get_args(kind))}."
+    bounds = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}"}
+    limits = [
+        said.format(value)
+        for bound in field.metadata
+        for name, said in bounds.items()
+        if (value := getattr(bound, name, None)) is not None
+    ]
+    if limits:
+        yield f"{', '.join(limits).capitalize()}."
+
+
+def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
+    place = (section, key) if section else (key,)
+    short = [name for name, meant in SHORT_NAMES.items() if meant == place]
+    known = flags()
+    yield from (f"`{known[name]}`" for name in [*short, *([] if section else [key])] if name in known)
+    if get_origin(field.annotation) is dict:
+        yield f"`--set {'.'.join(place)}.NAME=VALUE`"
+    else:
+        yield f"`BRIDGE_{'_'.join(place).upper()}`"
+    yield from (f"`BRIDGE_{name.upper()}`" for name in short if name != "_".join(place))
+
+
+def flags() -> dict[str, str]:
+    """The flags of all commands, by their names as settings are called."""
+    command: Any = typer.main.get_command(app)
+    options = [option for each in command.commands.values() for one in each.params for option in one.opts]
+    return {option.removeprefix("--").replace("-", "_"): option for option in options if option.startswith("--")}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)

@@ -1,0 +1,232 @@
+"""The manual: its pages, what `bridge help` makes of them, and what in them is made from the program."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge import show
+from bridge.commands import manual
+from bridge.config import Settings, load_settings
+from bridge.errors import UsageError
+from bridge.logs import configure_logs
+from bridge.stream.status import Status
+from bridge.target.ddl_classes import ChangeClass
+from tests.support import settings_page
+from tests.support.shop import BEGAN, write_capture
+from tests.support.shown_output import MANUAL, README, ROOT, assert_shown, blocks, pages
+from tests.system.command import bridge
+
+MADE_BY = {
+    "demo": "tests/demo/test_demo.py",
+    **dict.fromkeys(("inspect", "ddl-translate", "status-line"), "tests/test_manual.py"),
+    **dict.fromkeys(
+        ("check", "status", "ddl-list", "quarantine-list", "quarantine-show", "quarantine-retry", "bad-message"),
+        "tests/test_manual_on_servers.py",
+    ),
+    "verify": "tests/verify/test_shown.py",
+    "replay": "tests/system/test_shown.py",
+}
+"""The tests that make the blocks of real output."""
+
+
+def topic_files() -> set[str]:
+    return {path.stem for path in MANUAL.glob("*.md")} - {"README"}
+
+
+def test_every_page_is_a_topic() -> None:
+    """`bridge help` knows the pages that are there, and the README links them all."""
+    assert topic_files() == set(manual.TOPICS)
+    assert set(re.findall(r"^\| \[[a-z-]+\]\(bridge/manual/([a-z-]+)\.md\)", README.read_text(), re.MULTILINE)) == set(
+        manual.TOPICS
+    )
+
+
+def test_topics_are_listed() -> None:
+    """Without a topic, each page is named with what it tells."""
+    listed = bridge("help")
+    assert listed.code == 0
+    for topic, what in manual.TOPICS.items():
+        assert f"{topic} " in listed.out
+        assert what in listed.out
+
+
+@pytest.mark.parametrize("topic", manual.TOPICS)
+def test_a_page_is_printed(topic: str) -> None:
+    """Where it is no terminal a page comes as Markdown, without comments, relative links and pictures."""
+    printed = bridge("help", topic)
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.startswith("# ")
+    assert "<!--" not in printed.out
+    assert not re.search(r"\]\((?!https?:)", printed.out)
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("verfy", "verify"), ("Guarantees", "guarantees"), ("schema", "")])
+def test_an_unknown_topic(wrong: str, near: str) -> None:
+    """It ends with 2, and names the pages, the closest first."""
+    said = bridge("help", wrong)
+    assert said.code == 2
+    assert all(topic in said.err for topic in manual.TOPICS)
+    assert (f"did you mean {near!r}" in said.err) == bool(near)
+
+
+def test_a_terminal_is_shown_a_layout() -> None:
+    """On a terminal headings are set off and tables drawn, instead of Markdown's marks."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "bridge", "help", "quarantine"]
+    with subprocess.Popen(command, stdout=theirs, stdin=subprocess.DEVNULL, env=environment) as process:
+        os.close(theirs)
+        shown = b"".join(_read(ours)).decode()
+        assert process.wait(60) == 0
+    assert "| --- |" not in shown
+    assert "\x1b[" in shown
+    assert "not-read-back" in shown
+
+
+def _read(end: int) -> Iterator[bytes]:
+    """All that a terminal is sent, until the other end is closed."""
+    with os.fdopen(end, "rb", buffering=0) as terminal:
+        while True:
+            try:
+                some = terminal.read(1 << 16)
+            except OSError:  # Linux says so when the other end is closed
+                return
+            if not some:
+                return
+            yield some
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("see [verify](verify.md).\n", "see verify (`bridge help verify`).\n"),
+        ("[limits](guarantees.md#the-honest-limits)", "limits (`bridge help guarantees`)"),
+        ("[the map](../README.md)", "the map (`README.md` in the repository)"),
+        ("![rows by events](../../tests/bench/plots/events.svg)",
+         "(rows by events: `tests/bench/plots/events.svg` in the repository)"),
+        ("[docs](https://docs.pingcap.com/tidb)", "[docs](https://docs.pingcap.com/tidb)"),
+        ("<!-- output: verify -->\nplain", "plain"),
+    ],
+)  # fmt: skip
+def test_links_in_a_terminal(written: str, read: str) -> None:
+    """A link says what can be followed there."""
+    assert manual.for_terminal(written) == read
+
+
+@pytest.mark.parametrize("page", [*pages(), *sorted((ROOT / "bridge").rglob("README.md")), ROOT / "tests/README.md"])
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link and picture of a page is there, headings included."""
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, heading = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}, target
+
+
+def test_every_block_of_output_is_made_by_a_test() -> None:
+    """A block that shows a command has a name, and a test that makes it: nothing is written by hand."""
+    assert set(blocks()) == set(MADE_BY)
+    for name, test in MADE_BY.items():
+        assert f'"{name}"' in (ROOT / test).read_text(encoding="utf-8"), name
+    for page in pages():
+        shown = len(re.findall(r"^```\n\$ ", page.read_text(encoding="utf-8"), re.MULTILINE))
+        assert shown == sum(block.page == page and bool(block.command) for block in blocks().values()), page.name
+
+
+# --- made from the program
+
+
+def test_the_settings_page_is_made_from_the_model() -> None:
+    """Every setting has a docstring, and the page shows them all as they are."""
+    made = settings_page.page()
+    assert settings_page.PAGE.read_text(encoding="utf-8") == made, f"make the page anew: {settings_page.COMMAND}"
+
+
+def test_the_example_of_a_settings_file_is_whole() -> None:
+    """conf/bridge.toml names every setting, secrets apart, and no other; what is not commented out is the default,
+    apart from the places to connect to."""
+    text = (ROOT / "conf" / "bridge.toml").read_text(encoding="utf-8")
+    given = tomllib.loads(text)
+    for section, fields in settings_page.sections().items():
+        part = text if not section else text.partition(f"\n[{section}]")[2]
+        named = set(re.findall(r"^(?:# )?([a-z_]+) = ", part.partition("\n[")[0], re.MULTILINE))
+        tables = {key for key in fields if f"\n[{f'{section}.{key}'.lstrip('.')}]" in text}
+        assert named | tables == fields.keys(), section or "without a section"
+        for key, default in fields.items():
+            value = (given.get(section, {}) if section else given).get(key, default)
+            assert value == default or f"{section}.{key}" in {
+                *("source.bootstrap_servers", "source.topics", "target.url")
+            }, f"{section}.{key}"
+
+
+def test_the_classes_of_schema_changes_are_those_of_the_program() -> None:
+    """The page on schema changes lists what `[ddl]` can speak of."""
+    text = (MANUAL / "schema-changes.md").read_text(encoding="utf-8")
+    listed = text.partition("<!-- classes -->")[2].partition("<!-- /classes -->")[0]
+    assert set(re.findall(r"`([a-z -]+)`", listed)) == {change.value for change in ChangeClass} - {"nothing"}
+
+
+def test_the_variables_of_the_settings_page_are_read() -> None:
+    """A variable that the page names sets something, or is refused; others are not looked at."""
+    for name in re.findall(r"`(BRIDGE_\w+)`", settings_page.page()):
+        assert _sets_something(name), name
+    assert not _sets_something("BRIDGE_NO_SUCH_SETTING")
+
+
+def _sets_something(variable: str) -> bool:
+    try:
+        return load_settings(None, {variable: "x"}, {}, ()) != Settings()
+    except UsageError:
+        return True
+
+
+# --- blocks of real output that need no server
+
+
+@pytest.fixture
+def captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a capture file, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return write_capture(tmp_path / "captures")
+
+
+@pytest.mark.usefixtures("captures")
+def test_inspect_is_shown_as_it_is() -> None:
+    """What `bridge inspect` prints of the little shop."""
+    assert_shown("inspect", bridge(*shlex.split(blocks()["inspect"].command)[1:]).out, exactly=True)
+
+
+def test_translate_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `bridge ddl translate` prints of the statement that the block pipes into it."""
+    echo, _, translate = blocks()["ddl-translate"].command.partition(" | ")
+    monkeypatch.setattr("sys.stdin", io.StringIO(shlex.split(echo)[1]))
+    assert_shown("ddl-translate", bridge(*shlex.split(translate)[1:]).out, exactly=True)
+
+
+def test_the_status_line_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every field of the line is explained in the table below it."""
+    status = Status(
+        **{"applied_ts": BEGAN, "resolved_ts": BEGAN, "source_lag": 0.7, "apply_lag": 0.2, "rows": 64213},
+        **{"rows_per_second": 2140.0, "messages": 64300, "messages_total": 64300, "backlog_rows": 310, "late": 0},
+        **{"repeated": 0, "quarantined": 0, "safe_mode": 0, "retries": 0},
+        waiting_for="partition changes/3 has had no boundary for 41 s",
+    )
+    configure_logs()
+    show.log_status(status)
+    assert_shown("status-line", re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err))
+    text = (MANUAL / "operating.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| ([a-z_, ]+) \|", text.partition("## The status line")[2], re.MULTILINE)
+    assert set(show.status_fields(status)) <= {name for names in explained for name in names.split(", ")}
