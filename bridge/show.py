@@ -390,10 +390,10 @@ def topics(known: Mapping[str, str]) -> None:
 
 def manual_page(text: str) -> None:
     """A page of the manual: laid out on a terminal, as the Markdown it is where it goes elsewhere."""
-    from rich.markdown import Markdown
-
     console = Console()
     if console.is_terminal:
-        console.print(Markdown(text))
+        from bridge.commands.page_layout import Page
+
+        console.print(Page(text))
     else:
         print(text, end="")

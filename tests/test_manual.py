@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bridge import show
 from bridge.commands import manual
+from bridge.commands.page_layout import Page
 from bridge.config import Settings, load_settings
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
@@ -92,6 +94,15 @@ def test_a_terminal_is_shown_a_layout() -> None:
     assert "| --- |" not in shown
     assert "\x1b[" in shown
     assert "not-read-back" in shown
+
+
+@pytest.mark.parametrize("topic", manual.TOPICS)
+def test_a_narrow_terminal_cuts_nothing(topic: str) -> None:
+    """What does not fit into a cell is folded: every name of a setting can be read."""
+    console = Console(width=60, file=io.StringIO())
+    console.print(Page(manual.page(topic)))
+    assert isinstance(console.file, io.StringIO)
+    assert "…" not in console.file.getvalue()
 
 
 def _read(end: int) -> Iterator[bytes]:
