@@ -192,7 +192,7 @@ def test_the_classes_of_schema_changes_are_those_of_the_program() -> None:
 
 def test_the_variables_of_the_settings_page_are_read() -> None:
     """A variable that the page names sets something, or is refused; others are not looked at."""
-    for name in re.findall(r"`(BRIDGE_\w+)`", settings_page.page()):
+    for name in re.findall(r"`(BRIDGE_\w+)`", settings_page.PAGE.read_text(encoding="utf-8")):
         assert _sets_something(name), name
     assert not _sets_something("BRIDGE_NO_SUCH_SETTING")
 

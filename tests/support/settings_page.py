@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -41,30 +42,25 @@ Passwords are never taken from the file: use the variables below, or a file of t
 
 def page() -> str:
     """The whole page, as Markdown."""
-    told = descriptions()
-    scalars = {name: field for name, field in Settings.model_fields.items() if section_of(field) is None}
-    sections = {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
-    parts = [_TOP.format(command=COMMAND), _part("Without a section", "", "Settings", scalars, told)]
-    parts += [
-        _part(
-            f"[{name}]", name, model.__name__, model.model_fields, told, intro=" ".join((model.__doc__ or "").split())
-        )
-        for name, model in sections.items()
-    ]
-    return "\n".join(parts)
+    parts = [_part(name, model) for name, model in models().items()]
+    return "\n".join([_TOP.format(command=COMMAND), *parts])
+
+
+def models() -> dict[str, type[BaseModel]]:
+    """The model of each section; "" for the settings without one."""
+    found: dict[str, type[BaseModel]] = {"": Settings}
+    return found | {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
 
 
 def sections() -> dict[str, dict[str, Any]]:
-    """The settings of each section ("" for those without one), secrets apart, with their defaults."""
-    models: dict[str, type[BaseModel]] = {"": Settings}
-    models |= {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
+    """The settings of each section ("" for those without one), passwords apart, with their defaults."""
     return {
         name: {
             field.alias or key: _plain(field)
             for key, field in model.model_fields.items()
-            if field.repr and section_of(field) is None
+            if not key.endswith("password") and section_of(field) is None
         }
-        for name, model in models.items()
+        for name, model in models().items()
     }
 
 
@@ -80,6 +76,7 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+@cache
 def descriptions() -> dict[tuple[str, str], str]:
     """Of class and field: the docstring below the field.  A field without one is missing."""
     tree = ast.parse(Path(config.__file__).read_text(encoding="utf-8"))
@@ -96,23 +93,25 @@ def descriptions() -> dict[tuple[str, str], str]:
     }
 
 
-def _part(
-    title: str,
-    section: str,
-    model: str,
-    fields: dict[str, FieldInfo],
-    told: dict[tuple[str, str], str],
-    *,
-    intro: str = "",
-) -> str:
-    lines = [f"## {title}", "", *([intro, ""] if intro else [])]
+def _part(section: str, model: type[BaseModel]) -> str:
+    intro = " ".join((model.__doc__ or "").split())
+    lines = [f"## [{section}]", "", intro, ""] if section else ["## Without a section", ""]
     lines += ["| setting | default | meaning | flag, variable |", "| --- | --- | --- | --- |"]
-    for name, field in fields.items():
-        words = told[model, name]
-        meaning = " ".join([words, *_allowed(field, words)])
-        given = ", ".join(_given_by(section, field.alias or name, field))
-        lines.append(f"| `{field.alias or name}` | {_default(field)} | {meaning} | {given} |")
+    for name, field in model.model_fields.items():
+        if section_of(field) is None:
+            words = _description(model, name)
+            meaning = " ".join([words, *_allowed(field, words)])
+            given = ", ".join(_given_by(section, field.alias or name, field))
+            lines.append(f"| `{field.alias or name}` | {_default(field)} | {meaning} | {given} |")
     return "\n".join([*lines, ""])
+
+
+def _description(model: type[BaseModel], name: str) -> str:
+    told = descriptions()
+    classes = (one.__name__ for one in model.__mro__)
+    found = next((told[one, name] for one in classes if (one, name) in told), None)
+    assert found, f"{model.__name__}.{name} in bridge/config.py has no docstring"
+    return found
 
 
 def _default(field: FieldInfo) -> str:
@@ -155,6 +154,7 @@ def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield from (f"`BRIDGE_{name.upper()}`" for name in short if name != "_".join(place))
 
 
+@cache
 def flags() -> dict[str, str]:
     """The flags of all commands, by their names as settings are called."""
     command: Any = typer.main.get_command(app)
