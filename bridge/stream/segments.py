@@ -23,12 +23,18 @@ class Segment:
 
 
 def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
-    """Schema changes in the order they run: by commit_ts, then as they came; broadcast and repeated copies (same
-    commit_ts, schema and text) are one."""
+    """Schema changes in the order they run: by commit_ts, then by the place of the first copy (topic, partition,
+    offset), so that it is the same however they came; broadcast and repeated copies (same commit_ts, schema and text)
+    are one."""
     seen: dict[tuple[int, str, str], SchemaChange] = {}
-    for change in changes:
+    for change in sorted(changes, key=_place):
         seen.setdefault((change.commit_ts, change.schema, change.text), change)
     return sorted(seen.values(), key=lambda change: change.commit_ts)
+
+
+def _place(change: SchemaChange) -> tuple[str, int, int]:
+    topic, partition, offset = change.position.rsplit("/", 2)
+    return topic, int(partition), int(offset)
 
 
 def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Sequence[int]) -> Iterator[Segment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 
 from hypothesis import given
@@ -76,6 +77,23 @@ def test_copies_fold() -> None:
     """Broadcast and repeated copies are one schema change, that of the first copy."""
     copies = [change(5, position=f"cdc/{p}/9") for p in range(4)]
     assert fold_copies(copies) == copies[:1]
+
+
+def test_the_order_of_one_moment_does_not_depend_on_how_it_was_read() -> None:
+    """Several topics are read in whatever order: a bridge that starts again must not run them otherwise."""
+    came = [
+        change(7, "second", position="a/0/10"),
+        change(7, "first", position="a/0/9"),
+        change(7, "third", position="b/0/2"),
+        change(7, "third", position="b/1/1"),
+        change(7, "second", position="a/1/3"),
+        change(7, "first", position="a/1/2"),
+        change(6, "zero", position="z/0/0"),
+    ]
+    for order in itertools.permutations(came):
+        assert [(c.text, c.position) for c in fold_copies(order)] == [
+            ("zero", "z/0/0"), ("first", "a/0/9"), ("second", "a/0/10"), ("third", "b/0/2")
+        ]  # fmt: skip
 
 
 def test_statements_of_one_moment_keep_their_order() -> None:
