@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -30,7 +31,7 @@ was no faster for it; to compile what it calls by reflection cost more than thos
 
 MEMORY: Final = "/dev/shm"
 """Where Linux keeps files in memory."""
-_CHECKPOINT: Final = "bridge-checkpoint-"
+_CHECKPOINT: Final = "bridge-stream-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -142,20 +143,36 @@ def _end_quietly(*_: object) -> None:
     """PySpark's server of accumulators, which the bridge does not use, prints a traceback when the JVM ends first."""
 
 
-def checkpoint_folder() -> tempfile.TemporaryDirectory[str]:
+@contextmanager
+def checkpoint_folder() -> Iterator[str]:
     """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
 
     In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
-    killed are removed.
+    killed are removed.  A living one holds a lock on its own: its process id says nothing to who is in another
+    container and sees the same memory.
     """
     memory = Path(MEMORY)
     base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    for folder in base.glob(f"{_CHECKPOINT}*-*"):
-        pid = folder.name.removeprefix(_CHECKPOINT).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-    prefix = f"{_CHECKPOINT}{os.getpid()}-"
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=base, ignore_cleanup_errors=True)
+    for left in base.glob(f"{_CHECKPOINT}*"):
+        with suppress(OSError), _locked(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with ExitStack() as stack:
+        made = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)))
+        stack.enter_context(_locked(made))
+        folder = made.rename(made.with_name(_CHECKPOINT + made.name))  # nobody looks for it before it is locked
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield str(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """OSError where another process holds the folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
