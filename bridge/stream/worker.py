@@ -163,6 +163,7 @@ class Pulse:
         self.reporter: StatusReporter | None = None
         self._end = threading.Event()
         self._session: Session | None = None
+        self._has_failed = False
         self._thread = threading.Thread(target=self._work, name="pulse", daemon=True)
 
     def __enter__(self) -> Pulse:
@@ -184,13 +185,29 @@ class Pulse:
             status = self._look()
             if status is not None and now >= next_status:
                 next_status = now + self._seconds
-                self._on_status(status)
+                self._tell(status)
             if now >= next_beat:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
 
     def _look(self) -> Status | None:
-        return None if self.reporter is None else self.reporter.look()
+        try:
+            return None if self.reporter is None else self.reporter.look()
+        except Exception as error:  # noqa: BLE001  # whoever does not beat any more is taken over, while it writes on
+            self._failed(error)
+            return None
+
+    def _tell(self, status: Status) -> None:
+        try:
+            self._on_status(status)
+        except Exception as error:  # noqa: BLE001  # the same
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Says so once; only the status is missing."""
+        if not self._has_failed:
+            self._has_failed = True
+            log.error("the status cannot be told; please report this", error=repr(error))
 
     def _beat(self, status: Status | None) -> None:
         try:
@@ -198,8 +215,11 @@ class Pulse:
                 self._session = self._target.connect(autocommit=True)
             state = orjson.dumps(status.document() if status else {}).decode()
             self._ownership.beat(self._session, self._writer.connections, state)
-        except (MySQLError, OSError, TargetError) as error:
-            if self._session is not None:
-                self._session.close()
-            self._session = None
+        except Exception as error:  # noqa: BLE001  # a connection that was cut may raise anything; another one is tried
+            session, self._session = self._session, None
+            if session is not None:
+                with suppress(Exception):
+                    session.close()
+            if not isinstance(error, MySQLError | OSError | TargetError):
+                self._failed(error)
             log.warning("no heartbeat: the target does not answer", error=str(error))

@@ -110,6 +110,11 @@ class Ownership:
             (",".join(map(str, connections)), state, self._table.name, self.epoch),
         )
 
+    def mark(self, session: Session) -> None:
+        """Takes a lock on a connection, by which a take-over knows it for one of this pipeline's: a server that was
+        started anew gives the ids of connections anew."""
+        session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
+
     def announce(self, session: Session, connections: list[int]) -> None:
         """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
         session.execute(
@@ -138,6 +143,13 @@ class Ownership:
         holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
         return None if holder is None else int(holder)
 
+    def _mark_of(self, connection: int) -> str:
+        return f"{self._lock}:{connection}"
+
+    def _is_marked(self, connection: int) -> bool:
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._mark_of(connection),))
+        return holder is not None and int(holder) == connection
+
     def _evict(self, *, take_over: bool, stop: Callable[[], bool]) -> None:
         host, pid, connections, age = self._current_owner()
         if not take_over and age is not None and age <= STALE_SECONDS:
@@ -151,7 +163,7 @@ class Ownership:
             self.control, pipeline_tag(self._table.name), connection=holder, stop=stop
         ):
             raise AbandonedError
-        for connection in {*connections, *([holder] if holder else [])}:
+        for connection in {*filter(self._is_marked, connections), *([holder] if holder else [])}:
             self._kill(connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(

@@ -173,6 +173,7 @@ class Writer:
         if self._session is None:
             self._ownership.revive()
             self._session = self._target.connect()
+            self._ownership.mark(self._session)
             self._ownership.announce(self._session, self.connections)
             self._takes_loads = not loading.server_objection(self._session)
         return self._session

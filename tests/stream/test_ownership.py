@@ -9,10 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
 from bridge.errors import OwnedError
+from bridge.stream import worker
+from bridge.stream.worker import Pulse, StatusReporter
 from bridge.target.progress import Advance, SchemaChange
 from bridge.target.session import Session
 from tests.stream.pipelines import Pipeline, admin, contents, journal, opened, run_all
@@ -101,6 +104,46 @@ def test_a_beat_keeps_the_pipeline(target: str, session: Session) -> None:
             first.beat()
             ((connections,),) = session.rows("SELECT connections FROM _bridge.owner")
             assert connections == str(second.ownership.control.connection_id)
+
+
+@pytest.mark.parametrize("step", ["look", "tell", "beat"])
+def test_whatever_fails_beside_it_the_heart_beats_on(
+    target: str, session: Session, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Without a heartbeat a bridge that lives and writes is taken over after 30 s."""
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.01)
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise RuntimeError(step)
+
+    with owner(target) as pipeline:
+        pulse = Pulse(pipeline.target, pipeline.ownership, pipeline.writer, fail if step == "tell" else print, 0.01)
+        if step == "tell":
+            pulse.reporter = StatusReporter(pipeline.applier, pipeline.writer, 0)
+        elif step == "look":
+            pulse.reporter = SimpleNamespace(look=fail)  # type: ignore[assignment]
+        beat = pipeline.ownership.beat
+        if step == "beat":
+            monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
+        with pulse:
+            assert failed.wait(10)
+            session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
+            deadline = time.monotonic() + 10
+            while session.value("SELECT TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)) FROM _bridge.owner") > 10:
+                assert time.monotonic() < deadline, "there is no heartbeat any more"
+
+
+def test_a_stranger_is_not_killed(target: str, session: Session) -> None:
+    """The id of a recorded connection may be another client's by now, as when the server was started anew."""
+    with owner(target) as first, admin(target) as stranger:
+        mine = first.writer.session().connection_id
+        recorded = f"{mine},{stranger.connection_id}"
+        session.execute("UPDATE _bridge.owner SET connections = %s", (recorded,))
+        with owner(target, take_over=True):
+            assert stranger.value("SELECT 1") == 1
+            assert session.rows("SELECT id FROM information_schema.processlist WHERE id = %s", (mine,)) == []
 
 
 def test_take_over_fences_the_loser(target: str, session: Session) -> None:
