@@ -237,18 +237,22 @@ def reset(
     config: ConfigFlag = None,
     name: NameFlag = None,
     target: TargetFlag = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Take only this topic out; the pipeline goes on without it.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     assignments: SetFlag = None,
 ) -> None:
     """Forgets a pipeline's progress and what it put aside; the replicated tables stay as they are."""
-    from bridge.ops.status import forget_pipeline
+    from bridge.ops.status import forget_pipeline, forget_topic
 
     settings = settings_of(config, assignments, name=name, target=target)
-    where = target_of(settings)
-    confirm(f"Forget all progress of the pipeline {settings.name!r} on {where}?", yes=yes)
-    if not forget_pipeline(where, ProgressTable(settings.name, settings.target.schema_name)):
+    where, table = target_of(settings), ProgressTable(settings.name, settings.target.schema_name)
+    what = f"the topic {topic!r} of the pipeline {settings.name!r}" if topic else f"the pipeline {settings.name!r}"
+    confirm(f"Forget all progress of {what} on {where}?", yes=yes)
+    if not (forget_topic(where, table, topic) if topic else forget_pipeline(where, table)):
         raise UnknownPipelineError(settings.name)
-    show.line(f"forgot the pipeline {settings.name!r}")
+    show.line(f"forgot {what}")
 
 
 @app.command()

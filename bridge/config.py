@@ -52,7 +52,8 @@ class Source(_Section):
     bootstrap_servers: str = ""
     """The Kafka brokers, as `host:port[,host:port]`."""
     topics: tuple[str, ...] = ()
-    """The topics that are read, all of them as one stream."""
+    """The topics that are read, all of them as one stream: each a name, or `name@moment` for a topic that begins elsewhere
+    than the pipeline (`moment` as in `from`)."""
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
     put_aside: tuple[str, ...] = ()
@@ -62,6 +63,17 @@ class Source(_Section):
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
     """The SASL password of the Kafka user."""
+
+    @property
+    def topic_starts(self) -> dict[str, int | None]:
+        """The topics, each with its own beginning (TSO) where it has one; UsageError for one that cannot be read."""
+        starts: dict[str, int | None] = {}
+        for given in self.topics:
+            name, at, moment = given.partition("@")  # which no name holds (Kafka: letters, digits, . _ -)
+            if name in starts:
+                raise UsageError(f"the topic {name!r} is given twice", mend="see --topic")
+            starts[name] = parse_moment(moment) if at else None
+        return starts
 
     @property
     def client_properties(self) -> dict[str, str]:

@@ -20,7 +20,14 @@ ProtocolFlag = Annotated[
     str | None, typer.Option("--protocol", help="auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]")
 ]
 ServersFlag = Annotated[str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")]
-TopicFlag = Annotated[list[str] | None, typer.Option("--topic", help="Kafka topic; may be repeated.")]
+TopicFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        help="Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds it to a known pipeline: what is"
+        " below counts as in the target.",
+    ),
+]
 InputFlag = Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")]
 TargetFlag = Annotated[
     str | None,
@@ -36,7 +43,12 @@ FilterFlag = Annotated[
 ZoneFlag = Annotated[
     str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
 ]
-FromFlag = Annotated[str | None, typer.Option("--from", help="Where a new pipeline begins: earliest, a TSO or a time.")]
+FromFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--from", help="Where a new pipeline begins: earliest, a TSO or a time; a known one must have begun there."
+    ),
+]
 SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
 ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")]
 BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
@@ -107,4 +119,4 @@ def source_of(settings: Settings) -> Any:
         raise UsageError(
             "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
         )
-    return KafkaSource(source.bootstrap_servers, source.topics, source.client_properties)
+    return KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)

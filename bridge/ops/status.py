@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.errors import OwnedError
+from bridge.errors import OwnedError, UsageError
 from bridge.events import tso_ms
 from bridge.ops.asking import asking
 from bridge.stream.status import tso_time
@@ -85,7 +85,11 @@ class PipelineStatus:
         for entry in self.open_changes:
             yield entry.state.value, f"{entry.id}: {entry.outcome}: {entry.statement}"
         for (topic, partition), start in sorted(progress.positions.items()):
-            yield f"{topic}/{partition}", f"restart offset {start.offset}, read to {start.read}"
+            yield (
+                f"{topic}/{partition}",
+                f"restart offset {start.offset}, read to {start.read}"
+                + (f", begun at {start.begin}" if start.begin else ""),
+            )
 
     def _order(self) -> str:
         if not self.progress.positions:
@@ -126,6 +130,32 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
         try:
             ownership.acquire(0, take_over=False)
             return table.forget(session)
+        except OwnedError as error:
+            raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
+        finally:
+            ownership.release()
+
+
+def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
+    """Takes a topic out of a pipeline, of which nothing more is read then; False when the pipeline is unknown.
+
+    UsageError when it does not read the topic; OwnedError when a bridge is running it.
+    """
+    with asking(target) as session:
+        if not table.is_known(session):
+            return False
+        ownership = Ownership(target, table)
+        try:
+            ownership.acquire(0, take_over=False)
+            progress = table.read(ownership.control)
+            known = sorted({name for name, _ in progress.positions}) if progress else []
+            if topic not in known:
+                raise UsageError(
+                    f"the pipeline reads {' and '.join(map(repr, known)) or 'no topic so far'}, not {topic!r}",
+                    where=f"pipeline {table.name}",
+                    mend="check --topic and --name",
+                )
+            return table.forget_topic(ownership.control, ownership.epoch, topic)
         except OwnedError as error:
             raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
         finally:

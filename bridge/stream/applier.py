@@ -25,7 +25,7 @@ from bridge.stream.segments import Segment, cut_window, fold_copies
 from bridge.target.catalog import Table, TableName
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.netchanges import missing_table
-from bridge.target.progress import Advance, Progress, SchemaChange
+from bridge.target.progress import Advance, Progress, SchemaChange, topic_begins
 from bridge.target.writer import Writer
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
@@ -106,7 +106,7 @@ class Applier:
     ) -> None:
         self._writer, self.frontier, self.backlog = writer, frontier, backlog
         self._tables, self._limits, self._rows_of, self._clock = tables, limits, rows_of, clock
-        self._start_ts = progress.start_ts
+        self._start_ts, self._begins = progress.start_ts, topic_begins(backlog.positions)
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._catalog: dict[TableName, Table] = {}
         self._written_at = -EMPTY_WINDOW_SECONDS
@@ -151,7 +151,10 @@ class Applier:
         self._has_read = True
         self._note_left_out(control.left_out)
         self._count_dropped(store)
-        self._take_in(store.from_ts(self.applied_ts), control)
+        store = store.from_ts(self.applied_ts)
+        if ahead := {topic: begin for topic, begin in self._begins.items() if begin > self.applied_ts}:
+            store = store.from_begins(ahead)
+        self._take_in(store, control)
         self.advance()
         self._watch_for_boundaries()
 
@@ -174,14 +177,21 @@ class Applier:
             self._bad_since = self._bad_since or self._clock()
             self.frontier.freeze(bad.entry.position)
             self._bad.append(bad)
-        changes = tuple(c for c in control.changes if c.commit_ts >= self.applied_ts)
+        changes = tuple(c for c in control.changes if c.commit_ts >= self._lowest_ts(c))
         for change in control.changes:
-            if change.commit_ts < self.applied_ts:
+            if change.commit_ts < self._lowest_ts(change):
                 self._count_dropped_change(change)
         control = replace(control, changes=changes, bad=stopping, aside=aside)
         read_before = sum(start.read for start in self.backlog.positions.values())
         self.backlog.add(store, control, {p: self.frontier.boundary(p) for p in self.frontier.partitions})
         self.counts.messages += sum(start.read for start in self.backlog.positions.values()) - read_before
+
+    def _begin_of(self, topic: str) -> int:
+        return max(self._start_ts, self._begins.get(topic, 0))
+
+    def _lowest_ts(self, change: SchemaChange) -> int:
+        """From which on schema changes are to run that lie where this one does."""
+        return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
 
     def _put_aside(self, bad_messages: tuple[BadMessage, ...]) -> tuple[DueEntry, ...]:
         """When those that do not stop the bridge are due; before the micro-batch's own boundaries are observed."""
@@ -281,7 +291,7 @@ class Applier:
             self.counts.left_out[name] += rows
 
     def _count_dropped(self, store: RowStore) -> None:
-        dropped = store.count_below(self.applied_ts, self._start_ts, self._read_before)
+        dropped = store.count_below(self.applied_ts, self._begin_of, self._read_before)
         self.counts.repeated.update(dropped.repeated)
         self.counts.late.update(dropped.late)
         if dropped.late:
@@ -296,7 +306,7 @@ class Applier:
     def _count_dropped_change(self, change: SchemaChange) -> None:
         topic, partition, offset = change.position.rsplit("/", 2)
         where = (topic, int(partition))
-        if int(offset) < self._read_before.get(where, 0) or change.commit_ts < self._start_ts:
+        if int(offset) < self._read_before.get(where, 0) or change.commit_ts < self._begin_of(topic):
             self.counts.repeated[where] += 1
             return
         self.counts.late[where] += 1

@@ -24,6 +24,7 @@ class Manner:
 
     most_rows: about how many row changes are held in memory (the order of the partitions).
     settles: goes over to boundaries where they come again.
+    begins: where topics begin that do not with the pipeline (TSO).
     """
 
     tables: TableFilter
@@ -33,6 +34,7 @@ class Manner:
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
     most_rows: int = 500_000
     settles: bool = True
+    begins: Mapping[str, int] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
 
 
@@ -40,7 +42,7 @@ def make_applier(
     writer: Writer, progress: Progress, lows: Mapping[PartitionId, int], manner: Manner, *, by_partition: bool
 ) -> Applier:
     """An applier that goes on from progress.  lows: the first offset of every partition of the source."""
-    starts = starts_of(progress, lows, by_partition=by_partition)
+    starts = starts_of(progress, lows, by_partition=by_partition, begins=manner.begins)
     if not by_partition:
         return Applier(
             writer,

@@ -193,10 +193,10 @@ class Backlog:
             last = math.inf if control.bad else last_ts
             self.chunks.append(Chunk(store, control.changes, starts, last, control.aside))
         self.positions = {
-            partition: PartitionStart(
-                max(control.read.get(partition, 0), start.offset),
-                boundary.get(partition, start.boundary),
-                max(control.read.get(partition, 0), start.read),
+            partition: start._replace(
+                offset=max(control.read.get(partition, 0), start.offset),
+                boundary=boundary.get(partition, start.boundary),
+                read=max(control.read.get(partition, 0), start.read),
             )
             for partition, start in starts.items()
         }

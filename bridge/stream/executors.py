@@ -23,7 +23,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.stream.backlog import NO_ENDS, Arrival, control_events
 from bridge.stream.frontier import PartitionId
 from bridge.stream.raw_rows import typed
-from bridge.stream.rows import ROW_ORDER, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
+from bridge.stream.rows import ROW_ORDER, BeginOf, DriverRows, Dropped, RowStore, TableStore, WindowRows, by_table
 from bridge.target.catalog import Table, TableName
 from bridge.target.images import TEXT, joined, parts_of
 from bridge.target.netchanges import choose_key, fold
@@ -95,14 +95,22 @@ class FrameStore:
         """Some of the row changes, between the same first and last ts."""
         return replace(self, frame=self.frame.where(condition))
 
-    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
+    def from_begins(self, begins: Mapping[str, int]) -> FrameStore:
+        """The same without what lies below the beginning of its topic."""
+        is_below = ((F.col("topic") == topic) & (F.col("commit_ts") < begin) for topic, begin in begins.items())
+        kept = self.frame.where(~reduce(Column.__or__, is_below, F.lit(False)))
+        return replace(self, frame=kept, rows=kept.count())
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
         dropped = Dropped(Counter(), Counter())
         if self.first_ts >= ts:
             return dropped
         below = self.frame.where(F.col("commit_ts") < ts)
         for topic, partition in below.select("topic", "partition").distinct().collect():
-            is_late = (F.col("offset") >= read_before.get((topic, partition), 0)) & (F.col("commit_ts") >= start_ts)
+            is_late = (F.col("offset") >= read_before.get((topic, partition), 0)) & (
+                F.col("commit_ts") >= begin_of(topic)
+            )
             mine = below.where((F.col("topic") == topic) & (F.col("partition") == partition))
             late = mine.where(is_late).count()
             dropped.late.update({(topic, partition): late} if late else {})

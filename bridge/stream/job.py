@@ -33,7 +33,7 @@ from bridge.stream.session import start_session
 from bridge.stream.source import Extent, Source
 from bridge.stream.spark_errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, PartitionsAdded, source_error
 from bridge.stream.status import Status
-from bridge.stream.topics import ids_of, topics_to_keep
+from bridge.stream.topics import begins_of, ids_of, topics_to_keep
 from bridge.stream.worker import Pulse, StatusReporter
 from bridge.target.ownership import AbandonedError, Ownership
 from bridge.target.parallel import ParallelWriter
@@ -91,6 +91,7 @@ class Job:
         self._upstream = upstream
         self._filter = TableFilter(settings.filter)
         self._ddl = settings.ddl.rules(self._filter)
+        self._begins: Mapping[str, int] = {}
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -211,9 +212,24 @@ class Job:
             self._target.announce(ownership.control)
             progress = owned.progress()
             _check_until(progress, plan.until)
+            self._check_begin(progress, start_ts)
+            if self._source.is_kafka:
+                self._begins = begins_of(progress, self._settings.source.topic_starts)
             yield owned, progress
         finally:
             ownership.release()
+
+    def _check_begin(self, progress: Progress, start_ts: int) -> None:
+        """A beginning that is given is that of the pipeline, or the operator expects what will not happen."""
+        if "begin" in self._settings.model_fields_set and start_ts != progress.start_ts:
+            began = progress.start_ts or "earliest"
+            raise UsageError(
+                f"the pipeline began at {began}, not at --from {self._settings.begin}; a known one goes on from its"
+                f" progress, applied ts {progress.applied_ts}",
+                where=f"pipeline {progress.name}",
+                mend=f"leave --from out, or give --from {began}; to begin elsewhere, give another --name, or `bridge"
+                " reset` first",
+            )
 
     def _applier(
         self, spark: SparkSession, writer: Writer, progress: Progress, extents: dict[PartitionId, Extent], plan: _Plan
@@ -238,6 +254,7 @@ class Job:
             ),
             stream.driver_rows,
             settles=not (self._protocol in MAY_LACK_BOUNDARIES and self._settings.debezium.without_boundaries),
+            begins=self._begins,
         )
         by_partition = self._goes_by_partition(progress)
         # Whatever comes from MySQL's log has no commit ts.

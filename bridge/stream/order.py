@@ -23,8 +23,11 @@ def first_offsets(progress: Progress, lows: Mapping[PartitionId, int]) -> dict[P
     return {where: 0 if where[0] in known else low for where, low in lows.items()}
 
 
-def starts_of(progress: Progress, lows: Mapping[PartitionId, int], *, by_partition: bool) -> Starts:
+def starts_of(
+    progress: Progress, lows: Mapping[PartitionId, int], *, by_partition: bool, begins: Mapping[str, int] | None = None
+) -> Starts:
     """Where to read from, for every partition of the source; one that progress does not know begins at its low
-    offset, and nothing of it is in the target."""
+    offset, and nothing of it is in the target but what lies below the beginning of its topic (TSO)."""
     floor = 0 if by_partition else None
-    return {where: progress.positions.get(where, PartitionStart(low, 0, low, floor)) for where, low in lows.items()}
+    known = {where: progress.positions.get(where, PartitionStart(low, 0, low, floor)) for where, low in lows.items()}
+    return {where: start._replace(begin=(begins or {}).get(where[0], start.begin)) for where, start in known.items()}

@@ -21,7 +21,7 @@ from bridge.stream.bad_messages import BadMessage, OnBadMessage
 from bridge.stream.frontier import PartitionId
 from bridge.stream.merge import Longs, merge
 from bridge.stream.queues import PartitionQueue, Stop
-from bridge.target.progress import PartitionStart, SchemaChange
+from bridge.target.progress import PartitionStart, SchemaChange, topic_begins
 from bridge.target.quarantine import Entry
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -86,6 +86,7 @@ class Prefixes(Backlog):
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
         self._start_ts, self._most_rows = start_ts, most_rows
+        self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message = on_bad_message
         self._aside: list[Entry] = []
@@ -134,11 +135,14 @@ class Prefixes(Backlog):
 
     def floor(self, where: PartitionId) -> int:
         """The TSO below which everything of a partition is in the target."""
-        return max(self._floors.get(where, 0), self._start_ts)
+        return max(self._floors.get(where, 0), self._begin(where))
+
+    def _begin(self, where: PartitionId) -> int:
+        return max(self._start_ts, self._begins.get(where[0], 0))
 
     def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.ChunkedArray:
         is_change = pc.less_equal(events["kind"], int(Kind.SCHEMA_CHANGE))
-        floor = pc.if_else(events["by_time"], self._start_ts, self.floor(where))
+        floor = pc.if_else(events["by_time"], self._begin(where), self.floor(where))
         return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
 
     def spill(self) -> None:
@@ -296,7 +300,12 @@ class Prefixes(Backlog):
     def settled_positions(self, ts: int) -> Starts:
         """Where a restart with boundaries begins, once everything below ts is in the target."""
         return {
-            where: PartitionStart(queue.offset, ts if len(queue) else max(ts, queue.boundary), queue.read)
+            where: PartitionStart(
+                queue.offset,
+                ts if len(queue) else max(ts, queue.boundary),
+                queue.read,
+                begin=self._begins.get(where[0], 0),
+            )
             for where, queue in self._queues.items()
         }
 
@@ -335,7 +344,9 @@ class Prefixes(Backlog):
 
     def _at(self, offsets: Mapping[PartitionId, int]) -> Starts:
         return {
-            where: PartitionStart(offset, 0, self._queues[where].read, self._floors.get(where, 0))
+            where: PartitionStart(
+                offset, 0, self._queues[where].read, self._floors.get(where, 0), self._begins.get(where[0], 0)
+            )
             for where, offset in offsets.items()
         }
 

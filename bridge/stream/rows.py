@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -40,6 +40,10 @@ class Dropped(NamedTuple):
     repeated: Counter[PartitionId]
 
 
+BeginOf = Callable[[str], int]
+"""A topic to the TSO below which everything of it counts as in the target from the beginning."""
+
+
 class RowStore(Protocol):
     """Row changes of one micro-batch.  Immutable."""
 
@@ -57,8 +61,11 @@ class RowStore(Protocol):
     def with_rows(self, rows: pa.Table) -> RowStore:
         """The same with more row changes (EVENT_SCHEMA)."""
 
-    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts what lies below ts; late is what lies at or above start_ts and was not read before."""
+    def from_begins(self, begins: Mapping[str, int]) -> RowStore:
+        """The same without what lies below the beginning of its topic, for topics that are named."""
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts; late is what lies at or above its topic's beginning and was not read before."""
 
 
 class WindowRows(Protocol):
@@ -132,14 +139,22 @@ class TableStore:
         """The same with more row changes."""
         return TableStore(in_order(pa.concat_tables([self.table, rows])))
 
-    def count_below(self, ts: int, start_ts: int, read_before: Mapping[PartitionId, int]) -> Dropped:
+    def from_begins(self, begins: Mapping[str, int]) -> TableStore:
+        """The same without what lies below the beginning of its topic."""
+        table = self.table
+        for topic, begin in begins.items():
+            is_below = pc.and_(pc.equal(table["topic"], topic), pc.less(table["commit_ts"], begin))
+            table = table.filter(pc.invert(is_below))
+        return TableStore(table)
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
         dropped = Dropped(Counter(), Counter())
         below = self.due(0, ts)
         names = ("topic", "partition", "offset", "commit_ts")
         for topic, partition, offset, commit_ts in zip(*(below[n].to_pylist() for n in names), strict=True):
             where = (topic, partition)
-            is_late = offset >= read_before.get(where, 0) and commit_ts >= start_ts
+            is_late = offset >= read_before.get(where, 0) and commit_ts >= begin_of(topic)
             (dropped.late if is_late else dropped.repeated)[where] += 1
         return dropped
 

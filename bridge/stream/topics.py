@@ -15,10 +15,11 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from bridge.errors import SourceError
+from bridge.errors import SourceError, UsageError
 from bridge.stream.frontier import PartitionId
 from bridge.stream.source import Source, TopicNow
-from bridge.target.progress import Progress, goes_by_partition
+from bridge.stream.status import tso_time
+from bridge.target.progress import Progress, goes_by_partition, topic_begins
 
 PATIENCE_SECONDS: Final = 60.0
 """How long Kafka may not answer while the bridge runs."""
@@ -75,6 +76,56 @@ def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]
     known = {topic: id_ for topic, id_ in progress.topics.items() if topic in spoken_of}
     _refuse_others(known, now, by_partition=goes_by_partition(progress.positions))
     return {**known, **now}
+
+
+def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, int]:
+    """Where each topic begins (TSO): everything of it below counts as in the target; 0 for with the pipeline.
+
+    given: the topics that are to be read, with the beginning that the operator names, None without.
+    Raises UsageError when the pipeline reads others, or began them elsewhere: silently, a topic's rows below applied_ts
+    would be taken for late ones, or a topic would be left out for good.
+    """
+    known, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
+    is_new = not known and progress.applied_ts == progress.start_ts
+    for topic, begin in given.items():
+        if topic in known:
+            if begin not in {None, known[topic]}:
+                raise _begun_elsewhere(progress, topic, known[topic], begin)
+        elif begin is None and not is_new:
+            raise _added(progress, f"the topic {topic!r} is new to the pipeline", topic, by_partition=by_partition)
+        elif begin is not None and begin < progress.applied_ts and not by_partition:
+            what = f"the topic {topic!r} cannot begin at {begin}, below what is in the target"
+            raise _added(progress, what, topic, by_partition=False)
+    if missing := sorted(known.keys() - given.keys()):
+        raise UsageError(
+            f"the pipeline reads the topic {missing[0]!r}, which is not given",
+            where=f"pipeline {progress.name}",
+            mend=f"give it with --topic as well; or take it out for good: bridge reset --topic {missing[0]}",
+        )
+    return {topic: known.get(topic, begin or 0) for topic, begin in given.items()}
+
+
+def _added(progress: Progress, what: str, topic: str, *, by_partition: bool) -> UsageError:
+    applied = progress.applied_ts
+    ways = (
+        f"say where it begins, --topic {topic}@TSO or @TIME, when everything of it below is in the target already; or"
+        f" --topic {topic}@earliest when nothing is"
+        if by_partition
+        else f"say where it begins, --topic {topic}@TSO or @TIME, at or above {applied} ({tso_time(applied)}), where"
+        " everything of it below is in the target already: copy its tables as they are at that moment; or apply it up"
+        f" to there: bridge replay --name NEW --topic {topic} --until {applied}, then --topic {topic}@{applied}"
+    )
+    return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", mend=ways)
+
+
+def _begun_elsewhere(progress: Progress, topic: str, known: int, given: int | None) -> UsageError:
+    began = f"at {known}" if known else "with the pipeline"
+    return UsageError(
+        f"the topic {topic!r} began {began}, not at {given}",
+        where=f"pipeline {progress.name}",
+        mend=f"leave @{given} out, or give what it began with; to begin it elsewhere, bridge reset --topic {topic} and"
+        " add it anew",
+    )
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,14 @@ class PartitionStart(NamedTuple):
     read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
     floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
         that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
+    begin: where the topic began, if not with the pipeline (TSO): everything of it below counts as in the target, too.
     """
 
     offset: int
     boundary: int
     read: int
     floor: int | None = None
+    begin: int = 0
 
 
 Positions = Mapping[tuple[str, int], PartitionStart]
@@ -45,6 +47,14 @@ Positions = Mapping[tuple[str, int], PartitionStart]
 def goes_by_partition(positions: Positions) -> bool:
     """Progress stands in the order of the partitions, not in that of commit ts."""
     return any(start.floor is not None for start in positions.values())
+
+
+def topic_begins(positions: Positions) -> dict[str, int]:
+    """Where each of the topics began, 0 for those that began with the pipeline."""
+    begins: dict[str, int] = {}
+    for (topic, _), start in positions.items():
+        begins[topic] = max(begins.get(topic, 0), start.begin)
+    return begins
 
 
 @dataclass(frozen=True)
@@ -220,6 +230,23 @@ class ProgressTable:
         )
         return matched == 1
 
+    def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
+        """Takes a topic out; False when another owner has taken over."""
+        progress = self.read(session)
+        if progress is None or progress.epoch != epoch:
+            return False
+        positions = {where: start for where, start in progress.positions.items() if where[0] != topic}
+        matched = session.execute(
+            f"UPDATE {self._progress} SET positions = %s, topics = %s WHERE name = %s AND epoch = %s",
+            (
+                _dump_positions(positions),
+                orjson.dumps({name: id_ for name, id_ in progress.topics.items() if name != topic}).decode(),
+                self.name,
+                epoch,
+            ),
+        )
+        return matched == 1
+
     def forget(self, session: Session) -> bool:
         """Deletes the rows of the pipeline; False when it was unknown."""
         known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
@@ -232,7 +259,7 @@ class ProgressTable:
 def _dump_positions(positions: Positions) -> str:
     by_topic: dict[str, dict[str, list[int | None]]] = {}
     for (topic, partition), start in positions.items():
-        by_topic.setdefault(topic, {})[str(partition)] = list(start)
+        by_topic.setdefault(topic, {})[str(partition)] = list(start if start.begin else start[:-1])
     return orjson.dumps(by_topic).decode()
 
 

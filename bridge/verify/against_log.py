@@ -25,7 +25,14 @@ from bridge.stream.spark_errors import source_error
 from bridge.target.catalog import TableName, load_tables
 from bridge.target.ddl_text import Classified, classify
 from bridge.target.journal import Journal, State
-from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange, goes_by_partition
+from bridge.target.progress import (
+    PartitionStart,
+    Progress,
+    ProgressTable,
+    SchemaChange,
+    goes_by_partition,
+    topic_begins,
+)
 from bridge.target.quarantine import count_held
 from bridge.target.session import Session, Target, is_lost_connection, quote_name, server_words
 from bridge.verify.crew import Crew
@@ -128,7 +135,8 @@ class LogVerification:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
         lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
-        plan = LogPlan((), lineage.lives, progress.applied_ts, _read(progress), control.boundaries)
+        begins = topic_begins(progress.positions)
+        plan = LogPlan((), lineage.lives, progress.applied_ts, _read(progress), control.boundaries, begins)
         tables, report.tables = self._tables(log.shapes(plan), lineage)
         places = tuple(table.place for table in tables)
         loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]

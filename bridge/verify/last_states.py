@@ -73,6 +73,7 @@ class LogPlan:
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending: what comes later and
         below it has been sent before.
     units: by table and key, what stands for the keys between which rows move whose messages hold a part of them.
+    begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     """
 
     places: tuple[Place, ...]
@@ -81,6 +82,7 @@ class LogPlan:
     read: Mapping[PartitionId, PartitionStart] | None
     boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
     units: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(default_factory=dict)
 
     def number_of(self, name: TableName) -> int | None:
         """The number of a table's place, None when the target does not have it."""
@@ -92,7 +94,10 @@ def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
     """The row changes that the target should hold."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     if plan.read is None:
-        return events.filter(pc.and_(is_row, pc.less(events["commit_ts"], plan.limit)))
+        limits = pa.scalar(plan.limit, pa.int64())
+        if any(begin > plan.limit for begin in plan.begins.values()):
+            limits = pa.array(per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0))))
+        return events.filter(pc.and_(is_row, pc.less(events["commit_ts"], limits)))
     starts = plan.read
     offsets = per_partition(events, lambda where: starts[where].offset if where in starts else 0)
     floors = per_partition(events, lambda where: (starts[where].floor or 0) if where in starts else 0)

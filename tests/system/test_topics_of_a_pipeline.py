@@ -1,0 +1,104 @@
+"""A known pipeline that is given other topics, or another beginning, than it had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from bridge.local import Kafka
+from bridge.stream.executors import FrameStore
+from bridge.stream.rows import TableStore
+from tests.stream.pipelines import sql
+from tests.stream.test_bad_messages import row, watermark
+from tests.stream.upstreams import events_table, row_change
+from tests.system.command import Ended, bridge
+
+Topics = Callable[..., str]
+
+
+class Pipeline:
+    """Replays of some topics, into two tables: one of each topic."""
+
+    def __init__(self, target: str, kafka: Kafka) -> None:
+        self._target, self._servers = target, kafka.bootstrap_servers
+        sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in ("t", "u")))
+
+    def send(self, topic: str, *messages: dict[str, Any]) -> None:
+        producer: Any = Producer({"bootstrap.servers": self._servers, "log_level": 0})
+        for message in messages:
+            producer.produce(topic, json.dumps(message).encode(), b"")
+        assert producer.flush(30) == 0
+
+    def replay(self, *topics: str, begin: str | None = None) -> Ended:
+        given = [part for topic in topics for part in ("--topic", topic)] + (["--from", begin] if begin else [])
+        flags = ("--bootstrap-servers", self._servers, "--protocol", "canal-json", "--target", self._target)
+        return bridge("replay", *flags, *given)
+
+    def ids(self, table: str) -> list[int]:
+        return [id_ for (id_,) in sql(self._target, f"SELECT id FROM m.{table} ORDER BY id")]
+
+
+@pytest.fixture
+def pipeline(target: str, kafka: Kafka) -> Pipeline:
+    return Pipeline(target, kafka)
+
+
+def other(ts: int) -> dict[str, Any]:
+    """A row of the second topic."""
+    return {**row(ts, ts), "table": "u"}
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_comes_and_goes(target: str, topic: Topics, pipeline: Pipeline) -> None:
+    """Without a beginning, or with one below what is in the target, it would lose rows: exit 2 says how to do it, and
+    that works, goes on working, and is remembered.  A topic that is left out is named, and can be taken out."""
+    old, new = topic(1), topic(1)
+    pipeline.send(old, row(10, 10), watermark(20))
+    pipeline.send(new, other(5), other(15), other(25), other(35), watermark(50))
+    assert pipeline.replay(old).code == 0
+    for given, said in ((new, f"--topic {new}@20"), (f"{new}@15", "at or above 20"), (f"{new}@x", "neither a TSO")):
+        ended = pipeline.replay(old, given)
+        assert (ended.code, said in ended.last_line) == (2, True), ended.err
+    assert pipeline.replay(old, new, old).code == 2
+    pipeline.send(old, row(28, 28), watermark(50))
+    for given in (f"{new}@30", f"{new}@30", new):
+        ended = pipeline.replay(old, given)
+        assert (ended.code, pipeline.ids("t"), pipeline.ids("u")) == (0, [10, 28], [35]), ended.err
+        assert "late" not in ended.out + ended.err
+    assert "began at 30, not at 31; at pipeline bridge; mend: leave @31 out" in pipeline.replay(old, f"{new}@31").err
+    ended = pipeline.replay(old)
+    assert (ended.code, f"bridge reset --topic {new}" in ended.last_line) == (2, True), ended.err
+    assert bridge("reset", "--topic", "unknown", "--target", target, "--yes").code == 2
+    assert bridge("reset", "--topic", new, "--target", target, "--yes").code == 0
+    pipeline.send(old, row(60, 60), watermark(70))
+    assert (pipeline.replay(old).code, pipeline.ids("t")) == (0, [10, 28, 60])
+    assert pipeline.replay(old, new).code == 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_from_on_a_known_pipeline(topic: Topics, pipeline: Pipeline) -> None:
+    """Another beginning than it had is refused, with where it began; the same one, in whatever words, is not: the
+    command of a daemon stays what it was."""
+    name = topic(1)
+    pipeline.send(name, row(5, 5), row(15, 15), watermark(20))
+    for begin in ("10", None, "10"):
+        ended = pipeline.replay(name, begin=begin)
+        assert (ended.code, pipeline.ids("t")) == (0, [15]), ended.err
+    for begin in ("11", "earliest", "2026-01-01T00:00:00Z"):
+        ended = pipeline.replay(name, begin=begin)
+        assert (ended.code, "the pipeline began at 10" in ended.last_line) == (2, True), ended.err
+        assert "bridge reset" in ended.last_line
+
+
+def test_rows_on_executors_begin_where_others_do(spark: Any) -> None:
+    """What lies below the beginning of its topic is left out there as in the driver's memory."""
+    changes = [row_change(10 * n, "k", ["id"], [], after=[n]) for n in range(10)]
+    table = events_table([(0, n, change) for n, change in enumerate(changes)], "b")
+    begins = {"a": 90, "b": 45}
+    kept, here = FrameStore.of(spark, table).from_begins(begins), TableStore(table).from_begins(begins)
+    assert kept.rows == here.rows == 5
+    assert sorted(kept.frame.toArrow()["commit_ts"].to_pylist()) == here.table["commit_ts"].to_pylist()
