@@ -52,8 +52,8 @@ class Source(_Section):
     bootstrap_servers: str = ""
     """The Kafka brokers, as `host:port[,host:port]`."""
     topics: tuple[str, ...] = ()
-    """The topics that are read, all of them as one stream: each a name, or `name@moment` for a topic that begins elsewhere
-    than the pipeline (`moment` as in `from`)."""
+    """The topics that are read, all of them as one stream: each a name, or `name@moment` for a topic that begins
+    elsewhere than the pipeline (`moment` as in `from`)."""
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
     put_aside: tuple[str, ...] = ()

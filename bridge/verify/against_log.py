@@ -135,8 +135,10 @@ class LogVerification:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
         lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
-        begins = topic_begins(progress.positions)
-        plan = LogPlan((), lineage.lives, progress.applied_ts, _read(progress), control.boundaries, begins)
+        plan = LogPlan(
+            (), lineage.lives, progress.applied_ts, _read(progress), control.boundaries,
+            begins=topic_begins(progress.positions),
+        )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), lineage)
         places = tuple(table.place for table in tables)
         loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
