@@ -1,5 +1,5 @@
 """`python -m bridge`."""
 
-from bridge.cli import main
+from bridge.cli.app import main
 
 main()

@@ -22,7 +22,7 @@ import typer
 from typer._click.exceptions import NoArgsIsHelpError
 from typer.exceptions import TyperException
 
-from bridge import show
+from bridge.cli import output
 from bridge.errors import BridgeError, StoppedError, UsageError
 from bridge.foreign_text import without_secrets
 
@@ -47,7 +47,7 @@ def exit_code(command: Callable[[], object]) -> int:
     except TyperException as error:
         return _wrong_usage(error)
     except KeyboardInterrupt:
-        show.note("interrupted")
+        output.note("interrupted")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last one who can say what happened
         if isinstance(error, BrokenPipeError) and _nobody_reads():
@@ -63,7 +63,7 @@ def _ended(command: Callable[[], object]) -> int:
         command()
     except typer.Exit as end:
         code = end.exit_code
-    show.flush()
+    output.flush()
     return code
 
 
@@ -79,17 +79,17 @@ def _machine(error: Exception) -> int:
 
 
 def _said(error: BridgeError) -> int:
-    show.note(str(error))
+    output.note(str(error))
     return error.exit_code
 
 
 def _bug(error: Exception) -> int:
     said = (without_secrets(str(error)).splitlines() or [""])[0]
-    show.note(
+    output.note(
         f"this is a bug in the bridge: {type(error).__name__}: {said}; fix: report it with the traceback that follows"
     )
     for line in _traceback(error):
-        show.detail(line)
+        output.detail(line)
     return BUG
 
 
@@ -115,6 +115,6 @@ def _nobody_reads() -> bool:
 def _give_stdout_up() -> None:
     """If it takes nothing: Python would say so once more at its end, with an exit code of its own."""
     try:
-        show.flush()
+        output.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

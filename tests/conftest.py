@@ -37,6 +37,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 """Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
 sys.dont_write_bytecode = False
 
+pytest_plugins = ["tests.support.fixtures"]
+
 settings.register_profile("bridge", deadline=None)
 settings.load_profile("bridge")
 """An example that takes long on a busy machine is no failure."""
@@ -168,7 +170,7 @@ def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
 
     Whoever asks for one starts bridges, and those start sooner with the archive.
     """
-    subprocess.run([sys.executable, "-m", "bridge.stream.class_archive"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
     with KafkaInDocker() if use_docker else Kafka() as server:
         yield server
 
@@ -176,7 +178,7 @@ def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The Spark session of this process, which every command that runs in it shares."""
-    from bridge.stream.session import start_session
+    from bridge.spark.session import start_session
 
     session = start_session({}, with_kafka=True)
     yield session

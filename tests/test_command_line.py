@@ -16,11 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from bridge import cli, ddl_commands, demo, exits, quarantine_commands
+from bridge import demo, exits
+from bridge.cli import app as cli
+from bridge.cli import ddl as ddl_commands
+from bridge.cli import quarantine as quarantine_commands
 from bridge.errors import StoppedError
-from bridge.target.progress import ProgressTable
-from tests.stream.pipelines import admin
-from tests.system.command import Ended, bridge
+from bridge.mysql.state.progress import ProgressTable
+from tests.support.command import Ended, bridge
+from tests.support.pipelines import admin
 
 NOWHERE = "mysql://root@127.0.0.1:1/"
 KAFKA = ("--bootstrap-servers", "127.0.0.1:1", "--topic", "t")
@@ -256,7 +259,7 @@ def test_a_bug_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(target: Any, *_: object) -> None:
         raise ValueError(f"{target._url.password} {target._url.password!r} mysql://u:s3cret2@h/?x=s3cret3")
 
-    monkeypatch.setattr("bridge.ops.status.read_status", fail)
+    monkeypatch.setattr("bridge.commands.status.read_status", fail)
     ended = bridge("status", "--target", NOWHERE)
     assert ended.code == 70
     assert "s3cret" not in ended.err

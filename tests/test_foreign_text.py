@@ -18,28 +18,28 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge import show
+from bridge.cli import output
+from bridge.commands.check import Finding
+from bridge.commands.ddl import Translation
+from bridge.commands.inspect import Around, Record
+from bridge.commands.inspect_table import table_lines
+from bridge.commands.quarantine import Outcome
+from bridge.commands.status import PipelineStatus
+from bridge.ddl.rewrite import Step
 from bridge.errors import StoppedError
 from bridge.events import Event, Kind, Position
 from bridge.foreign_text import redacted, visible
 from bridge.logs import configure_logs
-from bridge.ops.check import Finding
-from bridge.ops.ddl import Translation
-from bridge.ops.inspect import Around, Record
-from bridge.ops.inspect_table import table_lines
-from bridge.ops.quarantine import Outcome
-from bridge.ops.status import PipelineStatus
-from bridge.target.catalog import TableName
-from bridge.target.ddl_rewrite import Step
-from bridge.target.journal import Entry, State
-from bridge.target.progress import PartitionStart, Progress, ProgressTable, SchemaChange
-from bridge.target.quarantine import State as Put
-from bridge.target.quarantine import StoredEntry
+from bridge.mysql.catalog import TableName
+from bridge.mysql.state.ddl_journal import Entry, State
+from bridge.mysql.state.progress import PartitionStart, Progress, ProgressTable, SchemaChange
+from bridge.mysql.state.quarantine import State as Put
+from bridge.mysql.state.quarantine import StoredEntry
+from bridge.verify.compare.row_diff import Finding as RowFinding
 from bridge.verify.report import Cell, Report, ShownRow, TableResult
-from bridge.verify.rows import Finding as RowFinding
-from tests.stream.pipelines import admin
-from tests.system.captures import write_lines
-from tests.system.command import bridge
+from tests.support.captures import write_lines
+from tests.support.command import bridge
+from tests.support.pipelines import admin
 
 FORGED = "\n2026-01-01T00:00:00Z [info     ] all is well"
 HOSTILE = (
@@ -108,7 +108,7 @@ def records(text: str) -> list[Record]:
 
 def inspected(text: str) -> None:
     for line in table_lines(records(text)):
-        show.line(line)
+        output.line(line)
 
 
 def logged(text: str) -> None:
@@ -118,15 +118,15 @@ def logged(text: str) -> None:
 
 
 SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
-    "status": (lambda text: show.pipeline_status(status(text), as_json=False), 11),
-    "ddl list": (lambda text: show.schema_changes([entry(text)], as_json=False), 5),
+    "status": (lambda text: output.pipeline_status(status(text), as_json=False), 11),
+    "ddl list": (lambda text: output.schema_changes([entry(text)], as_json=False), 5),
     "ddl translate": (
-        lambda text: show.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2
+        lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2
     ),
-    "check": (lambda text: show.findings([Finding(False, text, text)], as_json=False), 1),
-    "quarantine show": (lambda text: show.quarantine_entry(stored(text), []), 8),
-    "quarantine retry": (lambda text: show.quarantine_outcomes([Outcome(1, text, True, text)]), 2),
-    "an error": (lambda text: show.note(str(StoppedError(text, where=text, mend=text))), 1),
+    "check": (lambda text: output.findings([Finding(False, text, text)], as_json=False), 1),
+    "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
+    "quarantine retry": (lambda text: output.quarantine_outcomes([Outcome(1, text, True, text)]), 2),
+    "an error": (lambda text: output.note(str(StoppedError(text, where=text, mend=text))), 1),
     "the log": (logged, 2),
     "inspect": (inspected, 7),
 }  # fmt: skip
@@ -163,8 +163,8 @@ def test_every_place_shows_text_as_text(shown: Callable[[str], tuple[str, int]],
 @given(texts)
 def test_tables_show_text_as_text(capsys: pytest.CaptureFixture[str], text: str) -> None:
     """The same in tables, whose cells may need several lines."""
-    show.quarantine_table([stored(text)])
-    show.verification(report(text), as_json=False)
+    output.quarantine_table([stored(text)])
+    output.verification(report(text), as_json=False)
     out = capsys.readouterr().out
     assert harmless(out)
     assert text.isprintable() is False or text.replace(" ", "") in out.replace("\n", "").replace(" ", "")
@@ -182,7 +182,7 @@ def test_bars_show_text_as_text(monkeypatch: pytest.MonkeyPatch, text: str) -> N
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    with show.VerifyBar() as bar:
+    with output.VerifyBar() as bar:
         for said in (lambda: bar.stage(f"<{text}>"), lambda: bar.done(TableName("a", f"<{text}>"), 1)):
             said()
             bar._progress.refresh()
@@ -196,10 +196,10 @@ def test_bars_show_text_as_text(monkeypatch: pytest.MonkeyPatch, text: str) -> N
 def test_json_is_exact(capsys: pytest.CaptureFixture[str], text: str) -> None:
     """With --json the texts are what they are: the document says it in JSON's own way."""
     found = [
-        (lambda: show.pipeline_status(status(text), as_json=True), status(text).document()),
-        (lambda: show.schema_changes([entry(text)], as_json=True), [entry(text).document()]),
-        (lambda: show.verification(report(text), as_json=True), report(text).document()),
-        (lambda: show.print_json([one.document() for one in records(text)]), [r.document() for r in records(text)]),
+        (lambda: output.pipeline_status(status(text), as_json=True), status(text).document()),
+        (lambda: output.schema_changes([entry(text)], as_json=True), [entry(text).document()]),
+        (lambda: output.verification(report(text), as_json=True), report(text).document()),
+        (lambda: output.print_json([one.document() for one in records(text)]), [r.document() for r in records(text)]),
     ]
     for say, document in found:
         say()
@@ -234,7 +234,7 @@ def test_urls_lose_their_secrets(text: str, expected: str) -> None:
     assert redacted(text) == expected
 
 
-PRINTS = {"bridge/show.py", "bridge/stream/class_archive.py"}
+PRINTS = {"bridge/cli/output.py", "bridge/spark/class_archive.py"}
 """The only modules that print; the second one prints a path, when it is run by itself."""
 
 

@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bridge import show
+from bridge.cli import output
 from bridge.commands import manual
 from bridge.commands.page_layout import Page
 from bridge.config import Settings, load_settings
+from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
-from bridge.stream.status import Status
-from bridge.target.ddl_classes import ChangeClass
+from bridge.pipeline.status import Status
 from tests.support import settings_page
+from tests.support.command import bridge
 from tests.support.shop import BEGAN, write_capture
 from tests.support.shown_output import MANUAL, README, ROOT, assert_shown, blocks, pages
-from tests.system.command import bridge
 
 MADE_BY = {
     "demo": "tests/demo/test_demo.py",
@@ -236,8 +236,8 @@ def test_the_status_line_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -
         waiting_for="partition changes/3 has had no boundary for 41 s",
     )
     configure_logs()
-    show.log_status(status)
+    output.log_status(status)
     assert_shown("status-line", re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err))
     text = (MANUAL / "operating.md").read_text(encoding="utf-8")
     explained = re.findall(r"^\| ([a-z_, ]+) \|", text.partition("## The status line")[2], re.MULTILINE)
-    assert set(show.status_fields(status)) <= {name for names in explained for name in names.split(", ")}
+    assert set(output.status_fields(status)) <= {name for names in explained for name in names.split(", ")}

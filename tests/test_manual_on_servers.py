@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bridge.ddl.policy import ddl_rules
 from bridge.errors import BadMessageError, HeldError
-from bridge.target.ddl_policy import ddl_rules
-from tests.stream.pipelines import admin, decoded, run_all
+from tests.support.command import bridge
+from tests.support.pipelines import admin, decoded, run_all
 from tests.support.shop import write_capture
 from tests.support.shown_output import assert_shown, blocks
-from tests.system.command import bridge
 
 WIDTH = "120"
 

@@ -13,8 +13,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
 NOT_LISTED = {"__init__.py", "__main__.py"}
 
-moved = pytest.mark.skipif((PACKAGE / "stream").exists(), reason="the modules have not moved to the new layout yet")
-
 
 def test_the_commands_are_those_of_the_program() -> None:
     """Every command of the program stands in the README's first list, and no other."""
@@ -35,7 +33,6 @@ def test_the_readme_is_short() -> None:
     assert len(README.encode()) <= 10 * 1024
 
 
-@moved
 def test_the_map_names_every_package() -> None:
     """bridge/README.md lists each package once."""
     listed = re.findall(r"^\| \[\w+\]\((\w+)/README\.md\) \|", (PACKAGE / "README.md").read_text(), re.MULTILINE)
@@ -44,7 +41,6 @@ def test_the_map_names_every_package() -> None:
     )
 
 
-@moved
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_a_package_says_what_is_in_it(folder: Path) -> None:
     """The README of a package has a line for each of its modules and packages, and for nothing that is not there."""
@@ -56,7 +52,6 @@ def test_a_package_says_what_is_in_it(folder: Path) -> None:
     assert set(re.findall(r"\]\((\w+)/README\.md\)", table)) >= packages
 
 
-@moved
 def test_the_way_of_the_data_is_there() -> None:
     """Every file that bridge/README.md names is there."""
     text = (PACKAGE / "README.md").read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.local import MariaDB
+from bridge.mysql.connection import quote_name
 from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
-from bridge.target.session import quote_name
-from tests.stream.pipelines import sql
+from tests.support.pipelines import sql
 
 SPELLINGS = [
     *(

@@ -19,9 +19,9 @@ from sqlalchemy import make_url
 from bridge.config import load_settings
 from bridge.errors import UsageError
 from bridge.secret_settings import is_secret
-from tests.stream.pipelines import admin, sql
-from tests.stream.test_bad_messages import capture, row, watermark
-from tests.system.command import SECONDS, Process, bridge
+from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.support.command import SECONDS, Process, bridge
+from tests.support.pipelines import admin, sql
 
 MARK = "s3cr3t"
 URL = f"mysql://u:{MARK}@127.0.0.1:1/"

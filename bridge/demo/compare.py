@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymysql.err import MySQLError
 
 from bridge.demo.model import Table
-from bridge.target.session import Session, error_code, quote_name, server_words
+from bridge.mysql.connection import Session, error_code, quote_name, server_words
 
 SHOWN_ROWS: Final = 3
 NO_SUCH_TABLE: Final = 1146

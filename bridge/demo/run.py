@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bridge import show
+from bridge.cli import output
+from bridge.commands.status import read_status
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import Comparison, compare
 from bridge.demo.encode import ENCODERS
@@ -29,9 +30,8 @@ from bridge.errors import BridgeError, StoppedError
 from bridge.exits import INTERRUPTED
 from bridge.local import Kafka, LocalError, MariaDB
 from bridge.local.cache import cache_folder
-from bridge.ops.status import read_status
-from bridge.target.progress import ProgressTable
-from bridge.target.session import Target
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
 
 SEED: Final = 1
 PIPELINE: Final = "demo"
@@ -92,7 +92,7 @@ def run_demo(keep: bool = False) -> int:
             with ExitStack() as stack:
                 return _run(stack, keep)
         except Interrupted:
-            show.note("interrupted; everything is stopped")
+            output.note("interrupted; everything is stopped")
             return INTERRUPTED
         except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
             raise StoppedError(f"the demo failed: {error}") from error
@@ -259,12 +259,12 @@ def _print_places(servers: Servers, keep: bool) -> None:
         facts.append(("look", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
         facts.append(("ask", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
     for name, value in facts:
-        show.line(f"{name:15}{value}")
+        output.line(f"{name:15}{value}")
     sys.stdout.flush()
 
 
 def _say(text: str) -> None:
-    show.note(f"{time.strftime('%H:%M:%S')} {text}")
+    output.note(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 @contextmanager

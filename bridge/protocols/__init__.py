@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.protocols.canal_json import CanalJsonDecoder
-from bridge.protocols.ckafka import CkafkaDecoder
-from bridge.protocols.debezium import DebeziumDecoder
+from bridge.protocols.canal.decoder import CanalJsonDecoder
+from bridge.protocols.ckafka.decoder import CkafkaDecoder
+from bridge.protocols.debezium.decoder import DebeziumDecoder
+from bridge.protocols.decode import decode_all, decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, RowEvents
-from bridge.protocols.decoding import decode_all, decode_message
-from bridge.protocols.open_protocol import OpenProtocolDecoder
-from bridge.protocols.recognise import is_mysql_born, recognise
+from bridge.protocols.detect import is_mysql_born, recognise
+from bridge.protocols.open_protocol.decoder import OpenProtocolDecoder
 
 __all__ = [
     "DECODERS",

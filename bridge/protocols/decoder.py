@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.events import Code, Event, Kind
-from bridge.protocols.debezium_modes import DebeziumModes
+from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.reserved_schemas import ReservedSchemas
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from bridge.errors import UsageError
 from bridge.events import SEP
-from bridge.target.catalog import Table
-from bridge.target.images import TEXT
-from bridge.target.netchanges import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.target.render import Rendering, Stage, Statement, render, update_of_row
-from bridge.target.session import SESSION_SETTINGS
+from bridge.mysql.catalog import Table
+from bridge.mysql.connection import SESSION_SETTINGS
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.render import Rendering, Stage, Statement, render, update_of_row
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
-from bridge.verify.keys import any_of, key_parts, literal_of
-from bridge.verify.rows import Difference, Finding, Row, Shape
+from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
+from bridge.verify.compare.row_diff import Difference, Finding, Row, Shape
 
 
 def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -> NetChanges:

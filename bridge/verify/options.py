@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from bridge.config import Settings
-from bridge.filters import TableFilter
-from bridge.target.catalog import TableName
-from bridge.target.ddl_policy import DdlRules
-from bridge.verify.throttle import parse_max_load
+from bridge.ddl.policy import DdlRules
+from bridge.mysql.catalog import TableName
+from bridge.table_filter import TableFilter
+from bridge.verify.load_throttle import parse_max_load
 
 
 class Against(StrEnum):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.events import tso_ms
-from bridge.target.catalog import TableName
-from bridge.verify.definitions import ColumnInfo, ValueClass
-from bridge.verify.rows import Difference, Finding, Shape
+from bridge.mysql.catalog import TableName
+from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.verify.compare.row_diff import Difference, Finding, Shape
 
 _SHOWN_BYTES = 120
 

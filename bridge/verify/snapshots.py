@@ -16,10 +16,10 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.target.journal import OPEN, Journal
-from bridge.target.progress import Progress, ProgressTable
-from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
-from bridge.verify.definitions import Flavour, flavour_of
+from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.state.ddl_journal import OPEN, Journal
+from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.table_definition import Flavour, flavour_of
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30

@@ -154,7 +154,7 @@ def cluster(
 @contextmanager
 def servers() -> Iterator[Servers]:
     """A Kafka and a MariaDB, as the measurements need them, and what makes bridges start sooner."""
-    subprocess.run([sys.executable, "-m", "bridge.stream.class_archive"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
     with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
         yield Servers(kafka, mariadb)
 

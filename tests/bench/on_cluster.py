@@ -9,7 +9,7 @@ from typing import Any
 from tests.bench.bridges import Measured, Servers
 from tests.bench.catching_up import Case, Spread, filled, replayed
 from tests.bench.workload import WORKLOADS
-from tests.system.clusters import Cluster
+from tests.support.clusters import Cluster
 
 EXECUTORS = (1, 2)
 

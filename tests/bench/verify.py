@@ -13,25 +13,25 @@ import typer
 from sqlalchemy import make_url
 
 from bridge.config import load_settings
-from bridge.filters import TableFilter
 from bridge.local import Kafka, MariaDB
 from bridge.local.cache import cache_folder
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
+from bridge.pipeline.batch_decode import event_decoder
+from bridge.pipeline.job import Job
 from bridge.protocols import DecodeOptions
-from bridge.stream.decode import event_decoder
-from bridge.stream.job import Job
-from bridge.stream.kafka_source import KafkaSource
-from bridge.stream.session import start_session
-from bridge.target.progress import ProgressTable
-from bridge.target.session import Target
-from bridge.verify.against_log import LogVerification
-from bridge.verify.against_source import SourceVerification
+from bridge.sources.kafka import KafkaSource
+from bridge.spark.session import start_session
+from bridge.table_filter import TableFilter
+from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
+from bridge.verify.source.verification import SourceVerification
 from tests.bench.database import make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
-from tests.verify.servers import Quiet, execute
+from tests.support.verify_servers import Quiet, execute
 
 WORKLOAD = WORKLOADS["sysbench"]
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=2")

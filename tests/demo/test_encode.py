@@ -17,7 +17,7 @@ from bridge.demo.encode import ENCODERS, CanalJsonEncoder, Encoder, Message, Ope
 from bridge.demo.model import Change, Column, Ddl, Moment, Row, SchemaChange, Shape, Step, Transaction, Value
 from bridge.events import SEP, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import untyped
+from tests.support.wire import untyped
 
 START_MS = 1_700_000_000_000
 PARTITIONS = 4

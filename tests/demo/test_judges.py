@@ -11,7 +11,7 @@ from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import compare
 from bridge.demo.model import Change, Transaction
 from bridge.demo.watcher import Watcher
-from bridge.target.session import Session, Target
+from bridge.mysql.connection import Session, Target
 
 WAIT_SECONDS = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.generated.runs import Bench
-from tests.stream.pipelines import admin, drop_all
+from tests.support.pipelines import admin, drop_all
 
 
 @pytest.fixture(scope="package")

@@ -16,25 +16,25 @@ from unittest.mock import patch
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
-from bridge.ops.quarantine import Quarantine
+from bridge.mysql.connection import Session, Target, quote_name
+from bridge.pipeline.applier import RowsOf, driver_rows
+from bridge.pipeline.backlog import arrival_of
+from bridge.pipeline.batch_decode import Messages, decode_messages
+from bridge.pipeline.ordered.order import OrderChanged
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
-from bridge.stream import executors
-from bridge.stream.applier import RowsOf, driver_rows
-from bridge.stream.backlog import arrival_of
-from bridge.stream.decode import Messages, decode_messages
-from bridge.stream.executors import Executors, arrival_on_executors
-from bridge.stream.order import OrderChanged
-from bridge.target import render
-from bridge.target.session import Session, Target, quote_name
+from bridge.rows import render
+from bridge.spark import executor_rows as executors
+from bridge.spark.executor_rows import Executors, arrival_on_executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.tables import SHAPES, Equality, Row, Table, make_table
 from tests.generated.upstream import Alter, Step, Transaction, Upstream, written
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
-from tests.stream.pipelines import Pipeline, opened
+from tests.support.pipelines import Pipeline, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 from bridge.events import tso_ms
 from tests.generated.tables import Column, Row, Table, Value
 from tests.generated.upstream import Change
-from tests.protocols.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
-from tests.protocols.wire import as_ckafka, base64_text, compact, frame, open_key, open_value
+from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
+from tests.support.wire import as_ckafka, base64_text, compact, frame, open_key, open_value
 
 SCHEMA: Final = "m"
 ROWS, STATEMENTS = "cdc", "ddl"

@@ -11,7 +11,7 @@ from cramjam import snappy
 
 from bridge.events import Event, Kind, ms_tso
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
+from tests.support.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
 
 ID = {"id": ("int", "1")}
 

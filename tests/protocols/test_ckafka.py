@@ -10,11 +10,11 @@ import pytest
 from bridge.errors import UsageError
 from bridge.events import Code, Event, Kind, ms_tso
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.column_types import column_type
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.literals import text
-from bridge.protocols.raw_values import raw_converter, split_forms
-from tests.protocols.wire import compact, reason, split
+from bridge.protocols.values.column_types import column_type
+from bridge.protocols.values.literals import text
+from bridge.protocols.values.untyped import raw_converter, split_forms
+from tests.support.wire import compact, reason, split
 
 FORM = "ckafka:Asia/Shanghai,"
 

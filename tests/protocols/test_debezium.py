@@ -9,7 +9,7 @@ import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.debezium_wire import (
+from tests.support.debezium_wire import (
     CREATE,
     CUSTOMER,
     CUSTOMER_KEY,
@@ -28,7 +28,7 @@ from tests.protocols.debezium_wire import (
     schema_change,
     ticdc,
 )
-from tests.protocols.wire import TSO, compact, reason, untyped
+from tests.support.wire import TSO, compact, reason, untyped
 
 UNAVAILABLE = "__debezium_unavailable_value"
 TEXT = {"type": "string", "optional": True, "field": "v"}

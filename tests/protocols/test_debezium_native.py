@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.events import Event, Kind, ms_tso
-from tests.protocols.debezium_wire import (
+from tests.support.debezium_wire import (
     CREATE,
     CUSTOMER,
     CUSTOMER_FIELDS,
@@ -21,7 +21,7 @@ from tests.protocols.debezium_wire import (
     schema_change,
     ticdc,
 )
-from tests.protocols.wire import compact
+from tests.support.wire import compact
 
 COLUMNS = "id\0first_name\0last_name\0email"
 ANNE = "1004\0'Anne'\0'Kretchmar'\0'annek@noanswer.org'"

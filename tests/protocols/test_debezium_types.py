@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.protocols.debezium_modes import DebeziumModes
-from tests.protocols.debezium_wire import (
+from bridge.protocols.debezium.connector_options import DebeziumModes
+from tests.support.debezium_wire import (
     ID,
     connect,
     event_of,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bridge.protocols.raw_values import declared_types, split_forms, with_forms, with_types
-from tests.protocols.debezium_wire import ID, event_of, named, native
-from tests.protocols.wire import canal, decode, open_event, open_row
+from bridge.protocols.values.untyped import declared_types, split_forms, with_forms, with_types
+from tests.support.debezium_wire import ID, event_of, named, native
+from tests.support.wire import canal, decode, open_event, open_row
 
 
 @pytest.mark.parametrize("said", ["bigint unsigned", "varchar(10)", "enum('a','b''c')", "decimal(10,2)"])

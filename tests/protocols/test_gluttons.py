@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bridge.protocols import DECODERS
-from tests.protocols.gluttons import gluttons
+from tests.support.gluttons import gluttons
 
 SECONDS = 1.0
 MEGABYTES = 200.0
@@ -18,7 +18,7 @@ MEGABYTES = 200.0
 @pytest.mark.parametrize("protocol", sorted(DECODERS))
 def test_one_megabyte_takes_neither_long_nor_much(protocol: str) -> None:
     """No megabyte of any bytes takes more than a second of the processor or 200 MB."""
-    command = [sys.executable, "-m", "tests.protocols.gluttons", protocol]
+    command = [sys.executable, "-m", "tests.support.gluttons", protocol]
     ended = subprocess.run(command, capture_output=True, check=True, timeout=300)
     taken = json.loads(ended.stdout)
     assert len(taken) > 30

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols import DecodeError
-from bridge.protocols.go_quoting import unquoted
-from tests.protocols.wire import go_quoted
+from bridge.protocols.open_protocol.go_quoting import unquoted
+from tests.support.wire import go_quoted
 
 
 @pytest.mark.parametrize(

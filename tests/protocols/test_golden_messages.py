@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bridge.events import Event, Kind, ms_tso, tso_ms
-from bridge.protocols.raw_values import split_forms
-from tests.protocols.wire import capture_events, check_sound, messages, names_of, row_of, split, untyped
+from bridge.protocols.values.untyped import split_forms
+from tests.support.wire import capture_events, check_sound, messages, names_of, row_of, split, untyped
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
 WHOLE = ["canal-ext", "canal-rowkey", "canal-compat", "open", "open-lz4"]

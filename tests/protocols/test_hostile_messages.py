@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bridge.events import Kind
 from bridge.protocols import DECODERS, DecodeOptions, decode_all, decode_message, make_decoder
-from tests.protocols.wire import (
+from tests.support.wire import (
     ROW_KEY,
     as_ckafka,
     canal,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.events import Kind
+from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.reserved_schemas import ReservedSchemas
-from bridge.stream.decode import Messages, decode_messages
-from tests.protocols.debezium_wire import TICDC_SOURCE, ticdc
-from tests.protocols.wire import as_ckafka, canal, open_row
+from tests.support.debezium_wire import TICDC_SOURCE, ticdc
+from tests.support.wire import as_ckafka, canal, open_row
 
 PROTOCOLS = ["canal-json", "ckafka", "debezium", "open-protocol"]
 Pair = tuple[bytes | None, bytes]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.protocols import DecodeError, literals
-from tests.protocols.wire import SAFE_LITERAL
+from bridge.protocols import DecodeError
+from bridge.protocols.values import literals
+from tests.support.wire import SAFE_LITERAL
 
 MADE: list[tuple[Callable[[Any], str], Any, str]] = [
     (literals.text, "", "''"),

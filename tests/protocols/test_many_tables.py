@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from bridge.demo.model import Change, Column, Row, Shape, Transaction
 from bridge.events import Event, Kind
+from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
-from bridge.protocols.templates import JsonDecoder
-from bridge.protocols.texts import Texts
-from bridge.stream.decode import Messages, decode_messages
+from bridge.protocols.fast.byte_buffer import Texts
+from bridge.protocols.fast.learner import JsonDecoder
 from tests.bench.encoders import ENCODERS
-from tests.protocols.debezium_wire import TICDC_SOURCE, payload, plain
-from tests.protocols.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, in_message_order, unlearning
-from tests.protocols.wire import compact
+from tests.support.debezium_wire import TICDC_SOURCE, payload, plain
+from tests.support.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, in_message_order, unlearning
+from tests.support.wire import compact
 
 Pair = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -173,7 +173,7 @@ def test_a_lot_of_one_table() -> None:
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_a_flood_of_tables_is_no_burden(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of tables is forgotten when it is too much; what was learnt of their columns stays in use."""
-    monkeypatch.setattr("bridge.protocols.templates.MAX_CACHED", 20)
+    monkeypatch.setattr("bridge.protocols.fast.learner.MAX_CACHED", 20)
     decoder = _decoder(protocol)
     pairs = _encoded(protocol, [Change(shape, None, (1, 1, "y")) for shape in _tables(600)])
     for _ in range(2):

@@ -13,7 +13,7 @@ from cramjam import snappy
 
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import (
+from tests.support.wire import (
     ROW_KEY,
     TSO,
     compact,

@@ -10,7 +10,7 @@ from bridge.errors import UsageError
 from bridge.events import Event, Kind
 from bridge.protocols import DECODERS, DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.decoder import MAX_CACHED, GuardedDecoder
-from tests.protocols.wire import canal
+from tests.support.wire import canal
 
 
 def test_every_protocol_is_made() -> None:

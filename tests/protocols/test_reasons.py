@@ -9,7 +9,7 @@ import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.protocols.wire import ROW_KEY, TSO, as_ckafka, canal, compact, names_of, open_key, open_row, open_value
+from tests.support.wire import ROW_KEY, TSO, as_ckafka, canal, compact, names_of, open_key, open_row, open_value
 
 ID = {"id": ("int", "1")}
 OPEN_ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import UsageError
-from bridge.protocols.recognise import recognise, recognise_message
-from tests.protocols.wire import canal, compact, messages, open_row
+from bridge.protocols.detect import recognise, recognise_message
+from tests.support.wire import canal, compact, messages, open_row
 
 ID = {"id": ("int", "1")}
 EXTENDED = canal("INSERT", ID)

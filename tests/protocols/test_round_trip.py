@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
-from tests.protocols.wire import (
+from tests.support.wire import (
     ROW_KEY,
     TSO,
     base64_text,

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.protocols import DecodeError
-from bridge.protocols.timezones import utc_converter
+from bridge.protocols.values.timezones import utc_converter
 
 
 @pytest.mark.parametrize(

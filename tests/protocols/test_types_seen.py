@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from bridge.events import Event, Kind
-from tests.protocols.debezium_wire import event_of, ticdc
-from tests.protocols.wire import canal, canal_event, check_sound, decode, open_row, split
+from tests.support.debezium_wire import event_of, ticdc
+from tests.support.wire import canal, canal_event, check_sound, decode, open_row, split
 
 CUT = "…"
 """Stands in a value that the list does not show whole."""

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridge.protocols import DecodeOptions, decode_message, literals, make_decoder
-from bridge.protocols.debezium_columns import raw_literal
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.debezium.columns import raw_literal
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.literals import NULL, Converter
-from bridge.protocols.unrolled import unrolled
-from tests.protocols.wire import canal, decode
+from bridge.protocols.fast.unrolled import unrolled
+from bridge.protocols.values import literals
+from bridge.protocols.values.literals import NULL, Converter
+from tests.support.wire import canal, decode
 
 CONVERTERS = [
     literals.text, literals.integer, literals.unsigned, *literals.UNSIGNED.values(), literals.integer_number,

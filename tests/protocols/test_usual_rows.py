@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from bridge.demo.model import Change, Column, Shape, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeError, DecodeOptions, Decoder, decode_all, decode_message, make_decoder
-from bridge.protocols.debezium_envelope import Envelopes
-from bridge.protocols.debezium_keys import HandleKeys
+from bridge.protocols.debezium.envelope import Envelopes
+from bridge.protocols.debezium.keys import HandleKeys
 from bridge.protocols.decoder import FAILURES
 from tests.bench.encoders import ENCODERS
-from tests.protocols.oracles import (
+from tests.support.oracles import (
     CHANGES,
     MESSAGE,
     MOMENT,

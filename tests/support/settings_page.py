@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from bridge import config
-from bridge.cli import app
+from bridge.cli.app import app
 from bridge.config import SHORT_NAMES, Settings
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.protocols.wire import as_ckafka
-from tests.system.captures import read_lines, with_value, write_lines
-from tests.system.command import bridge
-from tests.system.golden import ZONES, capture, differences
+from tests.support.captures import read_lines, with_value, write_lines
+from tests.support.command import bridge
+from tests.support.golden import ZONES, capture, differences
+from tests.support.wire import as_ckafka
 
 SCRIPTS = ["all_types", "keys", "bank"]
 MORE_SCRIPTS = [pytest.param(script, marks=pytest.mark.soak) for script in ("all_types_tz8", "keys_tabledisp")]

@@ -11,15 +11,15 @@ import pytest
 
 import bridge
 from bridge.local import Kafka
-from bridge.stream.connector import KAFKA_PACKAGE
+from bridge.spark.kafka_source_api import KAFKA_PACKAGE
 from tests.bench.database import fingerprint, make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
-from tests.system.clusters import SPARK_HOME, Cluster
-from tests.system.command import Process
-from tests.system.feeds import Feed
-from tests.system.pipelines import applied_ts, assert_equal, kafka_arguments
+from tests.support.bridges import applied_ts, assert_equal, kafka_arguments
+from tests.support.clusters import SPARK_HOME, Cluster
+from tests.support.command import Process
+from tests.support.feeds import Feed
 
 
 def submit(folder: Path, master: str, *arguments: str) -> Process:

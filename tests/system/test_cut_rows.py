@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from bridge.target.session import Session
-from bridge.upstream import rows
-from tests.stream.pipelines import decoded, run_all, sql
-from tests.system.command import bridge
-from tests.system.golden import CUT_ROWS, ZONES, capture, differences, replay_arguments
+from bridge.mysql import historical_rows
+from bridge.mysql.connection import Session
+from tests.support.command import bridge
+from tests.support.golden import CUT_ROWS, ZONES, capture, differences, replay_arguments
+from tests.support.pipelines import decoded, run_all, sql
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -45,7 +45,7 @@ def test_rows_are_read_back(
     """Without a source the bridge stops at the first such row and says how to go on; with one the same pipeline ends
     at the upstream's state."""
     stand_in = StandIn(golden, script, old_target)
-    monkeypatch.setattr(rows, "enter_moment", stand_in.enter)
+    monkeypatch.setattr(historical_rows, "enter_moment", stand_in.enter)
     arguments = replay_arguments(golden, variant, script, target)
     refused = bridge(*arguments)
     assert refused.code == 3
@@ -63,7 +63,7 @@ def test_put_aside_and_tried_again(
 ) -> None:
     """Put aside, they are counted, and the rest is applied; a retry with the source takes inserts whose rows are
     absent, and leaves updates, which do not tell the row before."""
-    monkeypatch.setattr(rows, "enter_moment", StandIn(golden, "all_types", old_target).enter)
+    monkeypatch.setattr(historical_rows, "enter_moment", StandIn(golden, "all_types", old_target).enter)
     ended = bridge(*replay_arguments(golden, variant, "all_types", target), "--on-bad-message", "quarantine")
     assert ended.code == 4, ended.err
     codes = sql(target, "SELECT code, COUNT(*) FROM _bridge.quarantine GROUP BY code")

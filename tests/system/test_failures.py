@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.local import Kafka
-from tests.stream.pipelines import sql
-from tests.system.captures import (
+from tests.support.bridges import PARTITIONS, kafka_arguments
+from tests.support.captures import (
     Line,
     bank_below,
     canal,
@@ -22,9 +22,9 @@ from tests.system.captures import (
     with_value,
     write_lines,
 )
-from tests.system.command import Ended, bridge
-from tests.system.golden import capture, differences, replay_arguments
-from tests.system.pipelines import PARTITIONS, kafka_arguments
+from tests.support.command import Ended, bridge
+from tests.support.golden import capture, differences, replay_arguments
+from tests.support.pipelines import sql
 from tests.system.test_until import assert_is
 
 BAD_PARTITION = 1

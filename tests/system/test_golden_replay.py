@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.stream.pipelines import admin, contents, sql
-from tests.system.captures import canal, commit_ts, read_lines, text
-from tests.system.command import bridge
-from tests.system.golden import (
+from tests.support.captures import canal, commit_ts, read_lines, text
+from tests.support.command import bridge
+from tests.support.golden import (
     CUT_ROWS,
     PROTOCOLS,
     Reader,
@@ -23,6 +22,7 @@ from tests.system.golden import (
     expected_tables,
     replay_arguments,
 )
+from tests.support.pipelines import admin, contents, sql
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank")
 KEYS = tuple(script for script in SCRIPTS if script.startswith("keys"))

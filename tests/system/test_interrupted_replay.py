@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bridge.stream.applier import Applier
-from bridge.target.progress import Advance
-from bridge.target.session import Target
-from tests.stream.pipelines import sql
-from tests.stream.test_bad_messages import row, watermark
-from tests.system.captures import write_lines
-from tests.system.command import SECONDS, bridge
-from tests.system.messages import line
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import Advance
+from bridge.pipeline.applier import Applier
+from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.captures import write_lines
+from tests.support.command import SECONDS, bridge
+from tests.support.messages import line
+from tests.support.pipelines import sql
 
 pytestmark = pytest.mark.usefixtures("spark")
 

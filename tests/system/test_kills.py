@@ -12,10 +12,10 @@ import pytest
 
 from bridge.demo.watcher import Watcher
 from bridge.local import Kafka
-from bridge.target.session import Target
-from tests.system.command import Process
-from tests.system.feeds import Feed
-from tests.system.pipelines import PARTITIONS, applied_ts, assert_equal, assert_ran_once, running
+from bridge.mysql.connection import Target
+from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, running
+from tests.support.command import Process
+from tests.support.feeds import Feed
 
 LIVE_SECONDS = 6.0
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.protocols.debezium_wire import NATIVE_SOURCE, TS_MS
-from tests.system.captures import Line, write_lines
-from tests.system.command import bridge
-from tests.system.golden import Reader
+from tests.support.captures import Line, write_lines
+from tests.support.command import bridge
+from tests.support.debezium_wire import NATIVE_SOURCE, TS_MS
+from tests.support.golden import Reader
 
 pytestmark = pytest.mark.usefixtures("spark")
 

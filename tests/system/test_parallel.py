@@ -9,9 +9,9 @@ from bridge.demo.encode import ENCODERS
 from bridge.local import Kafka
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
-from tests.stream.pipelines import admin
-from tests.system.command import Process
-from tests.system.pipelines import applied_ts
+from tests.support.bridges import applied_ts
+from tests.support.command import Process
+from tests.support.pipelines import admin
 
 EVENTS = 40_000
 

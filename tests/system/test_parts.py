@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.stream.pipelines import sql
-from tests.system.captures import Line, write_lines
-from tests.system.command import bridge
+from tests.support.captures import Line, write_lines
+from tests.support.command import bridge
+from tests.support.pipelines import sql
 
 TYPES = {"id": "int", "n": "int", "doc": "text"}
 

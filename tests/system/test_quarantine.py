@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.stream.pipelines import sql
-from tests.system.captures import Line, canal, read_lines, with_value, write_lines
-from tests.system.command import bridge
-from tests.system.golden import capture
+from tests.support.captures import Line, canal, read_lines, with_value, write_lines
+from tests.support.command import bridge
+from tests.support.golden import capture
+from tests.support.pipelines import sql
 
 pytestmark = pytest.mark.usefixtures("spark")
 

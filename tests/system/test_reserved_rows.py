@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bridge.target.session import Session
-from tests.stream.pipelines import admin
-from tests.stream.test_bad_messages import row, watermark
-from tests.system.captures import write_lines
-from tests.system.command import bridge
-from tests.system.messages import line
+from bridge.mysql.connection import Session
+from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.captures import write_lines
+from tests.support.command import bridge
+from tests.support.messages import line
+from tests.support.pipelines import admin
 
 pytestmark = pytest.mark.usefixtures("spark")
 

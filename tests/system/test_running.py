@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from bridge.local import Kafka, MariaDB
-from tests.stream.pipelines import admin, drop_all, sql
-from tests.system.command import Process, bridge
-from tests.system.feeds import Feed
-from tests.system.pipelines import applied_ts, assert_equal, assert_ran_once, kafka_arguments, owner, running, status
+from tests.support.bridges import applied_ts, assert_equal, assert_ran_once, kafka_arguments, owner, running, status
+from tests.support.command import Process, bridge
+from tests.support.feeds import Feed
+from tests.support.pipelines import admin, drop_all, sql
 
 SILENT = 3
 PARTITIONS = 4

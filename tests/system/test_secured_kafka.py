@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream.pipelines import sql
-from tests.system.command import bridge
-from tests.system.feeds import Feed
-from tests.system.pipelines import assert_equal
-from tests.system.secured import PASSWORD, USER, Certificates, SecuredKafka
+from tests.support.bridges import assert_equal
+from tests.support.command import bridge
+from tests.support.feeds import Feed
+from tests.support.pipelines import sql
+from tests.support.secured import PASSWORD, USER, Certificates, SecuredKafka
 
 TOPIC = "changes"
 WAYS = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")

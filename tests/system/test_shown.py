@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream.pipelines import sql
+from tests.support.command import bridge
+from tests.support.pipelines import sql
 from tests.support.shop import write_capture
 from tests.support.shown_output import assert_shown, blocks
-from tests.system.command import bridge
 
 
 @pytest.mark.usefixtures("spark")

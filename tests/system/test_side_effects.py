@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.protocols.wire import canal
-from tests.stream.pipelines import sql
-from tests.system.captures import write_lines
-from tests.system.command import bridge
+from tests.support.captures import write_lines
+from tests.support.command import bridge
+from tests.support.pipelines import sql
+from tests.support.wire import canal
 
 pytestmark = pytest.mark.usefixtures("spark")
 

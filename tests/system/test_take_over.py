@@ -14,17 +14,17 @@ import pytest
 from bridge.demo.watcher import Watcher
 from bridge.errors import OwnedError
 from bridge.local import Kafka
-from bridge.stream import job, worker
-from bridge.stream.session import start_session
-from bridge.target.ownership import Ownership
-from bridge.target.progress import Advance, ProgressTable, SchemaChange
-from bridge.target.session import Target
-from bridge.target.writer import Writer
-from tests.stream.pipelines import sql
-from tests.system.command import bridge
-from tests.system.feeds import Feed
-from tests.system.golden import replay_arguments
-from tests.system.pipelines import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running
+from bridge.mysql.apply.writer import Writer
+from bridge.mysql.connection import Target
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import Advance, ProgressTable, SchemaChange
+from bridge.pipeline import applier_thread, job
+from bridge.spark.session import start_session
+from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running
+from tests.support.command import bridge
+from tests.support.feeds import Feed
+from tests.support.golden import replay_arguments
+from tests.support.pipelines import sql
 
 SOON_SECONDS = 20.0
 
@@ -88,7 +88,7 @@ def test_the_heartbeat_begins_before_spark_has_started(
         return start_session(*arguments, **more)
 
     monkeypatch.setattr(job, "start_session", start_slowly)
-    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(applier_thread, "HEARTBEAT_SECONDS", 0.1)
     assert bridge(*replay_arguments(golden, "canal-ext", "keys", target)).code == 0
     assert beats[0] < beats[1]
 

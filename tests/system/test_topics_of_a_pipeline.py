@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Producer
 
 from bridge.local import Kafka
-from bridge.stream.executors import FrameStore
-from bridge.stream.rows import TableStore
-from tests.stream.pipelines import sql
-from tests.stream.test_bad_messages import row, watermark
-from tests.stream.upstreams import events_table, row_change
-from tests.system.command import Ended, bridge
+from bridge.rows.order_and_slices import TableStore
+from bridge.spark.executor_rows import FrameStore
+from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.command import Ended, bridge
+from tests.support.pipelines import sql
+from tests.support.upstreams import events_table, row_change
 
 Topics = Callable[..., str]
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from bridge.local import Kafka
-from bridge.stream.kafka_source import KafkaSource
-from tests.stream.pipelines import sql
-from tests.stream.test_bad_messages import row, watermark
-from tests.system.command import SECONDS, bridge
-from tests.system.pipelines import kafka_arguments
-from tests.system.transactions import Sender
+from bridge.sources.kafka import KafkaSource
+from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.bridges import kafka_arguments
+from tests.support.command import SECONDS, bridge
+from tests.support.pipelines import sql
+from tests.support.transactions import Sender
 
 Topics = Callable[..., str]
 Messages = list[dict[str, Any]]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bridge.events import tso_ms
-from bridge.stream.status import tso_time
-from tests.stream.pipelines import sql
-from tests.system.captures import BankState, Line, bank_below, canal, commit_ts, is_watermark, read_lines, write_lines
-from tests.system.command import bridge
-from tests.system.golden import Reader, capture, differences, replay_arguments
+from bridge.pipeline.status import tso_time
+from tests.support.captures import BankState, Line, bank_below, canal, commit_ts, is_watermark, read_lines, write_lines
+from tests.support.command import bridge
+from tests.support.golden import Reader, capture, differences, replay_arguments
+from tests.support.pipelines import sql
 
 pytestmark = pytest.mark.usefixtures("spark")
 

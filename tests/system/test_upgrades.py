@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.system.captures import Line, read_lines, write_lines
-from tests.system.command import bridge
-from tests.system.golden import PROTOCOLS, capture, differences
-from tests.system.pipelines import applied_ts
+from tests.support.bridges import applied_ts
+from tests.support.captures import Line, read_lines, write_lines
+from tests.support.command import bridge
+from tests.support.golden import PROTOCOLS, capture, differences
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from bridge.local import Kafka
-from bridge.upstream import rows
-from tests.system.captures import Line, read_lines, write_lines
-from tests.system.command import Ended, bridge
-from tests.system.feeds import Feed
-from tests.system.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
-from tests.system.pipelines import applied_ts, kafka_arguments, running
+from bridge.mysql import historical_rows
+from tests.support.bridges import applied_ts, kafka_arguments, running
+from tests.support.captures import Line, read_lines, write_lines
+from tests.support.command import Ended, bridge
+from tests.support.feeds import Feed
+from tests.support.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
+from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
 from tests.system.test_cut_rows import StandIn
 from tests.system.test_golden_replay import SCRIPTS
-from tests.verify.servers import execute
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -87,7 +87,7 @@ def test_no_false_alarm_on_any_capture(
     arguments = _arguments(golden, variant, script, target, tmp_path)
     more = ["--on-bad-message", "quarantine"]
     if variant in CUT_ROWS:
-        monkeypatch.setattr(rows, "enter_moment", StandIn(golden, script, old_target).enter)
+        monkeypatch.setattr(historical_rows, "enter_moment", StandIn(golden, script, old_target).enter)
         more += ["--source", old_target]
     assert bridge("replay", *arguments, *more).code in (0, 3, 4)  # some schema changes MariaDB refuses, some it lacks
     ended = bridge("verify", *arguments, "--json")
@@ -107,7 +107,7 @@ def test_captures_that_hold_less(
     """Rows cut to their key, updates of the changed columns only, values that the target's types make exact: no false
     alarm, and in each table a row that is changed, lost or there too much is found and mended."""
     arguments = _arguments(golden, variant, "all_types", target, tmp_path)
-    monkeypatch.setattr(rows, "enter_moment", StandIn(golden, "all_types", old_target).enter)
+    monkeypatch.setattr(historical_rows, "enter_moment", StandIn(golden, "all_types", old_target).enter)
     ended = bridge("replay", *arguments, *(("--source", old_target) if variant in CUT_ROWS else ()))
     assert ended.code == 0, ended.err
     ended = bridge("verify", *arguments, "--json")

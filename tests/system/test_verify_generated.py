@@ -12,11 +12,11 @@ import pytest
 
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, messages
-from tests.system.captures import Line, write_lines
-from tests.system.command import bridge
+from tests.support.captures import Line, write_lines
+from tests.support.command import bridge
+from tests.support.verify_servers import execute
 from tests.system.test_native_debezium import VARIANTS, Connector, history
 from tests.system.test_verify import found
-from tests.verify.servers import execute
 
 EVENTS = 600
 PROTOCOLS = {"canal": "canal-json"} | {name: name for name in ENCODERS}

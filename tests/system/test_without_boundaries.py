@@ -16,13 +16,13 @@ import pytest
 from bridge.demo.encode import CanalJsonEncoder, Message
 from bridge.demo.model import SchemaChange, Transaction
 from bridge.local import Kafka
-from bridge.stream.kafka_source import KafkaSource
-from tests.stream.pipelines import sql
-from tests.system.captures import Line, canal, read_lines, write_lines
-from tests.system.command import Process, bridge
-from tests.system.feeds import Feed
-from tests.system.golden import capture, differences
-from tests.system.pipelines import PARTITIONS, assert_equal, assert_ran_once, running, status
+from bridge.sources.kafka import KafkaSource
+from tests.support.bridges import PARTITIONS, assert_equal, assert_ran_once, running, status
+from tests.support.captures import Line, canal, read_lines, write_lines
+from tests.support.command import Process, bridge
+from tests.support.feeds import Feed
+from tests.support.golden import capture, differences
+from tests.support.pipelines import sql
 
 IDLE = ("--set", "stream.idle_seconds=3")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.servers import Pair
+from tests.support.verify_servers import Pair
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from bridge.target.progress import ProgressTable
-from bridge.target.session import Target
-from tests.verify.servers import Pair, execute
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
+from tests.support.verify_servers import Pair, execute
 
 SECONDS = 60.0
 ROWS = 5_000

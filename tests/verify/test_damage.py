@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.verify.servers import Pair, said
+from tests.support.verify_servers import Pair, said
 
 TABLES = """
 SET SESSION sql_mode = '', time_zone = '+00:00';

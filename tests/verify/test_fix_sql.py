@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.protocols import literals
-from bridge.target.capabilities import named_capabilities, probe
-from bridge.target.ddl_policy import DdlRules
-from bridge.target.session import Target, quote_name
-from bridge.verify.translating import Translator
-from tests.verify.clients import mariadb_client, mysql_client, run_file
-from tests.verify.servers import Pair, execute, said
+from bridge.ddl.policy import DdlRules
+from bridge.ddl.server_features import named_capabilities, probe
+from bridge.mysql.connection import Target, quote_name
+from bridge.protocols.values import literals
+from bridge.verify.source.translated_table import Translator
+from tests.support.clients import mariadb_client, mysql_client, run_file
+from tests.support.verify_servers import Pair, execute, said
 
 CLIENTS = {"mariadb": mariadb_client, "mysql": mysql_client}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.verify.servers import Pair, execute, portable, said
+from tests.support.verify_servers import Pair, execute, portable, said
 from tests.verify.test_damage import DAMAGE, TABLES
 
 SERVERS = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import bridge
 from tests.support.shown_output import assert_shown, blocks
-from tests.system.command import bridge
-from tests.verify.servers import Pair
+from tests.support.verify_servers import Pair
 
 
 def test_a_damaged_target_is_shown_as_it_is(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

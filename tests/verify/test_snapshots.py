@@ -11,15 +11,15 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
-from bridge.target.progress import Advance, ProgressTable
-from bridge.target.session import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.state.progress import Advance, ProgressTable
+from bridge.mysql.table_definition import Flavour
 from bridge.verify import snapshots
-from bridge.verify.definitions import Flavour
+from bridge.verify.load_throttle import Throttle, parse_max_load
 from bridge.verify.options import VerifyOptions
-from bridge.verify.reader import Reader
+from bridge.verify.snapshot_reader import Reader
 from bridge.verify.snapshots import begin_snapshot, open_moment
-from bridge.verify.throttle import Throttle, parse_max_load
-from tests.verify.servers import Pair, execute, said
+from tests.support.verify_servers import Pair, execute, said
 
 TRANSACTIONS_PER_SECOND = 200
 LAG_SECONDS = 0.05

@@ -1,0 +1,1 @@
+"""The command line: commands, their flags, and how results are shown."""

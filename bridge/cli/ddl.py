@@ -1,0 +1,147 @@
+"""`bridge ddl`: the commands that look at schema changes and release those that wait."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bridge.cli import output
+from bridge.cli.options import (
+    ConfigFlag,
+    FilterFlag,
+    InputFlag,
+    JsonFlag,
+    NameFlag,
+    ProtocolFlag,
+    SetFlag,
+    TargetFlag,
+    ZoneFlag,
+    settings_of,
+    source_of,
+    stdin_text,
+    target_of,
+)
+from bridge.commands import ddl
+from bridge.errors import UnknownPipelineError, UsageError
+from bridge.mysql.state.ddl_journal import OPEN, State
+from bridge.mysql.state.progress import ProgressTable
+from bridge.protocols import DecodeOptions, recognise
+from bridge.table_filter import TableFilter
+
+app = typer.Typer(
+    help="Schema changes: what ran, what waits for the operator, how a statement would run on the target.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_ALL: int = 1 << 31
+
+ChangeArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Its commit ts, or its id as `bridge ddl list` shows.")
+]
+
+
+@app.command("list")
+def list_(
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    target: TargetFlag = None,
+    waiting: Annotated[bool, typer.Option("--open", help="Only those that are held or were refused.")] = False,
+    as_json: JsonFlag = False,
+    assignments: SetFlag = None,
+) -> None:
+    """What ran, was left out, is held or was refused, in the order of the upstream."""
+    settings = settings_of(config, assignments, name=name, target=target)
+    found = ddl.entries(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
+    if found is None:
+        raise UnknownPipelineError(settings.name)
+    output.schema_changes([entry for entry in found if entry.state in OPEN or not waiting], as_json=as_json)
+
+
+@app.command()
+def approve(
+    change: ChangeArgument,
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    target: TargetFlag = None,
+    assignments: SetFlag = None,
+) -> None:
+    """Lets a held schema change run; one that the target refused is tried again at the next start."""
+    _release(change, State.APPROVED, config, name, target, assignments)
+
+
+@app.command()
+def skip(
+    change: ChangeArgument,
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    target: TargetFlag = None,
+    assignments: SetFlag = None,
+) -> None:
+    """Leaves a held or refused schema change out; what comes behind it goes on."""
+    _release(change, State.SKIPPED, config, name, target, assignments)
+
+
+@app.command()
+def replace(
+    change: ChangeArgument,
+    statement: Annotated[str, typer.Argument(help="The statement to run, in the words of the target; - reads stdin.")],
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    target: TargetFlag = None,
+    assignments: SetFlag = None,
+) -> None:
+    """Runs another statement in the place of a held or refused one."""
+    text = stdin_text().strip() if statement == "-" else statement
+    _release(change, State.REPLACED, config, name, target, assignments, text)
+
+
+def _release(
+    change: str,
+    state: State,
+    config: ConfigFlag,
+    name: NameFlag,
+    target: TargetFlag,
+    assignments: SetFlag,
+    replacement: str = "",
+) -> None:
+    settings = settings_of(config, assignments, name=name, target=target)
+    table = ProgressTable(settings.name, settings.target.schema_name)
+    entry = ddl.release(target_of(settings), table, change, state, replacement)
+    output.line(f"{entry.id} is {state}: {entry.statement}")
+
+
+@app.command()
+def translate(
+    config: ConfigFlag = None,
+    name: NameFlag = None,
+    protocol: ProtocolFlag = None,
+    input_path: InputFlag = None,
+    target: TargetFlag = None,
+    flavour: Annotated[
+        str | None, typer.Option("--flavour", help="Instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5...")
+    ] = None,
+    schema: Annotated[str, typer.Option("--schema", help="The current database of the statements on stdin.")] = "",
+    filters: FilterFlag = None,
+    timezone: ZoneFlag = None,
+    as_json: JsonFlag = False,
+    assignments: SetFlag = None,
+) -> None:
+    """How statements - on stdin, or those of capture files (--input) - would run on the target; runs nothing."""
+    settings = settings_of(
+        config, assignments, name=name, protocol=protocol, input=input_path, target=target, filter=filters,
+        timezone=timezone,
+    )  # fmt: skip
+    if settings.source.input:
+        messages = source_of(settings).sample(_ALL)
+        named = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol
+        options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
+        changes = list(ddl.schema_changes(messages, named, options))
+    else:
+        changes = [(schema, statement) for statement in ddl.split(stdin_text())]
+    if not changes:
+        raise UsageError("there is no schema change to translate", mend="give statements on stdin, or --input")
+    server = target_of(settings) if flavour is None else None
+    with ddl.site_for(settings, server, flavour) as (rules, site):
+        output.translations([ddl.translate(text, where, rules, site) for where, text in changes], as_json=as_json)

@@ -1,0 +1,143 @@
+"""`bridge ddl`: what ran and what is held, what the operator says of it, and how a statement would run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridge.commands.look_session import asking
+from bridge.config import Settings
+from bridge.ddl.lexer import UnreadableError, statements
+from bridge.ddl.parser import Refused, classify
+from bridge.ddl.policy import DdlRules, Verdict
+from bridge.ddl.rewrite import Step, rewrite
+from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
+from bridge.ddl.server_features import Capabilities, named_capabilities, probe
+from bridge.errors import BridgeError, UsageError
+from bridge.events import Kind
+from bridge.mysql.apply.rewrite_context import OnTarget
+from bridge.mysql.connection import Target
+from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal, State
+from bridge.mysql.state.progress import ProgressTable
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.table_filter import TableFilter
+
+
+def entries(target: Target, table: ProgressTable) -> list[Entry] | None:
+    """All schema changes of a pipeline, in the order of the upstream; None when the target knows no bridge."""
+    with asking(target) as session:
+        return Journal(table.name, table.schema).entries(session) if table.exists(session) else None
+
+
+def release(target: Target, table: ProgressTable, named: str, state: State, replacement: str = "") -> Entry:
+    """Writes what the operator says of the open schema change that is called `named`, its commit ts or its id.
+
+    Raises UsageError when it does not name exactly one, or when the replacement is no schema change.
+    """
+    with asking(target) as session:
+        if not table.exists(session):
+            raise _no_such(named, [])
+        journal = Journal(table.name, table.schema)
+        entry = _find(journal.entries(session, OPEN), named)
+        if state is State.REPLACED:
+            known = classify(replacement, entry.schema)
+            if isinstance(known, Refused):
+                raise UsageError(
+                    f"the replacement cannot run: {known.reason}",
+                    mend="run it by hand, then `bridge ddl skip` the schema change",
+                )
+        if not journal.release(session, entry, state, f"{state.value} by the operator", replacement):
+            raise BridgeError("somebody else was faster", where=entry.id, mend="look again with `bridge ddl list`")
+        return entry
+
+
+def _find(open_ones: list[Entry], named: str) -> Entry:
+    found = [entry for entry in open_ones if named == str(entry.commit_ts) or entry.id.startswith(named)]
+    if len(found) != 1:
+        raise _no_such(named, open_ones)
+    return found[0]
+
+
+def _no_such(named: str, open_ones: list[Entry]) -> UsageError:
+    known = ", ".join(entry.id for entry in open_ones) or "none"
+    return UsageError(f"{named!r} is not one schema change that is held or was refused", mend=f"there are: {known}")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """How a statement would run.  verdict: what the policy does; text: None when nothing runs."""
+
+    statement: str
+    schema: str
+    verdict: str
+    reason: str
+    classes: tuple[str, ...] = ()
+    text: str | None = None
+    steps: tuple[Step, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """As a JSON document."""
+        return {
+            **{"statement": self.statement, "schema": self.schema, "verdict": self.verdict, "reason": self.reason},
+            **{"classes": list(self.classes), "text": self.text, "rewrites": [step._asdict() for step in self.steps]},
+        }
+
+
+def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
+    """How `statement`, with `schema` as the current database, would run."""
+    known = classify(statement, schema)
+    classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
+    try:
+        found = rewrite(statement, schema, site)
+    except UnsupportedError as unsupported:
+        return Translation(statement, schema, Verdict.HOLD, str(unsupported), classes)
+    if isinstance(found, Refused):
+        return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
+    if reason := rules.forbids(found.classified):
+        return Translation(statement, schema, Verdict.REFUSE, reason, classes)
+    decision = rules.decide(found.classified)
+    return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
+
+
+@contextmanager
+def site_for(settings: Settings, target: Target | None, flavour: str | None) -> Iterator[tuple[DdlRules, Site]]:
+    """The rules of the settings, and the site: a live target, or a flavour by name."""
+    rules = replace(settings.ddl.rules(TableFilter(settings.filter)), own_schema=settings.target.schema_name)
+    if flavour is not None:
+        yield rules, _site(rules, named_capabilities(flavour), Nowhere())
+        return
+    if target is None:
+        raise UsageError("there is no target to translate for", mend="give --target, or --flavour mariadb-11.4")
+    with asking(target) as session:
+        table = ProgressTable(settings.name, settings.target.schema_name)
+        known = table.exists(session)
+        around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Nowhere()
+        yield rules, _site(rules, probe(session), around)
+
+
+def _site(rules: DdlRules, target: Capabilities, around: Surroundings) -> Site:
+    return Site(target, rules.collations, rules.source, around)
+
+
+def split(text: str) -> list[str]:
+    """The statements of a text; UsageError for one that is not readable."""
+    try:
+        return statements(text)
+    except UnreadableError as error:
+        raise UsageError(f"the text cannot be read: {error}", mend="see its quotes and comments") from error
+
+
+def schema_changes(
+    messages: Iterable[tuple[bytes | None, bytes | None]], protocol: str, options: DecodeOptions
+) -> Iterator[tuple[str, str]]:
+    """(schema, statement) of the schema changes in messages, copies left out."""
+    decoder = make_decoder(protocol, options)
+    seen = set()
+    for key, value in messages:
+        for event in decode_message(decoder, key, value):
+            change = (event.commit_ts, event.schema, event.text or "")
+            if event.kind is Kind.SCHEMA_CHANGE and change not in seen:
+                seen.add(change)
+                yield event.schema, event.text or ""

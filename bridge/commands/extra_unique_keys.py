@@ -1,0 +1,36 @@
+"""The warning of unique keys that only the target has, at the start of a pipeline."""
+
+from __future__ import annotations
+
+import structlog
+from pymysql.err import MySQLError
+
+from bridge.mysql.connection import Target, server_words
+from bridge.mysql.extra_unique_keys import MEND, ExtraKey, find_extra_keys
+from bridge.table_filter import TableFilter
+
+log = structlog.get_logger()
+
+
+def extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> list[ExtraKey]:
+    """Those of the wanted tables; the errors are the driver's, or TargetError for a login that is refused."""
+    here = target.connect(autocommit=True)
+    try:
+        there = upstream.connect(autocommit=True)
+        try:
+            return [found for found in find_extra_keys(here, there) if wanted(*found.table)]
+        finally:
+            there.close()
+    finally:
+        here.close()
+
+
+def warn_of_extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> None:
+    """Names them in the log.  A server that does not answer is no reason not to start."""
+    try:
+        found = extra_keys(target, upstream, wanted)
+    except (MySQLError, OSError) as error:
+        log.warning("the keys of target and upstream could not be compared", error=server_words(error))
+        return
+    for extra in found:
+        log.warning(str(extra), mend=MEND)

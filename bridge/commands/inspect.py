@@ -1,0 +1,223 @@
+"""`bridge inspect`: what messages say, one record for each event, and why those that cannot be decoded cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from bridge.config import Settings
+from bridge.errors import UsageError
+from bridge.events import SEP, Event, Kind, Position
+from bridge.pipeline.status import tso_time
+from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
+from bridge.protocols.decode import bad_message
+from bridge.protocols.detect import recognise_message
+from bridge.protocols.values.json_message import json_object
+from bridge.protocols.values.untyped import split_forms
+from bridge.sources.source import Message, Source
+from bridge.table_filter import TableFilter
+
+SAMPLE_MESSAGES: Final = 100
+_AROUND: Final = 48
+"""Bytes shown before and after the place of a failure."""
+_NOTHING: Final = "nothing"
+_BINLOG_NUMBER: Final = re.compile(r"[0-9]+\Z")
+
+
+class Around(NamedTuple):
+    """Bytes of a message: `first` is the offset of the first of them, `at` that of the failure where it is known."""
+
+    first: int
+    at: int | None
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Record:
+    """One event of a message; None for a message that holds none, such as a tombstone.
+
+    origin: where the sender says that the change comes from (binlog position, GTID), where it does.
+    around: of a bad message, the bytes where it fails.
+    """
+
+    position: Position
+    protocol: str
+    variant: str
+    event: Event | None
+    origin: dict[str, str]
+    around: Around | None = None
+
+    @property
+    def kind(self) -> str:
+        """insert, update, delete, schema-change, boundary, bad, left-out, or nothing."""
+        return _NOTHING if self.event is None else self.event.kind.name.lower().replace("_", "-")
+
+    @property
+    def time(self) -> str | None:
+        """The commit_ts, or the event time, as wall-clock time in UTC."""
+        return None if self.event is None or self.event.kind >= Kind.BAD else tso_time(self.event.commit_ts)
+
+    def row(self, image: str | None) -> dict[str, str] | None:
+        """Column to SQL literal of one of the event's images."""
+        if image is None or self.event is None or self.event.columns is None:
+            return None
+        return dict(zip(split_forms(self.event.columns)[0].split(SEP), image.split(SEP), strict=True))
+
+    @property
+    def key(self) -> dict[str, str] | None:
+        """Column to SQL literal of the key that the message names, of the row as it is after the change."""
+        event = self.event
+        if event is None or not event.key:
+            return None
+        row = self.row(event.before if event.after is None else event.after) or {}
+        return {name: row.get(name, "?") for name in event.key.split(SEP)}
+
+    def document(self) -> dict[str, Any]:
+        """As a JSON object; fields that do not apply are left out."""
+        shown = {
+            **self.position._asdict(),
+            "protocol": self.protocol,
+            "variant": self.variant,
+            "kind": self.kind,
+            **self._event_fields(),
+            **self.origin,
+        }
+        return {name: value for name, value in shown.items() if value is not None}
+
+    def _event_fields(self) -> dict[str, Any]:
+        event = self.event
+        if event is None:
+            return {}
+        if event.kind is Kind.BAD:
+            return {"code": event.columns, "reason": event.text, "around": self.around and _readable(self.around)}
+        if event.kind is Kind.LEFT_OUT:
+            return {"index": event.index, "schema": event.schema, "table": event.table, "reason": event.text}
+        return {
+            "index": event.index,
+            "schema": event.schema or None,
+            "table": event.table or None,
+            "commit_ts": event.commit_ts,
+            "time": self.time,
+            "by_time": event.by_time or None,
+            "key": self.key,
+            "before": self.row(event.before),
+            "after": self.row(event.after),
+            "statement": event.text,
+        }
+
+
+def _readable(around: Around) -> dict[str, Any]:
+    return {
+        "first_byte": around.first,
+        "fails_at": around.at,
+        "hex": around.content.hex(" "),
+        "text": printable(around.content),
+    }
+
+
+def printable(content: bytes) -> str:
+    """Bytes as ASCII, with a dot for what is none."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in content)
+
+
+def inspect(
+    source: Source, settings: Settings, *, partition: int | None = None, offset: int | None = None, limit: int
+) -> Iterator[Record]:
+    """The records of up to `limit` messages (0: all), in the order of their partitions; a filter leaves out rows."""
+    reader = _Reader(settings, _topic_protocol(source, settings))
+    messages = source.messages(partition, offset)
+    for message in islice(messages, limit) if limit else messages:
+        yield from reader.records(message)
+
+
+def _topic_protocol(source: Source, settings: Settings) -> str | None:
+    """None where each message is to be asked by itself: a topic that does not tell its protocol is looked at too."""
+    if settings.protocol != "auto":
+        return settings.protocol
+    try:
+        return recognise(source.sample(SAMPLE_MESSAGES))[0]
+    except UsageError:
+        return None
+
+
+class _Reader:
+    def __init__(self, settings: Settings, protocol: str | None) -> None:
+        accepts = TableFilter(settings.filter) if settings.filter else None
+        self._options = replace(settings.decode_options(accepts), cut_rows=True)
+        self._protocol, self._filters = protocol, accepts is not None
+        self._decoders: dict[str, Decoder] = {}
+        self._binlog: dict[Position, tuple[int, int]] = {}
+        if protocol:
+            self._decoder(protocol)
+
+    def records(self, message: Message) -> Iterator[Record]:
+        """One record for each event, one for a message without any unless a filter may have left them out."""
+        seen = recognise_message(message.key, message.value)
+        protocol = self._protocol or (seen.protocol if seen else "unknown")
+        variant = seen.variant if seen else "unknown"
+        if protocol == "unknown":
+            failure = DecodeError("no known protocol is recognised in the message")
+            yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
+            return
+        decoder = self._decoder(protocol)
+        try:
+            events: list[Event | None] = [*decoder.decode(message.key, message.value)]
+        except DecodeError as failure:
+            bad = bad_message(decoder.protocols, failure, message.key, message.value)
+            yield _bad(message, protocol, variant, bad, failure)
+            return
+        origin = self._origin(message) if events else {}
+        for event in events or ([] if self._filters else [None]):
+            yield Record(message.position, protocol, variant, event, origin)
+
+    def _decoder(self, protocol: str) -> Decoder:
+        if protocol not in self._decoders:
+            self._decoders[protocol] = make_decoder(protocol, self._options)
+        return self._decoders[protocol]
+
+    def _origin(self, message: Message) -> dict[str, str]:
+        """Binlog position and GTID, and whether the position lies before that of an earlier message."""
+        origin = _origin(message.value)
+        name, _, place = origin.get("binlog", "").rpartition(":")
+        number = _BINLOG_NUMBER.search(name)
+        if number and place.isdecimal():
+            partition = message.position._replace(offset=0)
+            here = (int(number[0]), int(place))
+            if here < self._binlog.get(partition, here):
+                origin["note"] = "the binlog position lies before that of the message before it: sent again"
+            self._binlog[partition] = here
+        return origin
+
+
+def _bad(message: Message, protocol: str, variant: str, event: Event, failure: DecodeError) -> Record:
+    content = message.value or message.key or b""
+    return Record(message.position, protocol, variant, event, {}, _around(content, failure))
+
+
+def _around(content: bytes, failure: DecodeError) -> Around:
+    """The bytes where decoding failed: the byte that the parser names, else the last place that names the column, which
+    is that of its value, else the beginning."""
+    at = failure.at
+    if at is None and failure.column is not None:
+        found = content.rfind(orjson.dumps(failure.column))
+        at = found if found >= 0 else None
+    first = max(0, (at or 0) - _AROUND)
+    return Around(first, at, content[first : first + 2 * _AROUND])
+
+
+def _origin(value: bytes | None) -> dict[str, str]:
+    try:
+        message = json_object(value)
+    except DecodeError:
+        return {}
+    payload = message.get("payload", message)
+    source = payload.get("source") if isinstance(payload, dict) else None
+    found = source if isinstance(source, dict) else {}
+    name, place = (message.get("BINLOG_NAME") or found.get("file")), message.get("BINLOG_POS", found.get("pos"))
+    gtid = message.get("GLOBAL_ID") or message.get("gtid") or found.get("gtid")
+    return ({"binlog": f"{name}:{place}"} if name else {}) | ({"gtid": str(gtid)} if gtid else {})

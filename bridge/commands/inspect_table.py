@@ -1,0 +1,103 @@
+"""The records of `bridge inspect` as a table for people: a line for each, and the bytes where a message fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from bridge.commands.inspect import Around, Record, printable
+from bridge.events import Event, Kind
+from bridge.foreign_text import visible
+
+_WIDTHS: Final = (18, 13, 18, 24, 20)
+_HEADINGS: Final = ("position", "kind", "commit ts", "time (UTC)", "table", "content")
+_PLAIN_KINDS: Final = ("boundary", "schema-change")
+_SHOWN: Final = 60
+_BYTES_A_LINE: Final = 16
+
+
+def table_lines(records: Iterable[Record]) -> Iterator[str]:
+    """The lines of the table, as the records come; values of more than 60 characters are cut, which --json does not
+    do.  Protocol and variant stand above the first message that has them; boundaries and schema changes, which show
+    less of the variant than rows do, begin no new one of the same protocol."""
+    yield _line(_HEADINGS)
+    said = ("", "")
+    for record in records:
+        sender = (record.protocol, record.variant)
+        if sender != said and (record.kind not in _PLAIN_KINDS or sender[0] != said[0]):
+            said = sender
+            yield f"-- {', '.join(sender)}"
+        yield _line(_cells(record))
+        if record.around:
+            yield from _dump(record.around)
+
+
+def _line(cells: Iterable[str]) -> str:
+    *first, last = cells
+    padded = (f"{cell:<{width}}" for cell, width in zip(first, _WIDTHS, strict=True))
+    return "  ".join((*padded, last)).rstrip()
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    event = record.event
+    table = ".".join(name for name in (event.schema, event.table) if name) if event else ""
+    content = "; ".join(part for part in (_content(record), _origin(record)) if part)
+    first = (str(record.position), record.kind, _commit_ts(event), record.time or "")
+    return tuple(map(visible, (*first, table, content)))
+
+
+def _commit_ts(event: Event | None) -> str:
+    if event is None or event.kind >= Kind.BAD:
+        return ""
+    return "event time" if event.by_time else str(event.commit_ts)
+
+
+def _content(record: Record) -> str:
+    event = record.event
+    match event and event.kind:
+        case None:
+            return "the message holds no event"
+        case Kind.BAD if event:
+            return f"{event.columns}: {event.text}"
+        case Kind.SCHEMA_CHANGE | Kind.LEFT_OUT if event:
+            return event.text or ""
+        case Kind.BOUNDARY:
+            return ""
+    return _row(record, event) if event else ""
+
+
+def _origin(record: Record) -> str:
+    return ", ".join(said if name == "note" else f"{name} {said}" for name, said in record.origin.items())
+
+
+def _row(record: Record, event: Event) -> str:
+    """The key, then the other columns; of an update those that changed, from old to new."""
+    key, before, after = record.key or {}, record.row(event.before), record.row(event.after)
+    named = f"key ({_assigned(key)})" if key else "no key named"
+    if event.kind is Kind.UPDATE and before is not None and after is not None:
+        changed = (
+            f"{name}={_cut(before[name])} -> {_cut(after[name])}" for name in after if before[name] != after[name]
+        )
+        rest = ", ".join(changed) or "nothing changed"
+    else:
+        row = after if before is None else before
+        rest = _assigned({name: literal for name, literal in (row or {}).items() if name not in key})
+    return ", ".join(part for part in (named, event.text, rest) if part)
+
+
+def _assigned(row: dict[str, str]) -> str:
+    return ", ".join(f"{name}={_cut(literal)}" for name, literal in row.items())
+
+
+def _cut(literal: str) -> str:
+    return literal if len(literal) <= _SHOWN else f"{literal[:_SHOWN]}... ({len(literal)} characters)"
+
+
+def _dump(around: Around) -> Iterator[str]:
+    """Offset, hex and text of the bytes, with a mark below the byte of the failure."""
+    for start in range(0, len(around.content), _BYTES_A_LINE):
+        line = around.content[start : start + _BYTES_A_LINE]
+        first = around.first + start
+        yield f"    {first:08x}  {line.hex(' '):<{3 * _BYTES_A_LINE - 1}}  |{printable(line)}|"
+        if around.at is not None and first <= around.at < first + _BYTES_A_LINE:
+            yield f"    {'':8}  {'':{3 * (around.at - first)}}^^ byte {around.at}"

@@ -1,0 +1,269 @@
+"""Works through what was put aside: shows it, tries it again with the settings of today, drops it."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pymysql.err import MySQLError
+
+from bridge.config import Settings
+from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
+from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.mysql.apply.conditional_apply import apply_if_unchanged
+from bridge.mysql.catalog import TableName, load_tables
+from bridge.mysql.connection import Session, Target, server_words
+from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
+from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
+from bridge.pipeline.bad_messages import BadMessage, message_entry
+from bridge.pipeline.status import tso_time
+from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
+from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.protocols.values.untyped import split_forms
+from bridge.rows.net_changes import fold
+from bridge.rows.render import Rendering
+from bridge.rows.resolve_types import typed
+from bridge.table_filter import TableFilter
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a retry or a drop came to; `why` says what happened, or why nothing did."""
+
+    id: int
+    where: str
+    done: bool
+    why: str
+
+
+class _Left(Exception):  # noqa: N818  # no error: the entry stays where it is
+    """An entry is left as it is; the text says why."""
+
+
+class Quarantine:
+    """One pipeline's quarantine, seen with today's settings; protocol "auto" means the one that the pipeline ran with.
+
+    upstream: where rows are read back that a message holds the key of only.
+    Its methods raise TargetError when the target does not answer.
+    """
+
+    def __init__(self, target: Target, settings: Settings, upstream: Upstream | None = None) -> None:
+        self._target, self._upstream = target, upstream
+        self._table = ProgressTable(settings.name, settings.target.schema_name)
+        self._protocol = settings.protocol
+        self._options = settings.decode_options(TableFilter(settings.filter))
+
+    def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
+        """Those in the given states, in order, without their messages' bytes; None when the target knows no such
+        pipeline."""
+        with self._session() as session:
+            if not self._is_known(session):
+                return None
+            return list_entries(session, self._table.schema, self._table.name, states)
+
+    def entry(self, id_: int) -> StoredEntry:
+        """One of them; UsageError for an unknown id."""
+        with self._session() as session:
+            entry = self._read(session, id_) if self._is_known(session) else None
+        return entry or _unknown(id_)
+
+    def decoded(self, entry: StoredEntry) -> list[Event]:
+        """The events of an entry with today's settings; one BAD event when it still cannot be decoded."""
+        if entry.change is not None:
+            return [entry.change]
+        events = decode_message(self._decoder(entry), entry.key, entry.value)
+        return self._completed(entry, events) if self._upstream and events and events[0].columns in CUT else events
+
+    def _completed(self, entry: StoredEntry, events: list[Event]) -> list[Event]:
+        assert self._upstream is not None
+        [event] = events
+        bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
+        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True)).completed([BadMessage(bad, 0)])
+        if cut.bad:
+            return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
+        rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
+        return [Event(Kind(kind), *fields) for kind, *fields in rows]
+
+    def retry(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+        """Tries entries again, None for all that are held, each in a transaction of its own, oldest first; None when
+        the target knows no such pipeline."""
+        return self._each(ids, self._retried)
+
+    def drop(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+        """Marks entries as dropped, None for all that are held; None when the target knows no such pipeline."""
+        return self._each(ids, self._dropped)
+
+    def _each(self, ids: Sequence[int] | None, act: _Act) -> list[Outcome] | None:
+        with self._session() as session:
+            if not self._is_known(session):
+                return None
+            held = entry_ids(session, self._table.schema, self._table.name, [State.HELD])
+            return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
+
+    def _outcome(self, session: Session, id_: int, act: _Act) -> Outcome:
+        session.begin()
+        progress = self._table.read(session, lock=True)  # a running bridge waits, and is waited for
+        entry = read_entry(session, self._table.schema, self._table.name, id_, lock=True)
+        where = entry.where if entry else ""
+        try:
+            if entry is None or progress is None:
+                raise _Left("there is no such entry")
+            if entry.state is not State.HELD:
+                raise _Left(f"it is {entry.state} already")
+            what = act(session, entry, progress)
+        except (_Left, ApplyError, TargetError) as left:
+            session.rollback()
+            return Outcome(id_, where, False, left.what if isinstance(left, BridgeError) else str(left))
+        session.commit()
+        return Outcome(id_, where, True, what)
+
+    def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+        del progress
+        settle(session, self._table.schema, self._table.name, entry.id, State.DROPPED, "dropped by hand")
+        return "dropped"
+
+    def _retried(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+        if entry.cut_bytes:
+            raise _Left(f"{entry.cut_bytes} bytes of it are not here: read it from its position in the log")
+        changes = [event for event in self._readable(entry) if event.kind <= Kind.DELETE]
+        for change in changes:
+            if why := self._options.reserved.why(change.schema):
+                raise _Left(f"{TableName(change.schema, change.table)} is never written: {why}")
+            if not change.by_time and change.commit_ts >= progress.applied_ts:
+                raise _Left("the pipeline has not come to its commit ts yet; try again later")
+            self._apply(session, entry.position, change)
+        outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
+        settle(session, self._table.schema, self._table.name, entry.id, State.APPLIED, outcome)
+        return outcome
+
+    def _readable(self, entry: StoredEntry) -> list[Event]:
+        events = self.decoded(entry)
+        if not events:
+            raise _Left("its table is left out by --filter")
+        if all(event.kind is Kind.LEFT_OUT for event in events):
+            raise _Left(f"its table is never written: {events[0].text}")
+        for event in events:
+            if event.kind is Kind.BAD:
+                raise _Left(f"it still cannot be decoded: {event.text}")
+            if event.kind is Kind.SCHEMA_CHANGE:
+                raise _Left(f"it is a schema change; run what you want of it by hand, then drop it: {event.text}")
+        return events
+
+    def _apply(self, session: Session, position: Position, change: Event) -> None:
+        name = TableName(change.schema, change.table)
+        table = load_tables(session, [name]).get(name)
+        if table is None:
+            raise _Left(f"the target has no table {name}")
+        refuse_side_effects(find_side_effects(session, [name], cascades=False))
+        rows = typed(table, _events_table(position, change))
+        [ready] = rows.to_pylist()
+        change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
+        [net] = fold({name: table}, rows)
+        try:
+            reason = apply_if_unchanged(session, net, change, Rendering(self._table.schema))
+        except MySQLError as error:
+            raise _Left(f"the target does not take it: {server_words(error)}") from error
+        if reason:
+            raise _Left(reason)
+
+    def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False) -> Decoder:
+        protocol = entry.protocol if self._protocol == "auto" else self._protocol
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows))
+
+    def _read(self, session: Session, id_: int) -> StoredEntry | None:
+        return read_entry(session, self._table.schema, self._table.name, id_)
+
+    def _is_known(self, session: Session) -> bool:
+        return self._table.exists(session) and self._table.read(session) is not None
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        try:
+            session = self._target.connect()
+        except (MySQLError, OSError) as error:
+            raise _no_answer(self._target, error) from error
+        try:
+            yield session
+        except (MySQLError, OSError) as error:
+            raise _no_answer(self._target, error) from error
+        finally:
+            session.close()
+
+
+_Act = Callable[[Session, StoredEntry, Progress], str]
+
+
+def document(entry: StoredEntry) -> dict[str, Any]:
+    """An entry as a JSON document, without its message's bytes."""
+    return {
+        "id": entry.id,
+        "topic": entry.position.topic,
+        "partition": entry.position.partition,
+        "offset": entry.position.offset,
+        "index": entry.index,
+        "state": entry.state,
+        "code": entry.code,
+        "reason": entry.reason,
+        "commit_ts": entry.commit_ts,
+        "commit_time": tso_time(entry.commit_ts),
+        "protocol": entry.protocol,
+        "cut_bytes": entry.cut_bytes,
+        "row_change": event_document(entry.change) if entry.change else None,
+        "outcome": entry.outcome,
+        "put_at": entry.put_at.isoformat(),
+        "settled_at": entry.settled_at.isoformat() if entry.settled_at else None,
+    }
+
+
+def bytes_document(entry: StoredEntry) -> dict[str, Any]:
+    """The bytes of an entry's message, in base64."""
+    return {"key": _base64(entry.key), "value": _base64(entry.value)}
+
+
+def event_document(event: Event) -> dict[str, Any]:
+    """A decoded event as a JSON document; images as SQL literals by column."""
+    if event.kind is Kind.BAD:
+        return {"kind": "bad", "code": event.columns or Code.MALFORMED, "reason": event.text}
+    found: dict[str, Any] = {"kind": event.kind.name.lower(), "commit_ts": event.commit_ts}
+    if event.kind is Kind.BOUNDARY:
+        return found
+    found |= {"schema": event.schema, "table": event.table}
+    if event.kind is Kind.LEFT_OUT:
+        return found | {"reason": event.text}
+    if event.kind is Kind.SCHEMA_CHANGE:
+        return found | {"statement": event.text}
+    return found | {image: _by_column(event.columns, part) for image, part in _images(event)}
+
+
+def _images(event: Event) -> Iterator[tuple[str, str]]:
+    for image, part in (("before", event.before), ("after", event.after)):
+        if part is not None:
+            yield image, part
+
+
+def _by_column(columns: str | None, image: str) -> dict[str, str]:
+    return dict(zip(split_forms(columns or "")[0].split(SEP), image.split(SEP), strict=False))
+
+
+def _events_table(position: Position, event: Event) -> pa.Table:
+    row = dict(zip(EVENT_SCHEMA.names, (*position, *event), strict=True))
+    return pa.Table.from_pylist([row], schema=EVENT_SCHEMA)
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+def _unknown(id_: int) -> NoReturn:
+    raise UsageError(f"the quarantine has no entry {id_}", mend="`bridge quarantine list` shows those there are")
+
+
+def _no_answer(target: Target, error: Exception) -> TargetError:
+    return TargetError(
+        f"the target does not answer: {server_words(error)}", where=str(target), mend="check --target and that it runs"
+    )

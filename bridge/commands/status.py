@@ -1,0 +1,175 @@
+"""A pipeline's state as the target tells it: nothing else is asked."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from bridge.commands.look_session import asking
+from bridge.errors import OwnedError, UsageError
+from bridge.events import tso_ms
+from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal
+from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
+from bridge.mysql.state.progress import Progress, ProgressTable, goes_by_partition
+from bridge.mysql.state.quarantine import count_held
+from bridge.pipeline.status import tso_time
+
+GUARANTEES: Final = {
+    "commit_ts": "commit ts: whole upstream transactions, each exactly once",
+    "partition": "each partition's own: every change exactly once, transactions of several partitions in parts; of rows"
+    " that swap their keys in one transaction one may be lost",
+    "unknown": "nothing was read yet",
+}
+"""What the order means."""
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """progress: its row.  owner: who ran it last, with `age` seconds since its heartbeat, empty before the first run.
+    running: its heartbeat is fresh and it has not ended.  said: the last status of the owner.
+    schema_changes: how many by state.  quarantined: how many are held, by code.
+    open_changes: those that are held or were refused; their outcome says why."""
+
+    progress: Progress
+    owner: dict[str, Any]
+    running: bool
+    said: dict[str, Any]
+    schema_changes: dict[str, int]
+    quarantined: dict[str, int]
+    open_changes: tuple[Entry, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As a JSON document."""
+        progress = self.progress
+        positions: dict[str, dict[str, dict[str, int]]] = {}
+        for (topic, partition), start in sorted(progress.positions.items()):
+            positions.setdefault(topic, {})[str(partition)] = start._asdict()
+        return {
+            "name": progress.name,
+            "applied_ts": progress.applied_ts,
+            "applied_time": tso_time(progress.applied_ts),
+            "order": self._order(),
+            "lag_seconds": self._lag(),
+            "epoch": progress.epoch,
+            "running": self.running,
+            "owner": self.owner,
+            "positions": positions,
+            "pending_schema_changes": [change.text for change in progress.pending],
+            "schema_changes": self.schema_changes,
+            "open_schema_changes": [entry.document() for entry in self.open_changes],
+            "quarantined": sum(self.quarantined.values()),
+            "quarantined_by_code": self.quarantined,
+            "last_said": self.said,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Name and value of each line shown."""
+        progress, lag = self.progress, self._lag()
+        yield "pipeline", progress.name
+        yield "applied ts", f"{progress.applied_ts} ({tso_time(progress.applied_ts)})"
+        yield "order", GUARANTEES[self._order()]
+        yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
+        yield "owner", self._owner_line()
+        if self.running and self.said:
+            yield "waiting for", str(self.said.get("waiting_for", ""))
+        yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
+        yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
+        for change in progress.pending:
+            yield "still to run", f"commit ts {change.commit_ts}: {change.text}"
+        for entry in self.open_changes:
+            yield entry.state.value, f"{entry.id}: {entry.outcome}: {entry.statement}"
+        for (topic, partition), start in sorted(progress.positions.items()):
+            yield (
+                f"{topic}/{partition}",
+                f"restart offset {start.offset}, read to {start.read}"
+                + (f", begun at {start.begin}" if start.begin else ""),
+            )
+
+    def _order(self) -> str:
+        if not self.progress.positions:
+            return "unknown"
+        return "partition" if goes_by_partition(self.progress.positions) else "commit_ts"
+
+    def _lag(self) -> float | None:
+        return time.time() - tso_ms(self.progress.applied_ts) / 1000 if self.progress.applied_ts else None
+
+    def _owner_line(self) -> str:
+        if not self.owner:
+            return "none so far"
+        who = f"process {self.owner['pid']} on {self.owner['host']}, heartbeat {self.owner['age']} s ago"
+        return who if self.running else f"not running (last: {who})"
+
+
+def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
+    """None when the pipeline is unknown; TargetError when the target does not answer."""
+    with asking(target) as session:
+        if not table.exists(session):
+            return None
+        progress = table.read(session)
+        if progress is None:
+            return None
+        owner, running, said = _owner(session, table)
+        journal = Journal(table.name, table.schema)
+        counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
+        held = count_held(session, table.schema, table.name)
+        return PipelineStatus(progress, owner, running, said, counts, held, open_changes)
+
+
+def forget_pipeline(target: Target, table: ProgressTable) -> bool:
+    """Deletes a pipeline's rows; False when it was unknown, OwnedError when a bridge is running it."""
+    with asking(target) as session:
+        if not table.is_known(session):
+            return False
+        ownership = Ownership(target, table)
+        try:
+            ownership.acquire(0, take_over=False)
+            return table.forget(session)
+        except OwnedError as error:
+            raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
+        finally:
+            ownership.release()
+
+
+def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
+    """Takes a topic out of a pipeline, of which nothing more is read then; False when the pipeline is unknown.
+
+    UsageError when it does not read the topic; OwnedError when a bridge is running it.
+    """
+    with asking(target) as session:
+        if not table.is_known(session):
+            return False
+        ownership = Ownership(target, table)
+        try:
+            ownership.acquire(0, take_over=False)
+            progress = table.read(ownership.control)
+            known = sorted({name for name, _ in progress.positions}) if progress else []
+            if topic not in known:
+                raise UsageError(
+                    f"the pipeline reads {' and '.join(map(repr, known)) or 'no topic so far'}, not {topic!r}",
+                    where=f"pipeline {table.name}",
+                    mend="check --topic and --name",
+                )
+            return table.forget_topic(ownership.control, ownership.epoch, topic)
+        except OwnedError as error:
+            raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
+        finally:
+            ownership.release()
+
+
+def _owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:
+    rows = session.rows(
+        "SELECT host, pid, epoch, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)), state"
+        f" FROM {quote_name(table.schema, 'owner')} WHERE name = %s",
+        (table.name,),
+    )
+    if not rows:
+        return {}, False, {}
+    host, pid, epoch, connections, age, state = rows[0]
+    owner = {"host": host, "pid": pid, "epoch": epoch, "age": age, "here": host == socket.gethostname()}
+    return owner, bool(connections) and age <= STALE_SECONDS, orjson.loads(state)

@@ -1,0 +1,1 @@
+"""Schema changes: reading, classifying and rewriting their text.  Pure."""

@@ -1,0 +1,222 @@
+"""The parts of a statement that a rewrite may change or leave out: definitions, actions, options; still tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.lexer import END, Token, tokens
+from bridge.ddl.parser import Classified, action_class, alter_actions, begins_database_option, split_at_commas
+
+ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
+ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
+
+_KEY_WORDS: Final = frozenset(
+    {"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID"}
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A definition of CREATE TABLE, an action of ALTER TABLE, or a whole CREATE INDEX or DROP INDEX.
+
+    change: what it does.  tokens: all of it.
+    definition: of a column, from its (new) name on; of an index or constraint, from CONSTRAINT, UNIQUE, INDEX... on.
+    name: of the index or constraint that it adds, drops or changes; None when the server is to choose one.
+    """
+
+    change: C
+    tokens: tuple[Token, ...]
+    definition: tuple[Token, ...] = ()
+    name: str | None = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Its place in the statement."""
+        return span_of(self.tokens)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A statement in parts.
+
+    lists: items whose commas go with them when they are left out.
+    options: what follows the definitions of a table or the name of a database.
+    """
+
+    text: str
+    tokens: tuple[Token, ...]
+    classified: Classified
+    lists: tuple[tuple[Item, ...], ...] = ()
+    options: tuple[Token, ...] = ()
+
+    @property
+    def items(self) -> Iterator[Item]:
+        """All items."""
+        return (item for items in self.lists for item in items)
+
+
+def shape(text: str, classified: Classified, *, tidb: bool) -> Shape:
+    """The parts of a statement that was classified; `tidb`: as a server that reads `/*T! ... */` sees it."""
+    found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
+    kind = classified.kind
+    if kind is StatementKind.CREATE_TABLE:
+        return _table(text, found, classified)
+    if kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
+        items = tuple(_action(action) for action in alter_actions(_behind(found, classified)))
+        return Shape(text, found, classified, (items, *_groups(items)))
+    if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
+        return Shape(text, found, classified, ((_index_statement(found, classified),),))
+    if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
+        return Shape(text, found, classified, options=_database_options(found))
+    if kind is StatementKind.DROP_TABLE:
+        named = (tuple(t for t in found if n.span[0] <= t.span[0] < n.span[1]) for n in classified.touched)
+        return Shape(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
+    return Shape(text, found, classified)
+
+
+def span_of(found: Sequence[Token]) -> tuple[int, int]:
+    """From the first to the last of them."""
+    return found[0].span[0], found[-1].span[1]
+
+
+def with_depth(found: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
+    """Index, token and depth; parentheses themselves have the outer depth."""
+    depth = 0
+    for i, token in enumerate(found):
+        depth -= token.text == ")"
+        yield i, token, depth
+        depth += token.text == "("
+
+
+def at(found: Sequence[Token], index: int) -> Token:
+    """The token there, END outside."""
+    return found[index] if 0 <= index < len(found) else END
+
+
+def closing(found: Sequence[Token], opening: int) -> int:
+    """The index of the parenthesis that closes the one at `opening`; of the last token when none does."""
+    inner = 0
+    for i in range(opening, len(found)):
+        inner += {"(": 1, ")": -1}.get(found[i].text, 0)
+        if inner == 0:
+            return i
+    return len(found) - 1
+
+
+def _behind(found: Sequence[Token], classified: Classified) -> tuple[Token, ...]:
+    end = classified.touched[0].span[1]
+    return tuple(token for token in found if token.span[0] >= end)
+
+
+def _table(text: str, found: tuple[Token, ...], classified: Classified) -> Shape:
+    rest = _behind(found, classified)
+    if classified.like or at(rest, 0).text != "(":
+        return Shape(text, found, classified, options=rest)
+    end = closing(rest, 0)
+    items = tuple(_definition(part) for part in split_at_commas(rest[1:end]))
+    return Shape(text, found, classified, (items,), rest[end + 1 :])
+
+
+def _definition(part: tuple[Token, ...]) -> Item:
+    """One definition in the parentheses of CREATE TABLE or ADD."""
+    change = _definition_class(part)
+    return Item(change, part, part, None if change is C.ADD_COLUMN else _name_of(part))
+
+
+def _definition_class(part: Sequence[Token]) -> C:
+    words = [token.word for token in part[:3]]
+    if words[:1] == ["CONSTRAINT"]:
+        words = words[1:] if words[1:2] and words[1] in _CONSTRAINTS else words[2:]
+    first = words[0] if words else ""
+    if first in {"VECTOR", "COLUMNAR", "HYBRID"} and words[1:2] not in (["INDEX"], ["KEY"]):
+        return C.ADD_COLUMN
+    return _CONSTRAINTS.get(first, C.ADD_INDEX if first in _KEY_WORDS else C.ADD_COLUMN)
+
+
+_CONSTRAINTS: Final = {
+    "PRIMARY": C.ADD_PRIMARY_KEY,
+    "FOREIGN": C.ADD_FOREIGN_KEY,
+    "CHECK": C.ADD_CHECK,
+    "UNIQUE": C.ADD_INDEX,
+}
+
+
+def _name_of(definition: Sequence[Token]) -> str | None:
+    """The name that a definition gives to its index or constraint: the one behind INDEX, else the symbol."""
+    symbol, i = None, 0
+    if at(definition, 0).word == "CONSTRAINT":
+        i = 1
+        if at(definition, 1).word not in _CONSTRAINTS:
+            symbol, i = at(definition, 1).name, 2
+    if at(definition, i).word in {"CHECK", "FOREIGN"}:
+        return symbol
+    while at(definition, i).word in _KEY_WORDS:
+        i += 1
+    name = at(definition, i)
+    return symbol if name.text == "(" or name.word == "USING" else name.name
+
+
+_NAMES_AT_2: Final = frozenset(
+    {C.DROP_INDEX, C.DROP_CONSTRAINT, C.INDEX_VISIBILITY, C.ALTER_CHECK, C.RENAME_INDEX, C.DROP_FOREIGN_KEY}
+)
+
+
+def _action(action: tuple[Token, ...]) -> Item:
+    change = action_class(action)
+    if change in ADDS_COLUMN:
+        definition = _column(action)
+        return Item(change, action, () if at(definition, 0).text == "(" else definition)
+    if change in ADDS_KEY | {C.ADD_CHECK, C.ADD_FOREIGN_KEY}:
+        return Item(change, action, action[1:], _name_of(action[1:]))
+    if change in _NAMES_AT_2:
+        return Item(change, action, (), _third_name(action))
+    return Item(change, action)
+
+
+def _column(action: tuple[Token, ...]) -> tuple[Token, ...]:
+    """From the (new) name of the column on; of RENAME COLUMN nothing."""
+    first = action[0].word
+    if first == "RENAME":
+        return ()
+    i = 1 + (at(action, 1).word == "COLUMN")
+    while at(action, i).word in {"IF", "NOT", "EXISTS"}:
+        i += 1
+    return action[i + (first == "CHANGE") :]
+
+
+def _third_name(action: Sequence[Token]) -> str | None:
+    """DROP INDEX [IF EXISTS] name, DROP FOREIGN KEY name, ALTER INDEX name..."""
+    i = 3 if at(action, 1).word == "FOREIGN" else 2
+    while at(action, i).word in {"IF", "EXISTS"}:
+        i += 1
+    return at(action, i).name
+
+
+def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+    """The definitions in ADD [COLUMN] (...)."""
+    for item in items:
+        opening = 1 + (at(item.tokens, 1).word == "COLUMN")
+        if item.change is C.ADD_COLUMN and at(item.tokens, opening).text == "(":
+            inner = item.tokens[opening + 1 : closing(item.tokens, opening)]
+            yield tuple(_definition(part) for part in split_at_commas(inner))
+
+
+def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
+    """CREATE and DROP INDEX name the index before the table."""
+    on = next(i for i, token in enumerate(found) if token.word == "ON")
+    words = {"IF", "NOT", "EXISTS", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "OR", "REPLACE"}
+    name = next((token.name for token in found[1:on] if token.word not in words), None)
+    is_create = classified.kind is StatementKind.CREATE_INDEX
+    return Item(C.ADD_INDEX if is_create else C.DROP_INDEX, found, found[1:] if is_create else (), name)
+
+
+def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Behind the name, which ALTER DATABASE may leave out."""
+    i = next(i for i, token in enumerate(found) if token.word in {"DATABASE", "SCHEMA"}) + 1
+    while at(found, i).word in {"IF", "NOT", "EXISTS"}:
+        i += 1
+    return found[i + (not begins_database_option(at(found, i), at(found, i + 1))) :]

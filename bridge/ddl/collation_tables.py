@@ -1,0 +1,226 @@
+"""Collations: which a target knows, which is nearest to one that it does not know, which a source means by default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pymysql.err import MySQLError
+
+from bridge.mysql.connection import Session, error_code
+
+_UNKNOWN_COLUMN: Final = 1054
+
+
+class SourceDefaults(NamedTuple):
+    """What statements of a source mean that name no character set or no collation.
+
+    charset, collation: of a database.  by_charset: of a character set; one not listed has the target's own default.
+    """
+
+    charset: str
+    collation: str
+    by_charset: Mapping[str, str]
+
+
+_TIDB: Final = {
+    "utf8mb4": "utf8mb4_bin", "utf8": "utf8_bin", "utf8mb3": "utf8_bin", "latin1": "latin1_bin", "ascii": "ascii_bin",
+    "gbk": "gbk_chinese_ci", "gb18030": "gb18030_chinese_ci",
+}  # fmt: skip
+
+SOURCES: Final[dict[str, SourceDefaults]] = {
+    # docs.pingcap.com/tidb/stable/character-set-and-collation
+    "tidb": SourceDefaults("utf8mb4", "utf8mb4_bin", _TIDB),
+    # dev.mysql.com/doc/refman/8.0/en/charset-server.html, charset-unicode-sets.html
+    "mysql-8": SourceDefaults("utf8mb4", "utf8mb4_0900_ai_ci", {"utf8mb4": "utf8mb4_0900_ai_ci"}),
+    # dev.mysql.com/doc/refman/5.7/en/charset-server.html
+    "mysql-5.7": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
+    # mariadb.com/kb/en/supported-character-sets-and-collations (before 11.5)
+    "mariadb": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
+}
+
+
+@dataclass(frozen=True)
+class KnownCollations:
+    """The collations of a target.
+
+    names: all of them.  defaults: by character set.  server: the default of databases.
+    """
+
+    names: frozenset[str]
+    defaults: Mapping[str, str]
+    server: str = ""
+
+    def knows(self, name: str) -> bool:
+        """Whether the target has a collation of that name."""
+        return name.lower() in self.names
+
+
+@dataclass(frozen=True)
+class CollationRules:
+    """How collations are chosen: `source`'s defaults, and names that the operator maps to others."""
+
+    source: SourceDefaults = SOURCES["tidb"]
+    mapped: Mapping[str, str] = field(default_factory=dict)
+
+    def on(self, known: KnownCollations, name: str) -> str | None:
+        """What `name` becomes on a target; None when nothing there is near enough."""
+        name = name.lower()
+        candidates = (*([self.mapped[name]] if name in self.mapped else []), name, *_near(name))
+        return next((candidate for candidate in candidates if known.knows(candidate)), None)
+
+
+_LANGUAGES: Final = {
+    "cs": "czech", "da": "danish", "de_pb": "german2", "eo": "esperanto", "es": "spanish", "es_trad": "spanish2",
+    "et": "estonian", "hr": "croatian", "hu": "hungarian", "is": "icelandic", "la": "roman", "lt": "lithuanian",
+    "lv": "latvian", "pl": "polish", "ro": "romanian", "sk": "slovak", "sl": "slovenian", "sv": "swedish",
+    "tr": "turkish", "vi": "vietnamese",
+}  # fmt: skip
+_0900: Final = re.compile(r"utf8mb4_(?:([a-z_]+)_)?0900_(ai_ci|as_ci|as_cs|bin)")
+_UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(?:nopad_)?(ai_ci|as_ci|as_cs)")
+
+
+def _near(name: str) -> Iterator[str]:
+    """Other names of it, then the nearest that holds no two values equal which it tells apart.
+
+    utf8mb4_unicode_ci and utf8mb4_general_ci are not among them: to them all characters outside of the BMP are equal
+    (MySQL manual, Unicode Character Sets), so that keys would collide.
+    """
+    if name.startswith(("utf8_", "utf8mb3_")):
+        yield ("utf8mb3_" if name.startswith("utf8_") else "utf8_") + name.partition("_")[2]
+    if modern := _0900.fullmatch(name):
+        yield from _near_0900(modern[1], modern[2])
+    if uca := _UCA1400.fullmatch(name):
+        yield f"utf8mb4_uca1400_{uca[1]}"
+        yield f"utf8mb4_0900_{uca[1]}"
+    if "_nopad_" in name:
+        yield name.replace("_nopad_", "_")
+    yield name.partition("_")[0] + "_bin"
+    yield "utf8mb4_bin"
+
+
+def _near_0900(language: str | None, suffix: str) -> Iterator[str]:
+    if suffix == "bin":
+        yield "utf8mb4_nopad_bin"
+    elif language:
+        named = _LANGUAGES.get(language, language)
+        yield f"utf8mb4_uca1400_{named}_nopad_{suffix}"
+        if suffix == "ai_ci":
+            yield f"utf8mb4_{named}_ci"
+    else:
+        yield f"utf8mb4_uca1400_nopad_{suffix}"
+        if suffix == "ai_ci":
+            yield "utf8mb4_unicode_520_nopad_ci"
+            yield "utf8mb4_unicode_520_ci"
+
+
+def probe_collations(session: Session) -> KnownCollations:
+    """Asks the server.  From MariaDB 10.10 on a collation has a name per character set."""
+    names = [name for (name,) in session.rows("SELECT collation_name FROM information_schema.collations")]
+    try:
+        names += [
+            name
+            for (name,) in session.rows(
+                "SELECT full_collation_name FROM information_schema.collation_character_set_applicability"
+            )
+        ]
+    except MySQLError as error:
+        if error_code(error) != _UNKNOWN_COLUMN:
+            raise
+    defaults = session.rows("SELECT character_set_name, default_collate_name FROM information_schema.character_sets")
+    server = str(session.value("SELECT @@collation_server"))
+    return KnownCollations(
+        frozenset(str(name).lower() for name in names),
+        _both_utf8({str(charset): str(collation) for charset, collation in defaults}),
+        server,
+    )
+
+
+_COMMON_CHARSETS: Final = ("latin1", "ascii", "utf8mb4", "utf8", "gbk", "latin2", "cp1251", "big5", "sjis", "ujis")
+_UNICODE: Final = ("general_ci", "unicode_ci", "unicode_520_ci", "bin")
+
+
+class _Documented(NamedTuple):
+    """From `since` on a flavour knows `names` besides those of earlier rows, as `source` says."""
+
+    flavour: str
+    since: tuple[int, ...]
+    names: tuple[str, ...]
+    source: str
+
+
+_CLASSIC: Final = (
+    *(f"{charset}_bin" for charset in _COMMON_CHARSETS),
+    *(f"{charset}_{end}" for charset in ("utf8mb4", "utf8") for end in _UNICODE),
+    *(f"{charset}_{name}_ci" for charset in ("utf8mb4", "utf8") for name in sorted(set(_LANGUAGES.values()))),
+    *("latin1_swedish_ci", "latin1_general_ci", "ascii_general_ci", "gbk_chinese_ci", "big5_chinese_ci", "binary"),
+    *("latin2_general_ci", "cp1251_general_ci", "sjis_japanese_ci", "ujis_japanese_ci"),
+)
+_MODERN: Final = (
+    *(f"utf8mb4_0900_{end}" for end in ("ai_ci", "as_ci", "as_cs", "bin")),
+    *(f"utf8mb4_{code}_0900_{end}" for code in _LANGUAGES for end in ("ai_ci", "as_cs")),
+)
+_DOCUMENTED: Final = (
+    _Documented("mysql", (), _CLASSIC, "dev.mysql.com/doc/refman/5.7/en/charset-charsets.html"),
+    _Documented(
+        "mysql", (5, 7), ("gb18030_chinese_ci", "gb18030_bin"),
+        "dev.mysql.com/doc/refman/5.7/en/charset-gb18030.html",
+    ),
+    _Documented("mysql", (8, 0), _MODERN, "dev.mysql.com/doc/refman/8.0/en/charset-unicode-sets.html"),
+    _Documented("mysql", (8, 0, 30), tuple(f"utf8mb3_{end}" for end in _UNICODE), "MySQL 8.0.30 release notes"),
+    _Documented("mariadb", (), _CLASSIC, "mariadb.com/kb/en/supported-character-sets-and-collations"),
+    _Documented(
+        "mariadb", (10, 2), ("utf8mb4_nopad_bin", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_general_nopad_ci"),
+        "mariadb.com/kb/en/supported-character-sets-and-collations",
+    ),
+    _Documented("mariadb", (10, 6), tuple(f"utf8mb3_{end}" for end in _UNICODE), "mariadb.com/kb/en/unicode"),
+    _Documented(
+        "mariadb", (10, 10),
+        (
+            *(f"utf8mb4_uca1400_{pad}{end}" for pad in ("", "nopad_") for end in ("ai_ci", "as_ci", "as_cs")),
+            *(f"utf8mb4_uca1400_{name}_nopad_{end}" for name in sorted(set(_LANGUAGES.values()))
+              for end in ("ai_ci", "as_cs")),
+        ),
+        "mariadb.com/kb/en/mariadb-10-10-1-release-notes",
+    ),
+    _Documented("mariadb", (11, 4, 5), _MODERN, "mariadb.com/kb/en/mariadb-11-4-5-release-notes (MDEV-20912)"),
+    _Documented(
+        "tidb", (),
+        ("ascii_bin", "binary", "gbk_bin", "gbk_chinese_ci", "latin1_bin", "utf8_bin", "utf8_general_ci",
+         "utf8_unicode_ci", "utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci"),
+        "docs.pingcap.com/tidb/stable/sql-statement-show-collation",
+    ),
+    _Documented("tidb", (7, 4), ("utf8mb4_0900_ai_ci", "utf8mb4_0900_bin"), "docs.pingcap.com/tidb/v7.4/release-7.4.0"),
+)  # fmt: skip
+
+
+_DEFAULT_ENDS: Final = {"latin1": "swedish", "gbk": "chinese", "big5": "chinese", "gb18030": "chinese",
+                        "sjis": "japanese", "ujis": "japanese"}  # fmt: skip
+
+
+def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollations:
+    """The collations of a server as its manual has them; the usual ones, not all."""
+    names = _current({n for row in _DOCUMENTED if row.flavour == flavour and version >= row.since for n in row.names})
+    series = "mysql-8" if version >= (8,) else "mysql-5.7"
+    source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
+    usual = {charset: f"{charset}_{_DEFAULT_ENDS.get(charset, 'general')}_ci" for charset in map(_charset, names)}
+    defaults = {charset: name for charset, name in {**usual, **source.by_charset}.items() if name in names}
+    return KnownCollations(frozenset(names), _both_utf8(defaults), source.collation)
+
+
+def _charset(collation: str) -> str:
+    return collation.partition("_")[0]
+
+
+def _current(names: set[str]) -> set[str]:
+    """A server that calls the character set utf8mb3 lists no collation by its older name."""
+    has_new = any(_charset(name) == "utf8mb3" for name in names)
+    return {re.sub("^utf8_", "utf8mb3_", name) for name in names} if has_new else names
+
+
+def _both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:
+    """utf8 and utf8mb3 are two names of one character set."""
+    either = defaults.get("utf8") or defaults.get("utf8mb3")
+    return {**defaults, **({"utf8": either, "utf8mb3": either} if either else {})}

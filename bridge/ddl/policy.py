@@ -1,0 +1,142 @@
+"""What the operator wants done with schema changes, by class; by default the target follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import NamedTuple
+
+from bridge.ddl.classes import ChangeClass
+from bridge.ddl.collation_tables import SOURCES, CollationRules
+from bridge.ddl.parser import Classified
+from bridge.errors import UsageError
+from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
+from bridge.table_filter import TableFilter
+
+
+class Verdict(StrEnum):
+    """ALLOW: it runs.  IGNORE: it is left out.  HOLD: it waits for the operator.  REFUSE: the bridge stops."""
+
+    ALLOW = "allow"
+    IGNORE = "ignore"
+    HOLD = "hold"
+    REFUSE = "refuse"
+
+
+class Decision(NamedTuple):
+    """What to do with a statement, and why."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """default: of classes that `by_class` does not name."""
+
+    default: Verdict = Verdict.ALLOW
+    by_class: Mapping[ChangeClass, Verdict] = field(default_factory=dict)
+
+    def decide(self, classes: Iterable[ChangeClass]) -> Decision:
+        """The strictest verdict on the classes of a statement; one that is ignored in part only is held."""
+        verdicts = {change: self.by_class.get(change, self.default) for change in classes}
+        for verdict in (Verdict.REFUSE, Verdict.HOLD):
+            named = [change.value for change, said in verdicts.items() if said is verdict]
+            if named:
+                return Decision(verdict, f"the settings ({verdict} in [ddl]) say so of: {', '.join(named)}")
+        ignored = [change.value for change, said in verdicts.items() if said is Verdict.IGNORE]
+        if not ignored:
+            return Decision(Verdict.ALLOW)
+        if len(ignored) == len(verdicts):
+            return Decision(Verdict.IGNORE, f"the settings (ignore in [ddl]) say so of: {', '.join(ignored)}")
+        return Decision(Verdict.HOLD, f"the settings ignore a part of it only ({', '.join(ignored)})")
+
+
+@dataclass(frozen=True)
+class DdlRules:
+    """How schema changes are handled: the policy, the source whose defaults they mean, and collations.
+
+    tables: what is replicated.  own_schema: the database of the bridge itself.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    source: str = "tidb"
+    collations: CollationRules = field(default_factory=CollationRules)
+    tables: TableFilter = field(default_factory=TableFilter)
+    own_schema: str = DEFAULT_SCHEMA
+
+    def decide(self, change: Classified) -> Decision:
+        """What the settings say of its classes; a view that would show more than is replicated is held."""
+        said = self.policy.decide(change.classes)
+        outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
+        return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
+
+    def forbids(self, change: Classified) -> str:
+        """Why nobody may let it run; "" when somebody may."""
+        others = (*change.referenced, *([change.like] if change.like else []))
+        named = [*change.tables, *(other.table for other in others)]
+        reserved = ReservedSchemas(self.own_schema)
+        touched = any(map(reserved.why, (*(name.schema for name in named), change.database)))
+        return "it touches the bridge's own tables" if touched else ""
+
+    def _read_outside(self, change: Classified) -> Iterator[str]:
+        """What a view reads that is not replicated, with what it is."""
+        for name in change.reads.names:
+            if not name.schema:
+                yield f"{name.table}, and neither it nor the message says in which database that lies"
+            elif what := self._forbidden(name.schema):
+                yield f"{name}, {what}"
+            elif not self.tables(*name):
+                yield f"{name}, which is outside of the filter"
+        for schema in change.reads.functions:
+            what = self._forbidden(schema)
+            if what or not self.tables.accepts_schema(schema):
+                yield f"a function of {schema}, {what or 'which is outside of the filter'}"
+        if change.reads.unclear:
+            yield f"what the bridge cannot tell, near: {change.reads.unclear}"
+
+    def _forbidden(self, schema: str) -> str:
+        if plain_name(schema) in SYSTEM_SCHEMAS:
+            return "of a system schema"
+        return "of the bridge's own database" if ReservedSchemas(self.own_schema).why(schema) else ""
+
+
+def ddl_rules(
+    *,
+    default: str = "allow",
+    allow: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    hold: Iterable[str] = (),
+    refuse: Iterable[str] = (),
+    source: str = "tidb",
+    collations: Mapping[str, str] | None = None,
+    tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
+) -> DdlRules:
+    """The rules from the words of the settings, and what is replicated.
+
+    Raises UsageError for a class or source that is not known, and for a class in two lists.
+    """
+    by_class: dict[ChangeClass, Verdict] = {}
+    lists = {Verdict.ALLOW: allow, Verdict.IGNORE: ignore, Verdict.HOLD: hold, Verdict.REFUSE: refuse}
+    for verdict, names in lists.items():
+        for name in names:
+            change = _class_named(name)
+            if by_class.setdefault(change, verdict) is not verdict:
+                raise UsageError(
+                    f"{name!r} is in two lists of [ddl]: {by_class[change]} and {verdict}", mend="leave it in one"
+                )
+    if source not in SOURCES:
+        raise UsageError(f"ddl.source {source!r} is not known", mend=f"one of {', '.join(SOURCES)}")
+    mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
+    return DdlRules(Policy(Verdict(default), by_class), source, CollationRules(SOURCES[source], mapped), tables)
+
+
+def _class_named(name: str) -> ChangeClass:
+    known = [change.value for change in ChangeClass]
+    if name.strip().lower() in known:
+        return ChangeClass(name.strip().lower())
+    near = get_close_matches(name.lower(), known, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UsageError(f"[ddl] knows no class {name!r}", mend=f"{hint}the classes are: {', '.join(known)}")

@@ -1,0 +1,238 @@
+"""Says a schema change in the target's words: rules make edits, the edits make the text.
+
+Output is input with spans replaced, so what no rule understands passes unchanged.  The outcome is classified again: a
+rewrite may leave something out, but never touch other tables than the statement did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.clauses import Item, Shape, shape, with_depth
+from bridge.ddl.lexer import Token, opened
+from bridge.ddl.parser import Classified, Refused, classify, split_at_commas
+from bridge.ddl.rule import Edit, LeftOut, Omission, Rule, Site
+from bridge.ddl.rules import charsets, columns, constraints, indexes, options, sequences, tables, tidb
+from bridge.ddl.server_features import Feature
+
+RULES: Final[tuple[Rule, ...]] = (
+    tables.recover,
+    tables.global_temporary,
+    tables.dropped_unmade,
+    tidb.comments,
+    tidb.columns,
+    tidb.options,
+    tables.names_case,
+    tables.current_database,
+    indexes.invisible_indexes,
+    indexes.ignored_indexes,
+    indexes.foreign_indexes,
+    indexes.index_parsers,
+    indexes.unmade_indexes,
+    options.replacing,
+    options.versioning,
+    options.interval_partitions,
+    options.if_exists,
+    options.of_tables,
+    options.of_columns_and_indexes,
+    options.coordinates,
+    constraints.inline_references,
+    constraints.checks,
+    constraints.dropped_checks,
+    constraints.constraint_names,
+    columns.generated_null,
+    columns.persistent,
+    columns.json_arrows,
+    columns.vectors,
+    columns.invisible_columns,
+    tables.view_rights,
+    tables.hints,
+    tables.engines,
+    tables.encryption,
+    tables.tablespaces,
+    tables.filled_by_rows,
+    sequences.sequences,
+    sequences.defaults,
+    sequences.in_views,
+    columns.renamed_columns,
+    columns.expression_defaults,
+    charsets.charsets,
+    charsets.names,
+    charsets.defaults,
+    charsets.databases,
+    charsets.tables,
+    charsets.introducers,
+)
+
+
+class Step(NamedTuple):
+    """One change that a rule made."""
+
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A statement in the target's words.
+
+    text: None when nothing of it is left to run.
+    left_out: what the target does not get.
+    """
+
+    text: str | None
+    classified: Classified
+    steps: tuple[Step, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
+    """`statement` as `site`'s target would say it, with `schema` as the current database.
+
+    Refused for what is not one schema change; raises UnsupportedError for what the target has nothing like.
+    """
+    tidb = site.target.has(Feature.TIDB_SYNTAX)
+    classified = classify(statement, schema, tidb=tidb)
+    if isinstance(classified, Refused):
+        return classified
+    text = opened(statement)
+    steps = [Step(statement, text, "executable comments opened, as the upstream ran them")] if text != statement else []
+    reread = classify(text, schema, tidb=tidb)
+    if isinstance(reread, Refused):
+        return reread
+    if ChangeClass.NOTHING in reread.classes:
+        return Rewritten(None, classified, (*steps, Step(text, "", "it holds no action for this target")))
+    parts = shape(text, reread, tidb=tidb)
+    found = [edit for rule in RULES for edit in rule(parts, site)]
+    result, more = _applied(parts, found)
+    left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
+    if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
+        return Refused(f"its rewritten form would touch something else: {result}")
+    return Rewritten(result, classified, (*steps, *more), left_out)
+
+
+def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:
+    after = classify(text, schema, tidb=tidb)
+    if isinstance(after, Refused):
+        return False
+    names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))
+    is_same = left <= names if after.kind is StatementKind.DROP_TABLE else left == names
+    return is_same and after.database == before.database and after.kind == before.kind
+
+
+def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None, list[Step]]:
+    omitted = {id(o.item): o for o in (*found, *_emptied(parts, found)) if isinstance(o, Omission)}
+    steps = [Step(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
+    if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
+        return None, steps
+    actions = parts.lists[0] if parts.lists else ()
+    if actions and all(id(item) in omitted for item in actions):
+        return None, steps
+    edits = [Edit(*o.item.span, "", o.why) for o in omitted.values()]
+    for items in parts.lists:
+        edits.extend(_commas(items, omitted))
+    kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
+    if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
+        return None, [*steps, *(Step(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
+    edits.extend(_loose_commas(_options_or_actions(parts), kept))
+    steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
+    return _replaced(parts.text, [*edits, *kept]), steps
+
+
+def _emptied(parts: Shape, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
+    """Items of which several rules have taken everything."""
+    edits = [edit for edit in found if isinstance(edit, Edit)]
+    for item in parts.items:
+        if _is_gone(item.tokens, edits):
+            yield Omission(item, next(edit.why for edit in edits if _within(edit, item.span)))
+
+
+def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
+    """Nothing of them is left."""
+    removed = [(edit.start, edit.end) for edit in edits if not edit.text]
+    return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
+
+
+def _options_or_actions(parts: Shape) -> Sequence[Token]:
+    """Where commas may part what is gone: options up to PARTITION BY; actions, of which one may be in a comment."""
+    if parts.classified.kind is StatementKind.ALTER_TABLE:
+        return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
+    pairs = pairwise([token.word for token in parts.options])
+    end = next((i for i, pair in enumerate(pairs) if pair == ("PARTITION", "BY")), len(parts.options))
+    return parts.options[:end]
+
+
+def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Commas that part nothing, or what goes."""
+    commas = [token for _, token, depth in with_depth(found) if depth == 0 and token.text == ","]
+    if not commas:
+        return
+    is_kept = [not _is_gone(part, edits) for part in split_at_commas(found)]
+    for i, comma in enumerate(commas):
+        if not (any(is_kept[: i + 1]) and is_kept[i + 1]):
+            yield Edit(*comma.span, "", "comma")
+
+
+def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
+    """What stands between an item that goes and its neighbour: the one before it, unless that one goes to the front."""
+    edits = []
+    kept_before = False
+    for item, following in pairwise(items):
+        kept_before = kept_before or id(item) not in omitted
+        gone = id(following) in omitted if kept_before else id(item) in omitted
+        if gone:
+            edits.append(Edit(item.span[1], following.span[0], "", "comma"))
+    return edits
+
+
+def _within(edit: Edit, span: tuple[int, int]) -> bool:
+    return span[0] <= edit.start and edit.end <= span[1]
+
+
+def _words(text: str, span: tuple[int, int]) -> str:
+    return text[span[0] : span[1]].strip()
+
+
+def _replaced(text: str, edits: Sequence[Edit]) -> str:
+    """The text with all spans replaced; removals that overlap are one, a removal inside of another edit is a part of
+    that, and of other edits that overlap the earlier rule's stays."""
+    removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
+    taken: list[Edit] = []
+    for edit in (*_united(removals), *(edit for edit in edits if edit.text)):
+        if not any(edit.start < other.end and other.start < edit.end for other in taken):
+            taken.append(edit)
+    made, at = "", 0
+    was_removed = False
+    for edit in sorted(taken, key=lambda e: (e.start, e.end)):
+        made = _joined(made, text[at : edit.start], was_removed)
+        was_removed = not edit.text
+        made, at = made + edit.text, edit.end
+    made = _joined(made, text[at:], was_removed)
+    return made.rstrip() if taken else made
+
+
+def _is_inside(removal: Edit, edit: Edit) -> bool:
+    return bool(edit.text) and edit.start <= removal.start and removal.end <= edit.end and edit[:2] != removal[:2]
+
+
+def _united(removals: Iterable[Edit]) -> list[Edit]:
+    """Spans without overlaps."""
+    united: list[Edit] = []
+    for edit in sorted(removals):
+        if united and edit.start < united[-1].end:
+            united[-1] = united[-1]._replace(end=max(edit.end, united[-1].end))
+        else:
+            united.append(edit)
+    return united
+
+
+def _joined(made: str, following: str, was_removed: bool) -> str:
+    """Where something was removed, the blank before it goes too."""
+    if was_removed and following[:1] in {" ", ",", ")"} and following:
+        made = made.rstrip(" ")
+    return made + following

@@ -1,0 +1,166 @@
+"""Rules that say a schema change in the target's words, each a function from a statement's parts to edits.
+
+A rule changes a span of the text or leaves an item out; everything else stays as it came.  It says why in words for
+the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
+from bridge.ddl.collation_tables import CollationRules
+from bridge.ddl.lexer import Token
+from bridge.ddl.server_features import Capabilities
+from bridge.mysql.catalog import TableName
+
+
+class LeftOut(NamedTuple):
+    """Something that the target does not get; a later statement that names it leaves that out too.
+
+    kind: "index", "constraint" or "table"; name: "" when the upstream's server chose it.
+    """
+
+    kind: str
+    name: str
+
+
+class Edit(NamedTuple):
+    """Replaces a span of the statement."""
+
+    start: int
+    end: int
+    text: str
+    why: str
+
+
+class Omission(NamedTuple):
+    """Leaves an item out, with its comma; `thing` is what the target then lacks."""
+
+    item: Item
+    why: str
+    thing: LeftOut | None = None
+
+
+class UnsupportedError(Exception):
+    """The target has nothing like it; the message says what, for the operator who decides."""
+
+
+class Surroundings(Protocol):
+    """What is on the target already, as far as rules ask."""
+
+    def lacks(self, table: TableName, thing: LeftOut) -> bool:
+        """The table is there without it, and this pipeline has left such a thing out."""
+
+    def stored_name(self, table: TableName) -> TableName | None:
+        """The one table that has this name but for the case of letters, when the name itself is free."""
+
+    def default_is_nobodys(self, schema: str) -> bool:
+        """Neither the upstream nor the operator has chosen the default collation of this database."""
+
+    def has_sequence(self, name: TableName) -> bool:
+        """There is a sequence of that name."""
+
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+
+    def next_number(self, table: TableName, prefix: str) -> int:
+        """One more than the highest constraint named prefix + number."""
+
+
+class Nowhere:
+    """Surroundings of a statement without a target."""
+
+    def lacks(self, table: TableName, thing: LeftOut) -> bool:
+        """Unknown."""
+        del table, thing
+        return False
+
+    def stored_name(self, table: TableName) -> TableName | None:
+        """Unknown."""
+        del table
+        return None
+
+    def default_is_nobodys(self, schema: str) -> bool:
+        """Unknown."""
+        del schema
+        return False
+
+    def has_sequence(self, name: TableName) -> bool:
+        """Unknown."""
+        del name
+        return False
+
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """Unknown."""
+        del table, column
+        return None
+
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """Unknown."""
+        del table, name
+        return ""
+
+    def next_number(self, table: TableName, prefix: str) -> int:
+        """As of a new table."""
+        del table, prefix
+        return 1
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a statement is to run, and whose it is.  source: a name of `collations.SOURCES`."""
+
+    target: Capabilities
+    collations: CollationRules = field(default_factory=CollationRules)
+    source: str = "tidb"
+    around: Surroundings = field(default_factory=Nowhere)
+
+
+Rule = Callable[[Shape, Site], Iterator[Edit | Omission]]
+
+
+def remove(found: Sequence[Token], why: str) -> Edit:
+    """Takes tokens out."""
+    return Edit(*span_of(found), "", why)
+
+
+def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
+    """Where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
+    if statement.options:
+        yield statement.options
+    options = {C.TABLE_OPTION, C.TABLE_CHARSET, C.TABLE_COMMENT, C.AUTO_ID, C.TTL}
+    for item in statement.items:
+        if item.change in options:
+            yield item.tokens
+
+
+def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edit | Omission]:
+    """Takes options of the form [DEFAULT] NAME [=] value out."""
+    for scope in option_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word in names and depth == 0:
+                equals = at(scope, i + 1).text == "="
+                yield from take_out(statement, scope, beginning(scope, i), i + 2 + equals, why)
+
+
+def beginning(scope: Sequence[Token], i: int) -> int:
+    """Where the option named at `i` begins: at the DEFAULT that may stand before it, which may be a value, too."""
+    is_value = at(scope, i - 2).text == "=" or at(scope, i - 2).word == "POLICY"
+    return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
+
+
+def take_out(statement: Shape, scope: Sequence[Token], start: int, end: int, why: str) -> Iterator[Edit | Omission]:
+    """Takes tokens out of an option scope, the whole action where nothing else is in it."""
+    if start == 0 and end >= len(scope):
+        item = next((item for item in statement.items if item.tokens == tuple(scope)), None)
+        if item is not None:
+            yield Omission(item, why)
+            return
+    yield remove(scope[start:end], why)

@@ -1,0 +1,119 @@
+"""Definitions of columns: generated ones, JSON paths, vectors, expressions as defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import ADDS_COLUMN, Shape, at, closing, span_of, with_depth
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rules.sequences import sequence_at
+from bridge.ddl.server_features import Feature
+
+
+def generated_null(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """MariaDB takes no NULL or NOT NULL behind the expression of a generated column."""
+    if site.target.has(Feature.GENERATED_NULL):
+        return
+    for item in statement.items:
+        if item.change not in ADDS_COLUMN:
+            continue
+        column = item.definition
+        generated = next((i for i, t, d in with_depth(column) if t.word == "AS" and d == 0), None)
+        if generated is None:
+            continue
+        for i in range(closing(column, generated + 1) + 1, len(column)):
+            if column[i].word == "NULL":
+                is_not = column[i - 1].word == "NOT"
+                yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
+
+
+def persistent(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """PERSISTENT is MariaDB's older word for STORED."""
+    del site
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
+                yield Edit(*token.span, "STORED", "the word that all servers know")
+
+
+def json_arrows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """column->path and column->>path as functions."""
+    if site.target.has(Feature.JSON_ARROW):
+        return
+    found = statement.tokens
+    for i, token in enumerate(found):
+        if token.kind == "arrow" and at(found, i - 1).name is not None and at(found, i + 1).kind == "string":
+            start = i - 1
+            while at(found, start - 1).text == "." and at(found, start - 2).name is not None:
+                start -= 2
+            column = statement.text[found[start].span[0] : found[i - 1].span[1]]
+            call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
+            text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
+            yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+
+
+def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A vector comes as text, and is kept as text where the target takes none for it."""
+    if site.target.has(Feature.VECTOR_TEXT):
+        return
+    for item in statement.items:
+        if item.change in ADDS_COLUMN and at(item.definition, 1).word == "VECTOR":
+            end = 1
+            if at(item.definition, 2).text == "<":
+                end = 4
+            if at(item.definition, end + 1).text == "(":
+                end = closing(item.definition, end + 1)
+            yield Edit(
+                *span_of(item.definition[1 : end + 1]), "LONGTEXT", "the target keeps a vector as the text it comes as"
+            )
+
+
+def invisible_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A column that `SELECT *` leaves out is an ordinary one where there is no such thing, which changes no row."""
+    if site.target.has(Feature.INVISIBLE_COLUMN):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word in {"INVISIBLE", "VISIBLE"}:
+                yield remove([token], "the target cannot hide a column")
+
+
+def renamed_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Where there is no RENAME COLUMN, CHANGE wants the whole definition: the target's own."""
+    if site.target.has(Feature.RENAME_COLUMN):
+        return
+    for item in statement.items:
+        if [token.word for token in item.tokens[:2]] != ["RENAME", "COLUMN"]:
+            continue
+        old, new = at(item.tokens, 2), at(item.tokens, 4)
+        definition = site.around.column_definition(statement.classified.tables[0], old.name or "")
+        if definition is None:
+            raise UnsupportedError(
+                "the target renames a column only by CHANGE COLUMN with its whole definition, and the target's table"
+                f" has no column {old.text} to take it from"
+            )
+        text = f"CHANGE COLUMN {old.text} {new.text} {definition}"
+        yield Edit(*item.span, text, "the target has no RENAME COLUMN; the definition is the column's own")
+
+
+def expression_defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Rows come with all their values, so a default that the target cannot have is left out; but not where rows that
+    are there already would get it."""
+    if site.target.has(Feature.EXPRESSION_DEFAULT):
+        return
+    fills = statement.classified.kind is StatementKind.ALTER_TABLE
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or sequence_at(column, i):
+                continue
+            if at(column, i + 1).text != "(":
+                continue
+            if fills and item.change is C.ADD_COLUMN:
+                raise UnsupportedError(
+                    f"the target takes no expression as a default, and its rows would not get that of {column[0].text}:"
+                    " add the column with another default, fill it as it is upstream, then skip the statement"
+                )
+            yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")

@@ -1,0 +1,187 @@
+"""Checks that are not enforced, and the names of constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import ADDS_COLUMN, Item, Shape, at, closing, span_of, with_depth
+from bridge.ddl.lexer import Token
+from bridge.ddl.rule import Edit, LeftOut, Omission, Site, UnsupportedError, remove
+from bridge.ddl.server_features import Feature
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import quote_name
+
+
+def checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A check that is not enforced cannot be had where all are: it is left out, or dropped.  A server that keeps none
+    reads some forms of them only (MySQL 8.0 manual, CHECK Constraints: before 8.0.16 CHECK without a name)."""
+    if site.target.has(Feature.NOT_ENFORCED):
+        return
+    for item in statement.items:
+        if item.change is C.ADD_CHECK and not site.target.has(Feature.CHECKS):
+            yield Omission(item, "the target keeps no checks")
+        elif item.change is C.ALTER_CHECK:
+            yield from _altered_check(item, site)
+        elif item.change in {C.ADD_CHECK, *ADDS_COLUMN}:
+            yield from _check_options(item)
+
+
+def _altered_check(item: Item, site: Site) -> Iterator[Edit | Omission]:
+    words = [token.word for token in item.tokens]
+    if not site.target.has(Feature.CHECKS):
+        yield Omission(item, "the target keeps no checks")
+    elif words[-2:] == ["NOT", "ENFORCED"]:
+        yield Edit(*span_of(item.tokens), f"DROP CONSTRAINT {item.tokens[2].text}", "the target enforces every check")
+    else:
+        yield Omission(item, "the target enforces every check that it has")
+
+
+def _check_options(item: Item) -> Iterator[Edit | Omission]:
+    for i, token, depth in with_depth(item.definition):
+        if token.word != "ENFORCED" or depth != 0:
+            continue
+        if at(item.definition, i - 1).word != "NOT":
+            yield remove([token], "the target enforces every check")
+        elif item.change is C.ADD_CHECK:
+            yield Omission(item, "the target would enforce this check", LeftOut("constraint", item.name or ""))
+        else:
+            start = max(j for j, before in enumerate(item.definition[:i]) if before.word == "CHECK")
+            start -= 2 if at(item.definition, start - 2).word == "CONSTRAINT" else 0
+            name = item.definition[start + 1].name if item.definition[start].word == "CONSTRAINT" else ""
+            yield remove(item.definition[start : i + 1], f"the target would enforce this check {name}".rstrip())
+
+
+def dropped_checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """DROP CHECK is DROP CONSTRAINT elsewhere; what was left out is not dropped."""
+    for item in statement.items:
+        if item.change is not C.DROP_CONSTRAINT or not item.name:
+            continue
+        if item.tokens[1].word == "CHECK" and not site.target.has(Feature.CHECKS):
+            yield Omission(item, "the target keeps no checks")
+        elif site.around.lacks(statement.classified.tables[0], LeftOut("constraint", item.name)):
+            yield Omission(item, "the target was never given this check")
+        elif item.tokens[1].word == "CHECK" and not site.target.has(Feature.DROP_CHECK):
+            yield Edit(*item.tokens[1].span, "CONSTRAINT", "the target drops a check by DROP CONSTRAINT")
+        elif item.tokens[1].word == "CONSTRAINT" and not site.target.has(Feature.DROP_CONSTRAINT):
+            yield _dropped_by_kind(item, site.around.constraint_kind(statement.classified.tables[0], item.name))
+
+
+def _dropped_by_kind(item: Item, kind: str) -> Edit | Omission:
+    """DROP CONSTRAINT where there is none: each kind has a DROP of its own."""
+    what = {"FOREIGN KEY": "FOREIGN KEY", "UNIQUE": "INDEX", "CHECK": "CHECK"}.get(kind)
+    if what is None:
+        return Omission(item, "the target keeps no checks, and has no other constraint of that name")
+    return Edit(*item.tokens[1].span, what, "the target has no DROP CONSTRAINT")
+
+
+def inline_references(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """REFERENCES of a column: TiDB and MySQL before 9 read it and make no foreign key of it, MariaDB does."""
+    source_makes_keys = site.source == "mariadb"
+    if source_makes_keys and site.target.has(Feature.INLINE_REFERENCES):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change not in ADDS_COLUMN or depth != 0 or i < 2 or token.word != "REFERENCES":
+                continue
+            end = _end_of_references(item.definition, i)
+            if source_makes_keys:
+                raise UnsupportedError(
+                    "the target makes no foreign key of REFERENCES behind a column, as the source does; replace the"
+                    f" statement by one with FOREIGN KEY ({item.definition[0].text}) REFERENCES ..."
+                )
+            yield remove(item.definition[i:end], f"the source ({site.source}) makes no foreign key of it")
+
+
+def _end_of_references(column: Sequence[Token], i: int) -> int:
+    """Behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
+    i += 4 if at(column, i + 2).text == "." else 2
+    if at(column, i).text == "(":
+        i = closing(column, i) + 1
+    i += 2 * (at(column, i).word == "MATCH")
+    while at(column, i).word == "ON" and at(column, i + 2).word in _REACTIONS:
+        i += 3 + (at(column, i + 2).word in {"SET", "NO"})
+    return i
+
+
+_REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
+
+
+def constraint_names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Constraints without a name get the one that the upstream's server has chosen, by which later statements drop
+    them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A check of a column whose
+    name the target cannot keep becomes one of the table."""
+    if statement.classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}:
+        return
+    names = _Names(statement.classified.tables[0], site)
+    for item in statement.items:
+        if item.change in names.prefixes and item.name is None:
+            first = item.definition[1 if item.definition[0].word == "CONSTRAINT" else 0]
+            yield Edit(item.definition[0].span[0], first.span[0], f"CONSTRAINT {names.next(item.change)} ", _NAMED)
+        elif item.change in ADDS_COLUMN:
+            yield from _column_checks(statement.text, item, names, site)
+
+
+_NAMED: Final = "named as upstream, where a later statement may drop it by its name"
+
+
+class _Names:
+    """Gives the names that the upstream has given, in the order of the text."""
+
+    def __init__(self, table: TableName, site: Site) -> None:
+        self._table, self._around = table, site.around
+        self.prefixes = {
+            C.ADD_FOREIGN_KEY: "fk_" if site.source == "tidb" else f"{table.table}_ibfk_",
+            C.ADD_CHECK: f"{table.table}_chk_",
+        }
+        self._used: dict[str, int] = {}
+
+    def next(self, change: C) -> str:
+        """In backticks."""
+        prefix = self.prefixes[change]
+        self._used[prefix] = self._used.get(prefix, self._around.next_number(self._table, prefix) - 1) + 1
+        return quote_name(prefix + str(self._used[prefix]))
+
+
+def _column_checks(text: str, item: Item, names: _Names, site: Site) -> Iterator[Edit | Omission]:
+    """Each where it stands, with its name; for MariaDB, whose checks of columns have none, behind the column."""
+    column, add = item.definition, "" if item.tokens == item.definition else "ADD "
+    for start, check, end in _checks_in(column):
+        name = column[check - 1].text if start == check - 2 else names.next(C.ADD_CHECK)
+        if _is_off(column, end) and not site.target.has(Feature.NOT_ENFORCED):
+            continue
+        before = Edit(column[start].span[0], column[check].span[0], f"CONSTRAINT {name} ", _NAMED)
+        if site.target.has(Feature.NAMED_COLUMN_CHECK):
+            if start != check - 2:
+                yield before
+        elif not site.target.has(Feature.CHECKS):
+            yield remove(column[start : end + 1], "the target keeps no checks")
+        elif _is_last(column, end):
+            yield before._replace(start=column[start - 1].span[1], text=f", {add}CONSTRAINT {name} ", why=_UNNAMED)
+        else:
+            yield remove(column[start : end + 1], _UNNAMED)
+            condition = text[column[check].span[0] : column[end].span[1]]
+            yield Edit(item.span[1], item.span[1], f", {add}CONSTRAINT {name} {condition}", _UNNAMED)
+
+
+_UNNAMED: Final = "the target's checks of a column have no name, by which a later statement may drop it"
+
+
+def _checks_in(column: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
+    """Of each check of a column where it begins, where CHECK stands, and its last parenthesis."""
+    for i, token, depth in with_depth(column):
+        if token.word == "CHECK" and depth == 0 and at(column, i + 1).text == "(":
+            start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)
+            yield start, i, closing(column, i + 1)
+
+
+def _is_off(column: Sequence[Token], end: int) -> bool:
+    return [at(column, end + n).word for n in (1, 2)] == ["NOT", "ENFORCED"]
+
+
+def _is_last(column: Sequence[Token], end: int) -> bool:
+    """Nothing of the column but more checks follows a check that ends there."""
+    rest = end + 1 + (at(column, end + 1).word == "ENFORCED")
+    return rest == len(column) or any(start == rest and _is_last(column, last) for start, _, last in _checks_in(column))

@@ -1,0 +1,157 @@
+"""Options that some servers know only: how rows are stored, in which system coordinates are, what may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
+from bridge.ddl.lexer import Token
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove, without_options
+from bridge.ddl.server_features import Feature
+
+_OF_TABLES: Final = {
+    Feature.TABLE_COMPRESSION: {"COMPRESSION"},
+    Feature.AUTOEXTEND_SIZE: {"AUTOEXTEND_SIZE"},
+    Feature.SECONDARY_ENGINE_ATTRIBUTE: {"SECONDARY_ENGINE_ATTRIBUTE"},
+    Feature.MARIADB_SYNTAX: {
+        *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
+    },
+}
+_SECOND: Final = "which other engine has a copy is the target's own affair"
+_WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
+
+
+def of_tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Options of tables that the target lacks; a second engine beside InnoDB is the target's own affair."""
+    for feature, names in _OF_TABLES.items():
+        if not site.target.has(feature):
+            yield from without_options(statement, names, _WHY)
+    yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
+    yield from without_options(statement, {"SECONDARY_ENGINE"}, _SECOND)
+    for item in statement.items:
+        if item.tokens[0].word in {"SECONDARY_LOAD", "SECONDARY_UNLOAD"}:
+            yield Omission(item, _SECOND)
+
+
+def of_columns_and_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and of Percona; PRE_SPLIT_REGIONS of TiDB."""
+    for item in statement.items:
+        found = item.definition
+        for i, _, depth in with_depth(found):
+            is_option = depth == 0 and i > 1 and item.change in ADDS_COLUMN | ADDS_KEY
+            end = _option_end(found, i, item, site) if is_option else None
+            if end is not None:
+                yield remove(found[i:end], _WHY)
+
+
+def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
+    """Where an option ends that the target lacks and that begins at `i`; None when none does."""
+    word, equals = found[i].word, at(found, i + 1).text == "="
+    is_lacking = word == "SECONDARY_ENGINE_ATTRIBUTE" and not site.target.has(Feature.SECONDARY_ENGINE_ATTRIBUTE)
+    if word == "ENGINE_ATTRIBUTE" or is_lacking:
+        return i + 2 + equals
+    if word == "PRE_SPLIT_REGIONS" and item.change in ADDS_KEY and not site.target.has(Feature.TIDB_SYNTAX):
+        value = i + 1 + equals
+        return closing(found, value) + 1 if at(found, value).text == "(" else value + 1
+    if item.change not in ADDS_COLUMN:
+        return None
+    kind = at(found, i + 1).word
+    if word == "COLUMN_FORMAT" and (kind == "COMPRESSED" or not site.target.has(Feature.COLUMN_FORMAT)):
+        return i + 2 + 3 * ([at(found, i + n).word for n in (2, 3)] == ["WITH", "COMPRESSION_DICTIONARY"])
+    if word == "STORAGE" and kind in {"DISK", "MEMORY", "DEFAULT"} and not site.target.has(Feature.COLUMN_FORMAT):
+        return i + 2
+    if word == "COMPRESSED" and at(found, i - 1).word != "COLUMN_FORMAT":
+        return None if site.target.has(Feature.MARIADB_SYNTAX) else i + 1 + 2 * equals
+    return None
+
+
+def coordinates(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """SRID n of MySQL is REF_SYSTEM_ID = n of MariaDB, which stands right behind the type."""
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            if item.change not in ADDS_COLUMN or depth != 0 or i < 2 or token.word not in {"SRID", "REF_SYSTEM_ID"}:
+                continue
+            value = i + 1 + (at(column, i + 1).text == "=")
+            if site.target.has(Feature.SRID if token.word == "SRID" else Feature.REF_SYSTEM_ID):
+                continue
+            why = f"the target has no {token.word}"
+            yield remove(column[i : value + 1], why)
+            if site.target.has(Feature.REF_SYSTEM_ID):
+                yield Edit(column[1].span[1], column[1].span[1], f" REF_SYSTEM_ID={at(column, value).text}", why)
+            elif site.target.has(Feature.SRID):
+                yield Edit(column[1].span[1], column[1].span[1], f" SRID {at(column, value).text}", why)
+
+
+_BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})
+
+
+def if_exists(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A statement that did nothing upstream is not sent, or does no harm: what it makes is there already."""
+    kind = statement.classified.kind
+    found = statement.tokens
+    name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
+    own = kind in {StatementKind.CREATE_VIEW, StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}
+    for i, token, depth in with_depth(found):
+        if token.word != "IF" or depth != 0:
+            continue
+        end = i + 2 + (at(found, i + 1).word == "NOT")
+        if at(found, end - 1).word != "EXISTS":
+            continue
+        if own and token.span[0] < name:
+            lacks = not site.target.has(Feature.MARIADB_SYNTAX)
+        else:
+            lacks = _is_of_a_part(kind, at(found, i - 1), token, name) and not site.target.has(Feature.IF_EXISTS)
+        if lacks:
+            yield remove(found[i:end], "the target knows no such IF; what is there already counts as made")
+
+
+def _is_of_a_part(kind: StatementKind, before: Token, token: Token, name: int) -> bool:
+    if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
+        return True
+    return kind is StatementKind.ALTER_TABLE and token.span[0] > name and before.word in _BEFORE_IF
+
+
+def replacing(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """CREATE OR REPLACE TABLE is MariaDB's alone."""
+    is_other = statement.classified.kind is not StatementKind.CREATE_VIEW
+    if is_other and not site.target.has(Feature.MARIADB_SYNTAX):
+        words = [token.word for token in statement.tokens[:4]]
+        if words[:3] == ["CREATE", "OR", "REPLACE"]:
+            raise UnsupportedError(
+                f"the target has no CREATE OR REPLACE {words[3]}; drop what is there by hand, then replace the"
+                " statement by one without OR REPLACE"
+            )
+    yield from ()
+
+
+def versioning(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Tables that keep their old rows are MariaDB's alone."""
+    words = [token.word for token in statement.tokens]
+    pairs = set(pairwise(words))
+    if not site.target.has(Feature.MARIADB_SYNTAX) and pairs & {("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")}:
+        raise UnsupportedError(
+            "the target keeps no old rows of a table by itself (SYSTEM VERSIONING, PERIOD FOR); replace the statement"
+            " by one without that, or skip it"
+        )
+    yield from ()
+
+
+def interval_partitions(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """PARTITION BY ... INTERVAL is TiDB's short form of many partitions, which only TiDB can write out."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    clauses = [statement.options, *(item.tokens for item in statement.items if item.change is C.PARTITIONING)]
+    for clause in clauses:
+        for i, token, depth in with_depth(clause):
+            if depth == 0 and token.word == "INTERVAL" and at(clause, i + 1).text == "(":
+                raise UnsupportedError(
+                    "the target has no partitioning by INTERVAL; replace the statement by one with the partitions"
+                    " written out, as the upstream's SHOW CREATE TABLE has them"
+                )
+    yield from ()

@@ -1,0 +1,170 @@
+"""Tables and views as a whole: what a target has no kind of, their names, options and accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
+from bridge.ddl.parser import Classified, Named
+from bridge.ddl.rule import (
+    Edit,
+    LeftOut,
+    Omission,
+    Site,
+    UnsupportedError,
+    option_scopes,
+    remove,
+    without_options,
+)
+from bridge.ddl.server_features import Feature
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import quote_name
+
+
+def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Only TiDB brings a dropped table back."""
+    if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
+        raise UnsupportedError(
+            "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
+            " at this commit ts, then skip the statement"
+        )
+    yield from ()
+
+
+def global_temporary(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A global temporary table holds rows of its own session only: none is ever replicated."""
+    words = [token.word for token in statement.tokens[:3]]
+    if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
+        name = str(statement.classified.tables[0])
+        whole = Item(C.CREATE_TABLE, statement.tokens)
+        yield Omission(
+            whole, "the target has no global temporary tables; none of its rows is replicated", LeftOut("table", name)
+        )
+
+
+def dropped_unmade(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """What was left out needs no dropping."""
+    if statement.classified.kind is StatementKind.DROP_TABLE:
+        for item, name in zip(statement.items, statement.classified.tables, strict=True):
+            if site.around.lacks(name, LeftOut("table", str(name))):
+                yield Omission(item, "the target was never given it")
+
+
+def names_case(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """TiDB and MySQL on some systems find a table whatever the case of the letters; a target that does not is given
+    the name as it is stored."""
+    known = statement.classified
+    if site.target.lower_case_table_names != 0:
+        return
+    renamed: dict[TableName, TableName] = {}
+    for named in (*_found(known), *([known.like] if known.like else []), *known.referenced):
+        folded = TableName(named.table.schema, named.table.table.lower())
+        stored = renamed.get(folded) or site.around.stored_name(named.table)
+        if stored is not None and stored != named.table:
+            yield Edit(*named.span, quote_name(*stored), "the target tells names apart by the case of their letters")
+        if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename what it has named itself
+            new = known.tables[known.touched.index(named) + 1]
+            renamed[TableName(new.schema, new.table.lower())] = new
+
+
+def _found(known: Classified) -> Sequence[Named]:
+    """The tables that are there before the statement."""
+    if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE}:
+        return known.touched[1:]
+    if known.kind is StatementKind.RENAME_TABLE:
+        return known.touched[::2]
+    if known.kind is StatementKind.ALTER_TABLE:
+        return known.touched[:1]  # then its new name
+    return known.touched
+
+
+def current_database(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """ALTER DATABASE without a name: to some servers the first word of its options would be one."""
+    del site
+    if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
+        end = statement.tokens[1].span[1]
+        yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")
+
+
+def view_rights(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """A view from the wire shows a reader no more than the reader may see: it has no rights of the account that made
+    it, which may not exist on the target, nor of the bridge's."""
+    del site
+    if statement.classified.kind is not StatementKind.CREATE_VIEW:
+        return
+    name = statement.classified.touched[0].span[0]
+    before = [token for token in statement.tokens if token.span[0] < name]
+    view = max(i for i, token in enumerate(before) if token.word == "VIEW")
+    security = next((i for i in range(view) if [t.word for t in before[i : i + 2]] == ["SQL", "SECURITY"]), view)
+    definer = next((i for i in range(security) if before[i].word == "DEFINER"), None)
+    account = before[definer + 2 : security] if definer is not None else []
+    if account and account[0].word != "CURRENT_USER":
+        yield Edit(*span_of(account), "CURRENT_USER", "the account is the upstream's")
+    why = "a reader of the view sees what the reader may see, not what the bridge may"
+    if security == view:
+        yield Edit(before[view].span[0], before[view].span[0], "SQL SECURITY INVOKER ", why)
+    elif before[security + 2].word != "INVOKER":
+        yield Edit(*before[security + 2].span, "INVOKER", why)
+
+
+_ALTERS: Final = frozenset(
+    {StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX, StatementKind.EXCHANGE_PARTITION}
+)
+
+
+def hints(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """ALGORITHM and LOCK say how, not what; a target that cannot do it that way would refuse."""
+    del site
+    if statement.classified.kind not in _ALTERS:
+        return
+    why = "how it is done is the target's own affair"
+    for item in statement.items:
+        if item.tokens[0].word in {"ALGORITHM", "LOCK"}:
+            yield Omission(item, why)
+            continue
+        for i, token, depth in with_depth(item.tokens):
+            if item.change in {C.ADD_INDEX, C.DROP_INDEX} and depth == 0 and token.word in {"ALGORITHM", "LOCK"}:
+                equals = at(item.tokens, i + 1).text == "="
+                yield remove(item.tokens[i : i + 2 + equals], why)
+
+
+def engines(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Only InnoDB tables can be written exactly once."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for scope in option_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word == "ENGINE" and depth == 0:
+                named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
+                if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
+                    yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+
+
+def tablespaces(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Where the target keeps a table, or a partition of it, is its own affair."""
+    del site
+    why = "where the target keeps its files is its own affair"
+    yield from without_options(statement, {"TABLESPACE"}, why)
+    for i, token, depth in with_depth(statement.options):
+        if token.word == "TABLESPACE" and depth > 0:
+            yield remove(statement.options[i : i + 2 + (at(statement.options, i + 1).text == "=")], why)
+
+
+def filled_by_rows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0 manual, CREATE TABLE ...
+    SELECT; from 8.0.21 on); the rows come as rows."""
+    del site
+    for i, token, depth in with_depth(statement.options):
+        if token.word == "START" and at(statement.options, i + 1).word == "TRANSACTION" and depth == 0:
+            yield remove(statement.options[i : i + 2], "the rows come by themselves")
+
+
+def encryption(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """How the target keeps its files is its own affair."""
+    is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
+    if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):
+        return
+    yield from without_options(statement, {"ENCRYPTION"}, "how the target keeps its files is its own affair")

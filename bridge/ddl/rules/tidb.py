@@ -1,0 +1,127 @@
+"""Syntax that only TiDB has, bare or in /*T! ... */ comments, taken out for other targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
+from bridge.ddl.lexer import Token, tidb_comments
+from bridge.ddl.rule import Edit, LeftOut, Omission, Site, beginning, option_scopes, remove, take_out
+from bridge.ddl.server_features import Feature
+
+_WHY: Final = "TiDB's alone: it says how rows are stored, not what they are"
+_OPTIONS: Final = frozenset(
+    {
+        *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AFFINITY"),
+        *("TTL_ENABLE", "TTL_JOB_INTERVAL", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
+        *("STATS_COL_LIST", "ATTRIBUTES"),
+    }
+)
+"""Options of the form NAME [=] value."""
+_ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
+
+
+def comments(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """`/*T![feature] ... */` is a comment to other servers; without it the record says what was left out."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for comment in tidb_comments(statement.text):
+        start, end = comment.span
+        start -= statement.text[start - 1] == " "
+        yield Edit(start, end, "", f"TiDB's alone: {comment.feature}")
+
+
+def columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL and LOCAL indexes."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if depth != 0 or i == 0:
+                continue
+            if item.change in ADDS_COLUMN and token.word == "AUTO_RANDOM" and i > 1:
+                has_bits = at(item.definition, i + 1).text == "("
+                end = closing(item.definition, i + 1) if has_bits else i
+                yield remove(item.definition[i : end + 1], _WHY)
+            elif _is_key_option(item, i):
+                yield remove([token], _WHY)
+            elif item.change is C.ADD_INDEX and token.word == "WHERE":
+                yield Omission(item, "the target has no index on some rows only", LeftOut("index", item.name or ""))
+
+
+def _is_key_option(item: Item, i: int) -> bool:
+    word, before = item.definition[i].word, item.definition[i - 1]
+    if item.change in ADDS_COLUMN:
+        unique = before.word == "UNIQUE" or (before.word == "KEY" and item.definition[i - 2].word == "UNIQUE")
+        is_clustered = word in {"CLUSTERED", "NONCLUSTERED"} and before.word == "KEY"
+        return i > 2 and (is_clustered or (unique and word in {"GLOBAL", "LOCAL"}))
+    words = {"CLUSTERED", "NONCLUSTERED", "GLOBAL", "LOCAL"}
+    return item.change in ADDS_KEY and word in words and any(t.text == ")" for t in item.definition[:i])
+
+
+def options(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+    """Options of tables and databases, and actions of ALTER TABLE."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and _is_tidb_action(item)):
+            yield Omission(item, _WHY)
+    yield from _of_partitions(statement)
+    for scope in option_scopes(statement):
+        if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
+            yield from _in_scope(statement, scope)
+        elif statement.classified.kind is StatementKind.ALTER_DATABASE:
+            yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
+
+
+def _of_partitions(statement: Shape) -> Iterator[Edit]:
+    """PLACEMENT POLICY of a partition that is defined; UPDATE INDEXES behind PARTITION BY."""
+    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
+    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+        for i, token, depth in with_depth(clause):
+            following = at(clause, i + 1).word
+            if depth > 0 and (token.word, following) == ("PLACEMENT", "POLICY"):
+                yield remove(clause[i : i + 3 + (at(clause, i + 2).text == "=")], _WHY)
+            elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
+                yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
+
+
+def _is_tidb_action(item: Item) -> bool:
+    return item.tokens[0].word in _ACTIONS or [t.word for t in item.tokens[:2]] == ["SET", "TIFLASH"]
+
+
+def _in_scope(statement: Shape, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
+    """Neighbours go together, so that an action which holds nothing else goes as a whole."""
+    run: tuple[int, int] | None = None
+    for i, _, depth in with_depth(scope):
+        end = _option_end(scope, i) if depth == 0 else None
+        if end is None or (run is not None and i < run[1]):
+            continue
+        start = beginning(scope, i)
+        if run is not None and start == run[1]:
+            run = run[0], end
+            continue
+        if run is not None:
+            yield from take_out(statement, scope, *run, _WHY)
+        run = start, end
+    if run is not None:
+        yield from take_out(statement, scope, *run, _WHY)
+
+
+def _option_end(scope: Sequence[Token], i: int) -> int | None:
+    """Where an option of TiDB's that begins at `i` ends; None when none begins there."""
+    word = scope[i].word
+    if word == "FORCE" and at(scope, i + 1).word == "AUTO_INCREMENT":
+        return i + 1
+    if word == "FORCE" and at(scope, i + 1).word == "AUTO_RANDOM_BASE":
+        return _option_end(scope, i + 1)
+    if word == "PLACEMENT" and at(scope, i + 1).word == "POLICY":
+        return i + 3 + (at(scope, i + 2).text == "=")
+    if word == "TTL":
+        return i + 6 + (at(scope, i + 1).text == "=")  # column + INTERVAL 3 DAY
+    if word in _OPTIONS:
+        return i + 2 + (at(scope, i + 1).text == "=")
+    return None

@@ -1,0 +1,191 @@
+"""What a target can do: probed once per session that runs schema changes.
+
+Which flavour and version knows which syntax is a table of rows with their sources, so that a flavour that no test
+server has is data that can be checked against its manual, not a branch of code.  tests/ddl/test_server_features.py asks
+MariaDB 11.4 and 10.11, MySQL 8.0.31 and 5.7.22 whether each row is true of them; by hand it was run on 8.0.12 and
+8.0.15 too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.ddl.collation_tables import KnownCollations, documented_collations, probe_collations
+from bridge.errors import UsageError
+from bridge.mysql.connection import Session
+
+Version = tuple[int, ...]
+
+
+class Flavour(StrEnum):
+    """Families of servers."""
+
+    MARIADB = "mariadb"
+    MYSQL = "mysql"
+    TIDB = "tidb"
+
+
+class Feature(StrEnum):
+    """Syntax that not every server has."""
+
+    TIDB_SYNTAX = "TiDB's own options"
+    INVISIBLE_INDEX = "INVISIBLE indexes"
+    IGNORED_INDEX = "IGNORED indexes"
+    INVISIBLE_COLUMN = "INVISIBLE columns"
+    EXPRESSION_INDEX = "indexes on expressions"
+    NOT_ENFORCED = "NOT ENFORCED"
+    CHECKS = "CHECK constraints"
+    DROP_CHECK = "DROP CHECK"
+    DROP_CONSTRAINT = "DROP CONSTRAINT"
+    NAMED_COLUMN_CHECK = "named CHECK constraints of a column"
+    GENERATED_NULL = "NOT NULL behind a generated column"
+    EXPRESSION_DEFAULT = "expressions as defaults"
+    RENAME_COLUMN = "RENAME COLUMN"
+    JSON_ARROW = "the operators -> and ->>"
+    VECTOR_TEXT = "VECTOR columns that take text"
+    NGRAM_PARSER = "the parser ngram"
+    TABLE_ENCRYPTION = "the table option ENCRYPTION"
+    DATABASE_ENCRYPTION = "the database option ENCRYPTION"
+    RECOVER = "RECOVER TABLE and FLASHBACK TABLE"
+    INLINE_REFERENCES = "foreign keys by REFERENCES of a column"
+    TABLE_COMPRESSION = "the table option COMPRESSION"
+    AUTOEXTEND_SIZE = "the table option AUTOEXTEND_SIZE"
+    SECONDARY_ENGINE_ATTRIBUTE = "the option SECONDARY_ENGINE_ATTRIBUTE"
+    MARIADB_SYNTAX = "MariaDB's own options"
+    COLUMN_FORMAT = "the column attributes COLUMN_FORMAT and STORAGE"
+    SRID = "the column attribute SRID"
+    REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
+    IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
+    SEQUENCES = "sequences"
+
+
+class Support(NamedTuple):
+    """A row: from `since` on a flavour has a feature, as `source` says."""
+
+    feature: Feature
+    flavour: Flavour
+    since: Version
+    source: str
+
+
+_F, _MY, _MA, _TI = Feature, Flavour.MYSQL, Flavour.MARIADB, Flavour.TIDB
+_MYSQL_MANUAL, _TIDB_DOCS = "dev.mysql.com/doc/refman", "docs.pingcap.com/tidb/stable"
+
+SUPPORT: Final = (
+    Support(_F.TIDB_SYNTAX, _TI, (), f"{_TIDB_DOCS}/comment-syntax"),
+    Support(_F.INVISIBLE_INDEX, _MY, (8, 0), f"{_MYSQL_MANUAL}/8.0/en/invisible-indexes.html"),
+    Support(_F.INVISIBLE_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-alter-index"),
+    Support(_F.IGNORED_INDEX, _MA, (10, 6), "mariadb.com/kb/en/ignored-indexes"),
+    Support(_F.INVISIBLE_COLUMN, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/invisible-columns.html"),
+    Support(_F.INVISIBLE_COLUMN, _MA, (10, 3, 3), "mariadb.com/kb/en/invisible-columns"),
+    Support(_F.EXPRESSION_INDEX, _MY, (8, 0, 13), "dev.mysql.com/worklog/task/?id=1075; manual, CREATE INDEX"),
+    Support(_F.EXPRESSION_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-create-index#expression-index"),
+    Support(_F.NOT_ENFORCED, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
+    Support(_F.NOT_ENFORCED, _TI, (), f"{_TIDB_DOCS}/constraints#check (before v7.2 parsed and ignored)"),
+    Support(_F.CHECKS, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html (before: parsed)"),
+    Support(_F.CHECKS, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
+    Support(_F.CHECKS, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.DROP_CHECK, _MY, (8, 0, 16), "dev.mysql.com/blog-archive/mysql-8-0-16-introducing-check-constraint"),
+    Support(_F.DROP_CHECK, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
+    Support(_F.DROP_CONSTRAINT, _MY, (8, 0, 19), f"{_MYSQL_MANUAL}/8.0/en/alter-table.html"),
+    Support(_F.DROP_CONSTRAINT, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
+    Support(_F.DROP_CONSTRAINT, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
+    Support(_F.NAMED_COLUMN_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
+    Support(_F.NAMED_COLUMN_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
+    Support(_F.EXPRESSION_DEFAULT, _MY, (8, 0, 13), f"{_MYSQL_MANUAL}/8.0/en/data-type-defaults.html"),
+    Support(_F.EXPRESSION_DEFAULT, _MA, (10, 2, 1), "mariadb.com/kb/en/create-table/#default-column-option"),
+    # A list of functions, longer since v8.0; TiDB refuses the others itself.
+    Support(_F.EXPRESSION_DEFAULT, _TI, (), f"{_TIDB_DOCS}/data-type-default-values"),
+    # Tried: 5.7.22 refuses it, 8.0.12 has it; where it might be missing, CHANGE does the same.
+    Support(_F.RENAME_COLUMN, _MY, (8, 0, 12), f"WL#10761; {_MYSQL_MANUAL}/8.0/en/alter-table.html"),
+    Support(_F.RENAME_COLUMN, _MA, (10, 5, 2), "MDEV-16290, github.com/MariaDB/server/commit/fa8ad75439"),
+    Support(_F.RENAME_COLUMN, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
+    Support(_F.GENERATED_NULL, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
+    Support(_F.GENERATED_NULL, _TI, (), f"{_TIDB_DOCS}/generated-columns"),
+    Support(_F.JSON_ARROW, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/json-search-functions.html"),
+    Support(_F.JSON_ARROW, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-index#multi-valued-indexes"),
+    # MySQL 9 (STRING_TO_VECTOR) and MariaDB 11.7 (VEC_FromText) have the type, but take no text for it.
+    Support(_F.VECTOR_TEXT, _TI, (8, 4), f"{_TIDB_DOCS}/vector-search-data-types"),
+    # Tried on 5.7.22; the manual of 5.7 does not say since which release.
+    Support(_F.NGRAM_PARSER, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/fulltext-search-ngram.html"),
+    Support(_F.TABLE_ENCRYPTION, _MY, (5, 7, 11), f"{_MYSQL_MANUAL}/5.7/en/innodb-data-encryption.html"),
+    Support(_F.TABLE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
+    Support(_F.DATABASE_ENCRYPTION, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-database.html"),
+    Support(_F.DATABASE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-database (in its grammar)"),
+    Support(_F.RECOVER, _TI, (), f"{_TIDB_DOCS}/sql-statement-recover-table"),
+    Support(_F.INLINE_REFERENCES, _MA, (10, 5), "mariadb.com/kb/en/foreign-keys (before: parsed, without effect)"),
+    Support(_F.INLINE_REFERENCES, _MY, (9, 0), f"{_MYSQL_MANUAL}/9.0/en/create-table-foreign-keys.html"),
+    Support(_F.TABLE_COMPRESSION, _MY, (5, 7, 8), f"{_MYSQL_MANUAL}/5.7/en/innodb-page-compression.html"),
+    Support(_F.TABLE_COMPRESSION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
+    Support(_F.AUTOEXTEND_SIZE, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/innodb-tablespace-autoextend-size.html"),
+    # ENGINE_ATTRIBUTE itself is for no engine that the bridge makes tables of: InnoDB refuses it.
+    Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
+    Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
+    Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
+    Support(_F.COLUMN_FORMAT, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
+    Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
+    Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),
+    Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
+    Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),
+    Support(_F.SEQUENCES, _MA, (10, 3, 1), "mariadb.com/kb/en/create-sequence"),
+    Support(_F.SEQUENCES, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-sequence"),
+)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """A target as the bridge knows it.
+
+    max_allowed_packet: bytes a statement may have.
+    lower_case_table_names: 0 when the letters' case tells names apart, else 1 or 2.
+    """
+
+    flavour: Flavour
+    version: Version
+    collations: KnownCollations
+    max_allowed_packet: int = 64 << 20
+    lower_case_table_names: int = 0
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the target knows a syntax."""
+        return any(
+            row.feature is feature and row.flavour is self.flavour and self.version >= row.since for row in SUPPORT
+        )
+
+    def __str__(self) -> str:
+        return f"{self.flavour} {'.'.join(map(str, self.version))}"
+
+
+def probe(session: Session) -> Capabilities:
+    """Asks the server what it is."""
+    said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
+    flavour, version = read_version(str(said))
+    return Capabilities(flavour, version, probe_collations(session), int(packet), int(lower_case))
+
+
+def read_version(said: str) -> tuple[Flavour, Version]:
+    """What VERSION() says: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
+    if named := re.search(r"-TiDB-v(\d+(?:\.\d+)*)", said):
+        return Flavour.TIDB, _numbers(named[1])
+    flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
+    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # MariaDB 10 in front of old clients
+
+
+def named_capabilities(name: str) -> Capabilities:
+    """A target as its manual describes it, from a name such as ``mysql-8.0``; UsageError for anything else."""
+    flavour, _, version = name.partition("-")
+    if flavour not in {f.value for f in Flavour} or not re.fullmatch(r"\d+(\.\d+)*", version):
+        raise UsageError(
+            f"{name!r} is no flavour", mend="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
+        )
+    # A series means its latest release.
+    numbers = _numbers(version) + ((999,) if version.count(".") == 1 else ())
+    return Capabilities(Flavour(flavour), numbers, documented_collations(flavour, numbers))
+
+
+def _numbers(text: str) -> Version:
+    leading = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()

@@ -1,0 +1,209 @@
+"""What a view reads: the tables, functions and sequences that its query names, told apart from aliases and columns.
+
+A table stands behind FROM, JOIN, TABLE or a comma of FROM; a column has a table or an alias before its dot, a function
+a database.  Keywords that end a list of tables are those that every server reserves; a word behind a dot is a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from bridge.ddl.lexer import END, Token
+from bridge.mysql.catalog import TableName
+
+_QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
+_KEYWORDS: Final = frozenset({"SELECT", "FROM", "JOIN", "STRAIGHT_JOIN", "TABLE", "WHERE", "HAVING", "LIMIT", "UNION"})
+"""Reserved everywhere; right before a dot they are names to some servers only."""
+_AFTER_TABLES: Final = frozenset({"WHERE", "HAVING", "LIMIT", "UNION"})
+_NEXT_VALUE: Final = frozenset({"NEXT", "PREVIOUS"})
+_SEQUENCE_FUNCTIONS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL"})
+
+
+class Reads(NamedTuple):
+    """names: what a view reads.  functions: databases of the functions that it calls.  unclear: where it cannot be
+    told, in words; "" when it can.  uses_sequences: it takes a value of a sequence."""
+
+    names: tuple[TableName, ...] = ()
+    functions: tuple[str, ...] = ()
+    unclear: str = ""
+    uses_sequences: bool = False
+
+
+@dataclass
+class _Level:
+    """What stands between two parentheses.
+
+    is_query: SELECT stood here.  in_tables: in its list of tables.  expects: a table comes next.
+    names: of WITH, as far as they are known here.  naming: the next one, "" without; in_with: WITH has not ended.
+    """
+
+    is_query: bool = False
+    in_tables: bool = False
+    expects: bool = False
+    in_with: bool = False
+    is_recursive: bool = False
+    naming: str = ""
+    names: set[str] = field(default_factory=set)
+
+
+def reads(query: Sequence[Token], schema: str) -> Reads:
+    """Of a view's query, what follows its AS, with `schema` as the current database."""
+    reader = _Query(query, schema)
+    while reader.at < len(query):
+        reader.step()
+    unclear = dict.fromkeys(reader.unclear)
+    return Reads(
+        tuple(dict.fromkeys(reader.names)), tuple(dict.fromkeys(reader.functions)), ", ".join(unclear),
+        reader.uses_sequences,
+    )  # fmt: skip
+
+
+class _Query:
+    def __init__(self, found: Sequence[Token], schema: str) -> None:
+        self.found, self.schema, self.at = found, schema, 0
+        self.levels = [self._opened()]
+        self.names: list[TableName] = []
+        self.functions: list[str] = []
+        self.unclear: list[str] = []
+        self.uses_sequences = False
+
+    def peek(self, ahead: int = 0) -> Token:
+        at = self.at + ahead
+        return self.found[at] if 0 <= at < len(self.found) else END
+
+    def step(self) -> None:
+        """One token, or a name with its dots."""
+        token, level = self.peek(), self.levels[-1]
+        if token.text == "(":
+            self._open(level)
+        elif token.text == ")":
+            self.at += 1
+            self._close()
+        elif level.expects:
+            self._table(level)
+        elif token.word in _KEYWORDS or (token.word and self.peek(1).text != "."):
+            self._word(token.word, level)
+        elif token.name is not None and not token.text.isdigit():
+            self._dotted()
+        else:
+            self.at += 1
+            if token.text == "," and level.in_with:
+                self._with_name(level)
+            elif token.text == ",":
+                level.expects = level.in_tables
+
+    def _opened(self) -> _Level:
+        """A level that begins where the reader stands."""
+        level = _Level()
+        if self.peek().word == "WITH":
+            self.at += 1
+            level.in_with = True
+            level.is_recursive = self.peek().word == "RECURSIVE"
+            self.at += level.is_recursive
+            self._with_name(level)
+        return level
+
+    def _with_name(self, level: _Level) -> None:
+        """`name [(columns)] AS (query)`: inside of its query it is known with RECURSIVE only, behind it always."""
+        level.naming = (self.peek().name or "").lower()
+        if level.is_recursive:
+            level.names.add(level.naming)
+        self.at += 1
+
+    def _open(self, level: _Level) -> None:
+        was_expected, level.expects = level.expects, False
+        self.at += 1
+        begins = self.peek()
+        opened = self._opened()
+        if was_expected and begins.word not in _QUERIES:
+            opened.in_tables = opened.expects = True
+        self.levels.append(opened)
+
+    def _close(self) -> None:
+        if len(self.levels) > 1:
+            self.levels.pop()
+        level = self.levels[-1]
+        if level.in_with and level.naming and self.peek().word != "AS":
+            level.names.add(level.naming)
+            level.naming = ""
+            level.in_with = self.peek().text == ","
+
+    def _word(self, word: str, level: _Level) -> None:
+        following = self.peek(1)
+        if word in _KEYWORDS and following.text == "." and following.span[0] == self.peek().span[1]:
+            self.unclear.append(f"{word}.")
+        self.at += 1
+        if word == "SELECT":
+            level.is_query, level.in_tables = True, False
+        elif word == "FROM" and level.is_query and self.peek(-2).word != "SYSTEM_TIME":
+            level.in_tables = level.expects = True
+        elif word == "JOIN" or (word == "STRAIGHT_JOIN" and level.in_tables) or word == "TABLE":
+            level.expects = True
+        elif word in _AFTER_TABLES or (word in {"GROUP", "ORDER"} and following.word == "BY"):
+            level.in_tables = False
+        elif word in _NEXT_VALUE and [following.word, self.peek(1).word] == ["VALUE", "FOR"]:
+            self.at += 2
+            self._sequence()
+        elif word in _SEQUENCE_FUNCTIONS and self.peek().text == "(":
+            self.at += 1
+            self._sequence()
+            self.levels.append(_Level())
+
+    def _sequence(self) -> None:
+        self.uses_sequences = True
+        self._name()
+
+    def _table(self, level: _Level) -> None:
+        """A table, or what may stand in its place."""
+        word, following = self.peek().word, self.peek(1).text
+        if (word == "LATERAL" and following == "(") or self.peek().text == "{":
+            self.at += 1 if word else 2  # { OJ ... }
+            return
+        level.expects = False
+        if word == "DUAL":
+            self.at += 1
+        elif following == "(" and self.peek().name is not None:
+            self.at += 1  # JSON_TABLE(...)
+        elif self.peek().name is not None and following != ".":
+            self._unqualified()
+        else:
+            self._name()
+
+    def _unqualified(self) -> None:
+        name = self.peek().name or ""
+        self.at += 1
+        if self.peek().word == "AS" and self.peek(1).text == "(":
+            return  # WINDOW w AS (...), x AS (...)
+        if not any(name.lower() in level.names for level in self.levels):
+            self.names.append(TableName(self.schema, name))
+
+    def _name(self) -> None:
+        """[schema.]table, or .table"""
+        leads = self.peek().text == "."
+        self.at += leads
+        first = self.peek().name
+        if first is None:
+            self.unclear.append(" ".join(token.text for token in self.found[max(0, self.at - 2) : self.at + 2]))
+            self.at += 1
+            return
+        self.at += 1
+        if self.peek().text != "." or leads:
+            self.names.append(TableName(self.schema, first))
+            return
+        self.at += 1
+        self.names.append(TableName(first, self.peek().name or ""))
+        self.at += 1
+
+    def _dotted(self) -> None:
+        """A column, or a function of a database: a.b, a.b.c, a.b(...)."""
+        parts = [self.peek().name or ""]
+        self.at += 1
+        while self.peek().text == "." and (self.peek(1).name is not None or self.peek(1).text == "*"):
+            parts.append(self.peek(1).name or "*")
+            self.at += 2
+        if len(parts) == 2 and self.peek().text == "(":
+            self.functions.append(parts[0])
+        elif len(parts) > 2:
+            self.names.append(TableName(parts[0], parts[1]))

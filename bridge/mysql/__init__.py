@@ -1,0 +1,1 @@
+"""MySQL-compatible servers: connections, and what a server tells about itself."""

@@ -1,0 +1,1 @@
+"""Writes row changes and runs schema changes on the target."""

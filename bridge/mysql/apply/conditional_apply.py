@@ -1,0 +1,80 @@
+"""Applies a row change that was put aside, if the target's row is still as the change found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridge.events import SEP, Event, Kind
+from bridge.mysql.apply.writer import execute_statement
+from bridge.mysql.catalog import Table
+from bridge.mysql.connection import Session, quote_name
+from bridge.rows.net_changes import Image, NetChanges, choose_key
+from bridge.rows.render import Rendering, Statement, binary_match, render, update_of_row
+
+
+def apply_if_unchanged(session: Session, net: NetChanges, change: Event, rendering: Rendering) -> str:
+    """Applies one row change, whose net changes are `net`, in the session's open transaction; gives why it must not
+    be, "" when it was.
+
+    The row must equal the change's before-image, and must be absent for an insert; it is locked until the
+    transaction ends.  Raises ApplyError when the target lacks a column, refuses the row or would keep other values,
+    MySQLError for locks and lost connections.
+    """
+    reason = _changed_since(session, net.table, change)
+    if reason:
+        return reason
+    for statement in _statements(net, change, rendering):
+        execute_statement(session, statement, safe_mode=True)
+    return ""
+
+
+def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterable[Statement]:
+    """The row of an update is there: it is altered in its place, so that columns which the message lacks stay."""
+    key = _key_of(net.table, change)
+    if change.kind is not Kind.UPDATE or not key:
+        return render(net, rendering)
+    assert change.before is not None
+    assert change.after is not None
+    condition = _key_match(net.table, change, change.before, key)
+    return [update_of_row(net.table, Image(change.columns or "", change.after), condition)]
+
+
+def _changed_since(session: Session, table: Table, change: Event) -> str:
+    columns, key = change.columns or "", _key_of(table, change)
+    if change.before is not None:
+        if not _finds(session, table, binary_match(table, Image(columns, change.before))):
+            return f"the row of {table.name} is not on the target as it was before this change"
+    elif change.kind is not Kind.INSERT:
+        return "the message does not hold the row as it was before, so it cannot be told whether it is so still"
+    if change.after is None:
+        return ""
+    other = ""
+    if change.before is not None:
+        if _key_values(change, change.before, key) == _key_values(change, change.after, key):
+            return ""
+        # The key may be the same to the target, in another spelling.
+        other = f" AND NOT ({_key_match(table, change, change.before, key)})" if key else ""
+    if _finds(session, table, _key_match(table, change, change.after, key) + other):
+        return f"{table.name} has a row of this key, which was not there before this change"
+    return ""
+
+
+def _key_of(table: Table, change: Event) -> tuple[str, ...]:
+    return choose_key(table, change.columns or "", change.key or "")
+
+
+def _key_values(change: Event, image: str, key: tuple[str, ...]) -> list[str]:
+    literals = dict(zip((change.columns or "").lower().split(SEP), image.split(SEP), strict=True))
+    return [literals[part] for part in key] if key else list(literals.values())
+
+
+def _key_match(table: Table, change: Event, image: str, key: tuple[str, ...]) -> str:
+    if not key:
+        return binary_match(table, Image(change.columns or "", image))
+    values = zip(key, _key_values(change, image, key), strict=True)
+    return " AND ".join(f"{quote_name(table.columns[part].name)}={literal}" for part, literal in values)
+
+
+def _finds(session: Session, table: Table, condition: str) -> bool:
+    sql = f"SELECT 1 FROM {quote_name(*table.name)} WHERE {condition} LIMIT 1 FOR UPDATE"
+    return bool(session.rows(sql))

@@ -1,0 +1,341 @@
+"""Runs schema changes on the target, each with exactly one effect although DDL is not transactional (decision 5).
+
+Before a statement runs, an intent with a fingerprint of everything it touches is written.  When a restart finds the
+intent open, the fingerprint as it is now tells whether the statement ran: an InnoDB schema change either happened or
+did not.  What runs is the statement in the target's words; one that the policy holds waits for the operator, one that
+is refused stops the bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+from pymysql.err import MySQLError, OperationalError
+
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.policy import DdlRules, Verdict
+from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.server_features import Capabilities, probe
+from bridge.errors import HeldError, SchemaChangeError
+from bridge.events import tso_ms
+from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
+from bridge.mysql.apply.existing_objects import exists_already
+from bridge.mysql.apply.rewrite_context import OnTarget
+from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
+from bridge.mysql.connection import Session, error_code, is_lost_connection, quote_name, server_words
+from bridge.mysql.state.ddl_journal import FINISHED, Entry, Journal, State
+from bridge.mysql.state.progress import SchemaChange
+
+_DATABASE_EXISTS: Final = 1007
+_TABLE_EXISTS: Final = 1050
+_UNKNOWN: Final = frozenset({1051, 4091, 4092})
+"""Unknown table; unknown sequence and view (MariaDB)."""
+_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
+_NO_SUCH_DATABASE: Final = 1049
+_NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
+_SESSION: Final = (
+    # What a statement names is written out; these two would make servers of one flavour differ.
+    "SET SESSION character_set_collations = ''",
+    "SET SESSION explicit_defaults_for_timestamp = 1",
+)
+_LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
+COPIES_IN_A_PACKET: Final = 12
+"""How often one packet may have to hold a statement: the journal's row has it as it came, as it runs, and before and
+after its changes, with what must be escaped."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to run: the statement in the target's words, which the policy, or the operator, lets run."""
+
+    rewritten: Rewritten
+
+    @property
+    def text(self) -> str:
+        return self.rewritten.text or ""
+
+    @property
+    def classified(self) -> Classified:
+        return self.rewritten.classified
+
+    @property
+    def classes(self) -> str:
+        return ", ".join(change.value for change in self.classified.classes)
+
+
+class SchemaChangeRunner:
+    """Runs one pipeline's schema changes on the control session.
+
+    rules: policy, source and collations, from the settings.
+    trace: told the name of each step (tests crash there).
+    """
+
+    def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
+        self._pipeline, self._schema, self._trace = pipeline, schema, trace
+        self._rules = replace(rules, own_schema=schema)
+        self._journal = Journal(pipeline, schema)
+        self._probed: tuple[int, Capabilities] | None = None
+        self._held: set[str] = set()
+
+    def run(self, session: Session, change: SchemaChange) -> None:
+        """Gives `change` its one effect and records the outcome.
+
+        Raises HeldError while it waits for the operator, SchemaChangeError when the policy or the target refuses it,
+        MySQLError when the connection is lost (the intent stays open; run it again on a new session).
+        """
+        entry = self._journal.find(session, change)
+        if entry is not None and entry.state in FINISHED:
+            return
+        if entry is not None and entry.state is State.HELD and change.statement_hash in self._held:
+            raise _held(entry, change)
+        plan = self._plan(session, change, entry)
+        if plan is None:
+            return
+        wait_while_running(session, self._tag(change))
+        now = evidence(session, self._target(session), plan.classified)
+        resumed = entry if entry is not None and entry.fingerprint and entry.state is not State.REPLACED else None
+        if resumed is None:
+            self._record_intent(session, change, plan, now.fingerprint)
+        elif not self._is_to_run(session, change, plan, resumed, now):
+            return
+        self._trace("ddl intent")
+        outcome = self._execute(session, change, plan, resumed=resumed is not None)
+        self._trace("ddl executed")
+        self._journal.close(session, change, State.DONE, outcome)
+        self._trace("ddl recorded")
+        _log(change, plan.rewritten, outcome)
+
+    def _is_to_run(self, session: Session, change: SchemaChange, plan: _Plan, intent: Entry, now: Evidence) -> bool:
+        """Whether one with an intent goes on; one that ran is recorded.  Raises HeldError when nothing shows it."""
+        found = self._conclusion(session, plan.classified, intent, now)
+        if found.ran is Ran.YES:
+            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+            return False
+        is_unclear = found.ran is Ran.UNCLEAR
+        if is_unclear and intent.state is not State.APPROVED:
+            reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
+            raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
+        if intent.state is not State.RUNNING:
+            self._record_intent(session, change, plan, now.fingerprint if is_unclear else intent.fingerprint)
+        return True
+
+    def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
+        """Raises SchemaChangeError when the server would not read what progress or the journal has to say of these."""
+        longest = max(changes, key=lambda change: len(change.text))
+        size, packet = sum(len(change.text.encode()) for change in changes), self._target(session).max_allowed_packet
+        if size * COPIES_IN_A_PACKET > packet:
+            raise SchemaChangeError(
+                f"schema changes of {size:,} bytes are too long for the target: its max_allowed_packet of {packet:,}"
+                f" bytes lets the bridge record and run {packet // COPIES_IN_A_PACKET:,}; the longest begins:"
+                f" {longest.text[:200]}",
+                where=_where(longest),
+                mend=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
+                " bridge again; or leave the table out with --filter",
+            )
+
+    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
+        return self._journal.runs_like(session, change)
+
+    def _target(self, session: Session) -> Capabilities:
+        """The target's capabilities, probed once per connection: a server may come back as another version."""
+        if self._probed is None or self._probed[0] != session.connection_id:
+            self._probed = session.connection_id, probe(session)
+            log.info("target", server=str(self._probed[1]))
+        return self._probed[1]
+
+    def _plan(self, session: Session, change: SchemaChange, entry: Entry | None) -> _Plan | None:
+        """None when nothing is to run and that is recorded."""
+        state = entry.state if entry is not None else None
+        if entry is not None and state is State.RUNNING:
+            return self._as_recorded(change, entry)
+        if entry is not None and state is State.REPLACED:
+            return self._as_replaced(session, change, entry)
+        rewritten = self._rewritten(session, change, approved=state is State.APPROVED)
+        if state is not State.APPROVED:
+            decision = self._rules.decide(rewritten.classified)
+            if decision.verdict is Verdict.HOLD:
+                raise self._hold(session, change, decision.reason, rewritten)
+            if decision.verdict is Verdict.REFUSE:
+                raise self._refuse(session, change, decision.reason)
+            if decision.verdict is Verdict.IGNORE:
+                self._leave_out(session, change, State.IGNORED, rewritten, decision.reason)
+                return None
+        if rewritten.text is None:
+            self._leave_out(session, change, State.DONE, rewritten, "nothing to run: nothing of it is for this target")
+            return None
+        return _Plan(rewritten)
+
+    def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
+        target = self._target(session)
+        site = Site(target, self._rules.collations, self._rules.source, OnTarget(session, self._journal))
+        try:
+            found = rewrite(change.text, change.schema, site)
+        except UnsupportedError as unsupported:
+            plain = classify(change.text, change.schema)
+            if not approved or isinstance(plain, Refused):
+                raise self._hold(session, change, str(unsupported), None) from unsupported
+            found = Rewritten(change.text, plain)  # the operator wants it sent as it is
+        return self._allowed(session, change, found)
+
+    def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
+        if isinstance(found, Refused):
+            raise self._refuse(session, change, found.reason)
+        if reason := self._rules.forbids(found.classified):
+            raise self._refuse(session, change, reason)
+        return found
+
+    def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:
+        """An interrupted one goes on with the text that was sent."""
+        classified = classify(entry.run_text, change.schema)
+        assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
+        return _Plan(Rewritten(entry.run_text, classified, entry.rewrites))
+
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: Entry) -> _Plan:
+        """The operator's text runs as it is, but is a schema change like any other."""
+        classified = classify(entry.replacement, change.schema)
+        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        return _Plan(self._allowed(session, change, found))
+
+    def _leave_out(
+        self, session: Session, change: SchemaChange, state: State, rewritten: Rewritten, outcome: str
+    ) -> None:
+        plan = _Plan(rewritten)
+        self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
+        _log(change, rewritten, outcome)
+
+    def _hold(
+        self,
+        session: Session,
+        change: SchemaChange,
+        reason: str,
+        rewritten: Rewritten | None,
+        *,
+        fingerprint: str = "",
+    ) -> HeldError:
+        classes = _Plan(rewritten).classes if rewritten else ""
+        self._journal.record(
+            session, change, State.HELD, fingerprint=fingerprint, classes=classes, rewritten=rewritten, outcome=reason
+        )
+        self._held.add(change.statement_hash)
+        entry = self._journal.find(session, change)
+        assert entry is not None  # it was just written
+        log.warning("a schema change is held for the operator", id=entry.id, reason=reason, statement=change.text)
+        return _held(entry, change)
+
+    def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
+        self._journal.record(session, change, State.REFUSED, outcome=reason)
+        return SchemaChangeError(
+            f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
+            where=_where(change),
+            mend=f"bridge ddl skip {_id(change)} leaves it out, bridge ddl replace {_id(change)} runs another statement"
+            " in its place; then start the bridge again",
+        )
+
+    def _refused_by_target(self, session: Session, change: SchemaChange, plan: _Plan, words: str) -> SchemaChangeError:
+        self._journal.close(session, change, State.REFUSED, words)
+        as_sent = "" if plan.text == change.text else f", sent as: {plan.text}"
+        return SchemaChangeError(
+            f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
+            where=_where(change),
+            mend="bring the target by hand to where the statement would have brought it, then start the bridge again:"
+            " it sees that the definition of what the statement touches has changed and goes on behind it; or bridge"
+            f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
+        )
+
+    def _record_intent(self, session: Session, change: SchemaChange, plan: _Plan, fingerprint: str) -> None:
+        self._journal.record(
+            session, change, State.RUNNING, fingerprint=fingerprint, classes=plan.classes, rewritten=plan.rewritten
+        )
+
+    def _execute(self, session: Session, change: SchemaChange, plan: _Plan, *, resumed: bool) -> str:
+        try:
+            self._prepare(session, change, plan.classified)
+            session.execute(f"{self._tag(change)} {plan.text}")
+            _raise_skipped(session)
+        except MySQLError as error:
+            if is_lost_connection(error):
+                raise
+            if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+                return outcome
+            if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
+                return "ran, after an interruption had dropped some of its tables"
+            raise self._refused_by_target(session, change, plan, server_words(error)) from error
+        finally:
+            _reset_timestamp(session)
+        return "ran"
+
+    def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
+        """The current database is the message's; of names that are all qualified it may be missing."""
+        try:
+            session.execute(f"USE {quote_name(change.schema or self._schema)}")
+        except MySQLError as error:
+            if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
+                raise
+            session.execute(f"USE {quote_name(self._schema)}")
+        for setting in _SESSION:
+            try:
+                session.execute(setting)
+            except MySQLError as error:
+                if error_code(error) not in _NOT_SETTABLE:
+                    raise
+        # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
+        session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
+
+    def _conclusion(self, session: Session, classified: Classified, intent: Entry, now: Evidence) -> Conclusion:
+        """Whether an interrupted one ran."""
+        if classified.kind in _DROPS:
+            return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
+        return conclude(intent.fingerprint, now, classified.swaps)
+
+    def _tag(self, change: SchemaChange) -> str:
+        return statement_tag(self._pipeline, change)
+
+
+def _log(change: SchemaChange, rewritten: Rewritten, outcome: str) -> None:
+    for step in rewritten.steps:
+        log.info("schema change rewritten", commit_ts=change.commit_ts, **step._asdict())
+    log.info("schema change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+
+
+def _id(change: SchemaChange) -> str:
+    return f"{change.commit_ts}-{change.statement_hash[:8]}"
+
+
+def _where(change: SchemaChange) -> str:
+    return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
+
+
+def _held(entry: Entry, change: SchemaChange) -> HeldError:
+    return HeldError(
+        f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
+        where=_where(change),
+        mend=f"bridge ddl approve, skip or replace {entry.id}",
+    )
+
+
+def _raise_skipped(session: Session) -> None:
+    """IF NOT EXISTS leaves what exists as it is, whatever it is; that is looked into like the error without it."""
+    for _, code, message in session.rows("SHOW WARNINGS"):
+        if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
+            raise OperationalError(code, message)
+
+
+def _all_dropped(session: Session, classified: Classified) -> bool:
+    tables = classified.tables if classified.kind in _DROPS else ()
+    return bool(tables) and all(definition(session, name) is None for name in tables)
+
+
+def _reset_timestamp(session: Session) -> None:
+    try:
+        session.execute("SET timestamp = DEFAULT")
+    except MySQLError as error:
+        if not is_lost_connection(error):
+            raise

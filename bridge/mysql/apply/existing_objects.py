@@ -1,0 +1,124 @@
+"""Objects that a schema change would make and that are on the target already, as after an earlier replay.
+
+An existing object counts as made when it has everything that the statement would have given it.  To see that, the
+statement runs on a scratch copy.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import shape, span_of
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.mysql.apply.ddl_fingerprint import definition
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session, error_code, is_lost_connection, quote_name
+from bridge.mysql.state.progress import SchemaChange
+
+_DATABASE_EXISTS: Final = 1007
+_TABLE_EXISTS: Final = 1050
+_COLUMN_EXISTS: Final = 1060
+_KEY_EXISTS: Final = 1061
+_UNDO: Final = {_COLUMN_EXISTS: "COLUMN", _KEY_EXISTS: "INDEX"}
+_MAKING: Final = frozenset(
+    {
+        *(StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX),
+        *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
+    }
+)
+_KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
+_MOST_UNDONE: Final = 100
+
+
+def exists_already(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
+) -> str:
+    """Whether `error`, with which the target refused `text`, means that its effect is there already; the outcome to
+    record, "" when it does not."""
+    code = error_code(error)
+    if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
+        return _alter_to(session, text, classified)
+    if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
+        return ""
+    kind = _KINDS.get(classified.kind, "TABLE")
+    probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
+    try:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+        made = _made_as(session, scratch_schema, probe, code, text, change.schema)
+        return "what it makes was there already" if made else ""
+    except MySQLError as failure:
+        if is_lost_connection(failure):
+            raise
+        return ""
+    finally:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+
+
+def _made_as(
+    session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
+) -> bool:
+    """Runs the statement on the probe instead, and compares."""
+    sent = classify(text, current_schema)
+    if isinstance(sent, Refused):
+        return False
+    table, (start, end), _ = sent.touched[0]
+    statement = text[:start] + quote_name(*probe) + text[end:]
+    if code == _TABLE_EXISTS:
+        _take_defaults_of(session, scratch_schema, table.schema)
+        session.execute(statement)
+    else:
+        session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
+        _redo(session, statement, probe)
+    return _holds(session, table, probe, nothing_else=code != _TABLE_EXISTS)
+
+
+def _alter_to(session: Session, text: str, classified: Classified) -> str:
+    """A database that is there is given the defaults that the statement would have given it."""
+    options = shape(text, classified, tidb=False).options
+    if options:
+        start, end = span_of(options)
+        session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")
+    return "the database was there already; its defaults are as the statement says"
+
+
+def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
+    """The table has all that the probe has; with `nothing_else` also nothing that the statement would have dropped
+    (CREATE TABLE LIKE copies no foreign keys)."""
+    made, there = _parts(session, probe), _parts(session, table)
+    dropped = {part for part in there - made if " FOREIGN KEY " not in part}
+    return made <= there and not (nothing_else and dropped)
+
+
+def _redo(session: Session, statement: str, probe: TableName) -> None:
+    """Takes from the copy what the server says is there already, until the statement runs on it."""
+    for _ in range(_MOST_UNDONE):
+        try:
+            session.execute(statement)
+        except MySQLError as error:
+            named = re.search(r"'(.*)'", str(error.args[-1]))
+            if error_code(error) not in _UNDO or named is None:
+                raise
+            drop = f"DROP {_UNDO[error_code(error)]} {quote_name(named[1])}"
+            session.execute(f"ALTER TABLE {quote_name(*probe)} {drop}")
+        else:
+            return
+
+
+def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
+    """What is created without a collation takes that of its database."""
+    (charset, collation), *_ = session.rows(
+        "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
+        " WHERE schema_name = %s",
+        (schema,),
+    )
+    session.execute(f"ALTER DATABASE {quote_name(scratch_schema)} CHARACTER SET {charset} COLLATE {collation}")
+
+
+def _parts(session: Session, name: TableName) -> set[str]:
+    """Columns, keys and options of a table, or the body of a view, whoever made it with whose rights."""
+    text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
+    return {line.strip().rstrip(",") for line in text.splitlines()}

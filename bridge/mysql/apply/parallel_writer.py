@@ -1,0 +1,267 @@
+"""`parallel` consistency: several connections write the net changes of one step, and progress moves after all of them
+(design, decision 3).
+
+Every connection commits its part by itself, so a reader may see one part of a step before another.  Nothing is lost
+or done twice by that: what a connection writes are last images of keys, which come out the same when they are written
+again, and after a crash all of them are.  What must not be written twice (rows without a key, rows made of what is left
+of old ones that are deleted) goes into the transaction that moves progress.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from threading import Thread
+from typing import Any, Final
+
+import structlog
+from pymysql.err import MySQLError
+
+from bridge.errors import StoppedError
+from bridge.mysql.apply import load_data
+from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.apply.writer import StatementSource, Writer, check_matched, no_statements
+from bridge.mysql.catalog import Table, TableName
+from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import Advance, ProgressTable
+from bridge.rows.render import Rendering, Sharing, Statement
+
+MIN_BYTES: Final = 256 * 1024
+"""A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
+LOAD_BYTES: Final = 1024 * 1024
+"""So that there are parts for all connections."""
+_ATTEMPTS: Final = 5
+"""How often a connection begins anew after a lock conflict before the step is left to one connection."""
+
+INTERLEAVED: Final = 2
+"""Of innodb_autoinc_lock_mode."""
+
+Unit = list[Statement]
+"""Statements that one connection runs, in order."""
+
+log = structlog.get_logger()
+
+
+class ParallelWriter(Writer):
+    """A writer that spreads what it can over connections.
+
+    writers: how many.
+    min_bytes: a step with less to write is left to one of them.
+    options: as of `Writer`.
+    """
+
+    load_bytes: int = LOAD_BYTES
+
+    def __init__(
+        self,
+        target: Target,
+        table: ProgressTable,
+        ownership: Ownership,
+        *,
+        writers: int,
+        min_bytes: int = MIN_BYTES,
+        **options: Any,
+    ) -> None:
+        super().__init__(target, table, ownership, **options)
+        self._min_bytes = min_bytes
+        self._shards = [_Shard(target, table, ownership, self._trace) for _ in range(writers)]
+
+    @property
+    def connections(self) -> list[int]:
+        """Ids of the server connections in use, for the one who takes over."""
+        return [*super().connections, *(shard.connection_id for shard in self._shards if shard.connection_id)]
+
+    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
+        """Moves progress from step.old_ts to step.new_ts after the statements have been committed.
+
+        Raises what `Writer.apply` raises: whatever a connection cannot write is left to one transaction, whose
+        judgement counts.
+        """
+        first = self._rendering(may_load=True)
+        try:
+            statements = self._all(source, first)
+        except (MySQLError, OSError):
+            super().apply(step, source)
+            return
+        shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
+        is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
+        is_done = is_large and self._spread(step, units(shared))
+
+        def ready(rendering: Rendering) -> Iterable[Statement]:
+            if is_done and not rendering.safe_mode:
+                return (statement for statement in statements if statement.sharing is Sharing.ONCE)
+            if is_large:  # a load may be why
+                return source(replace(rendering, load_bytes=0))
+            return statements if rendering == first else source(rendering)
+
+        super().apply(step, ready)
+
+    def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
+        """The statements of a step, for which the server may be asked; raises what a retry does not cure."""
+        found: list[Statement] = []
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    found = list(source(rendering))
+                except (MySQLError, OSError):
+                    self.close()
+                    raise
+        return found
+
+    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
+        found = super()._loadable(tables)
+        if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
+            return found
+        return [name for name in found if not tables[name].counts]
+
+    def close(self) -> None:
+        """Ends the writing sessions; open transactions are rolled back."""
+        super().close()
+        for shard in self._shards:
+            shard.close()
+
+    def _spread(self, step: Advance, waiting: deque[Unit]) -> bool:
+        """Has all units committed; False when one connection is to write them."""
+        try:
+            self._mark(step)
+            self._open()
+            _all_of([partial(shard.write, waiting) for shard in self._shards])
+        except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
+            log.warning("the rows are written again, by one connection", reason=str(error))
+            return False
+        return True
+
+    def _mark(self, step: Advance) -> None:
+        session = self.session()
+        session.begin()
+        try:
+            if not self._table.mark(session, self._ownership.epoch, step):
+                self._raise_fenced(session, step)
+            session.commit()
+        except (MySQLError, OSError):
+            super().close()
+            raise
+        self._trace("marked")
+
+    def _open(self) -> None:
+        opened = [shard.open() for shard in self._shards]
+        if any(opened):
+            self._ownership.announce(self.session(), self.connections)
+
+
+class _Shard:
+    """One connection of several."""
+
+    def __init__(
+        self, target: Target, table: ProgressTable, ownership: Ownership, trace: Callable[[str], None]
+    ) -> None:
+        self._target, self._table, self._ownership, self._trace = target, table, ownership, trace
+        self._session: Session | None = None
+
+    @property
+    def connection_id(self) -> int | None:
+        """Of the open connection."""
+        session = self._session
+        return session.connection_id if session else None
+
+    def open(self) -> bool:
+        """Connects unless it is connected; whether it did."""
+        if self._session is not None:
+            return False
+        self._session = self._target.connect()
+        self._ownership.mark(self._session)
+        return True
+
+    def close(self) -> None:
+        """Ends the connection; an open transaction is rolled back."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def write(self, waiting: deque[Unit]) -> None:
+        """Takes units until none is left, all in one transaction; a lock conflict puts them back and begins anew.
+
+        Raises OwnedError after a take-over, and what the server raises when beginning anew does not help.
+        """
+        for attempt in range(_ATTEMPTS):
+            taken: list[Unit] = []
+            try:
+                self._transact(waiting, taken)
+            except (MySQLError, OSError, LoadRefusedError) as error:
+                waiting.extend(taken)
+                self._abandon(error)
+                if error_code(error) not in LOCK_CONFLICT or attempt == _ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                self.close()
+                raise
+            else:
+                return
+
+    def _transact(self, waiting: deque[Unit], taken: list[Unit]) -> None:
+        session = self._session
+        if session is None:
+            raise OSError("the connection is closed")
+        session.begin()
+        if self._table.epoch_now(session) != self._ownership.epoch:
+            raise self._ownership.lost()
+        self._trace("part begun")
+        while True:
+            try:
+                taken.append(waiting.popleft())
+            except IndexError:
+                break
+            for statement in taken[-1]:
+                if statement.load is not None:
+                    load_data.run(session, statement.sql, statement.load)
+                else:
+                    check_matched(statement, session.write(statement.sql))
+        self._trace("before part commit")
+        session.commit()
+        self._trace("part committed")
+
+    def _abandon(self, error: BaseException) -> None:
+        if is_lost_connection(error):
+            self.close()
+        elif self._session is not None:
+            with suppress(MySQLError, OSError):
+                self._session.rollback()
+
+
+def _all_of(parts: list[Callable[[], None]]) -> None:
+    """Runs all parts at once and waits for all; raises what the first failing one raised.  Daemon threads, so that a
+    server which does not answer cannot keep the process from ending."""
+    failures: list[BaseException] = []
+
+    def run(part: Callable[[], None]) -> None:
+        try:
+            part()
+        except BaseException as failure:  # noqa: BLE001  # raised again below, in the thread that waits
+            failures.append(failure)
+
+    threads = [Thread(target=run, args=(part,), name="writer", daemon=True) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for failure in sorted(failures, key=lambda failure: isinstance(failure, MySQLError | OSError | LoadRefusedError)):
+        raise failure
+
+
+def units(statements: Iterable[Statement]) -> deque[Unit]:
+    """What one connection must run together: each statement by itself where they touch keys of their own, else all of
+    a table, in order; the longest first."""
+    alone: list[Unit] = []
+    together: dict[TableName, Unit] = {}
+    for statement in statements:
+        if statement.sharing is Sharing.ANY:
+            alone.append([statement])
+        else:
+            together.setdefault(statement.table, []).append(statement)
+    found = [*together.values(), *alone]
+    return deque(sorted(found, key=lambda unit: -sum(statement.size for statement in unit)))

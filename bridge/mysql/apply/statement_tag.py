@@ -1,0 +1,59 @@
+"""The comment in front of every schema change: by it a statement that outlived its client is found on the server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from bridge.mysql.connection import Session
+from bridge.mysql.state.progress import SchemaChange
+
+_POLL_SECONDS: Final = 0.5
+_SAY_SECONDS: Final = 10.0
+
+log = structlog.get_logger()
+
+
+def pipeline_tag(pipeline: str) -> str:
+    """How the tags of a pipeline begin."""
+    return f"/* bridge {re.sub(r'[^A-Za-z0-9_.-]', '_', pipeline)} "
+
+
+def statement_tag(pipeline: str, change: SchemaChange) -> str:
+    """The tag of one schema change."""
+    return f"{pipeline_tag(pipeline)}{change.commit_ts} {change.statement_hash[:12]} */"
+
+
+def wait_while_running(
+    session: Session, tag: str, *, connection: int | None = None, stop: Callable[[], bool] = lambda: False
+) -> bool:
+    """Waits until no statement that begins with `tag` runs on another connection (on that one, when it is named).
+
+    A server goes on with an ALTER TABLE whose client is gone; sent again it would run twice.  False when `stop` said so
+    first.
+    """
+    said_at = 0.0
+    while (running := _running(session, tag, connection)) is not None:
+        if stop():
+            return False
+        if time.monotonic() - said_at > _SAY_SECONDS:
+            said_at = time.monotonic()
+            log.info(
+                "waiting for a schema change that still runs on the target", connection=running[0], seconds=running[1]
+            )
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _running(session: Session, tag: str, connection: int | None) -> tuple[int, int] | None:
+    """Connection and seconds of such a statement."""
+    rows = session.rows(
+        "SELECT id, time FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND INSTR(info, %s) = 1"
+        + ("" if connection is None else " AND id = %s"),
+        (tag,) if connection is None else (tag, connection),
+    )
+    return (int(rows[0][0]), int(rows[0][1])) if rows else None

@@ -1,0 +1,411 @@
+"""Commits target transactions: compare-and-set on the progress row, statements, COMMIT, and what to do when any of
+them fails half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import structlog
+from pymysql.err import MySQLError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from bridge.ddl.policy import DdlRules
+from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
+from bridge.events import Code
+from bridge.mysql.apply import load_data
+from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
+from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.catalog import Table, TableName, load_tables
+from bridge.mysql.connection import (
+    DUPLICATE_KEY,
+    REFUSED_VALUE,
+    Session,
+    Target,
+    error_code,
+    is_lost_connection,
+    is_transient,
+    server_words,
+)
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import Advance, ProgressTable, SchemaChange
+from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
+from bridge.rows import key_spellings
+from bridge.rows.render import Rendering, Statement
+
+log = structlog.get_logger()
+
+StatementSource = Callable[[Rendering], Iterable[Statement]]
+"""Gives the statements of one transaction in the order of their stages; asked again for every retry."""
+
+
+def no_trace(step: str) -> None:
+    """The default trace: nobody listens."""
+
+
+def no_statements(rendering: Rendering) -> Iterable[Statement]:
+    """The statements of a transaction that only moves progress."""
+    del rendering
+    return ()
+
+
+@dataclass
+class WriterCounts:
+    """What a writer has done so far, for status and metrics."""
+
+    transactions: int = 0
+    safe_mode: int = 0
+    retries: int = 0
+    schema_changes: int = 0
+
+
+_ASIDE: Final = "or put such rows aside with --on-bad-message quarantine"
+
+
+def _refused(statement: Statement, error: MySQLError) -> ApplyError:
+    what = f"the target refused rows of {statement.table}: {server_words(error)}"
+    where = f"table {statement.table}; statement begins {statement.sql[:200]}"
+    mend = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
+    if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
+        mend = f"{mend}; {_ASIDE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, mend=mend)
+    return ApplyError(what, where=where, mend=mend)
+
+
+def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
+    """Runs one statement that writes rows, in the session's open transaction.
+
+    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for what a
+    retry may cure, and for a duplicate key unless in safe mode.
+    """
+    if statement.load is not None:
+        load_data.run(session, statement.sql, statement.load)
+        return
+    try:
+        matched = session.write(statement.sql)
+    except MySQLError as error:
+        if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+            raise
+        raise _refused(statement, error) from error
+    check_matched(statement, matched)
+
+
+def check_matched(statement: Statement, matched: int) -> None:
+    """Raises RefusedRowsError when a statement did not match the rows that it must."""
+    if statement.expect is None or matched == statement.expect:
+        return
+    found = f"({matched} found, {statement.expect} expected)"
+    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
+    if statement.is_part:
+        what = (
+            f"a message holds a part of a row of {statement.table} that is not on the target, so that the rest of it is"
+            f" not known {found}"
+        )
+    raise RefusedRowsError(
+        what,
+        table=statement.table,
+        code=Code.ROW_NOT_FOUND,
+        where=f"table {statement.table}; statement {statement.sql[:300]}",
+        mend="the target differs from the upstream; "
+        + ("" if statement.is_part else "give the table a key, or ")
+        + f"copy it anew and begin there; {_ASIDE}",
+    )
+
+
+def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
+    """Stops retrying so many seconds after the first failure."""
+    since: list[float] = []
+
+    def stop(state: RetryCallState) -> bool:
+        now = state.outcome_timestamp or 0.0
+        since.append(now)
+        return now - since[0] > seconds
+
+    return stop
+
+
+def _raise_held(held: HeldError) -> None:
+    raise held
+
+
+class Writer:
+    """Writes for one owner, one transaction at a time.
+
+    retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
+    ddl: how schema changes are handled.
+    on_held: told again and again while a schema change waits for the operator; may raise, and does unless it is set.
+    trace: told the name of each step (tests crash there).
+    load_bytes: how much is loaded at once.
+    """
+
+    load_bytes: int = load_data.LOAD_BYTES
+
+    def __init__(
+        self,
+        target: Target,
+        table: ProgressTable,
+        ownership: Ownership,
+        *,
+        retry_seconds: float = 300,
+        ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
+        trace: Callable[[str], None] = no_trace,
+    ) -> None:
+        self._target, self._table, self._ownership = target, table, ownership
+        self._retry_seconds, self._trace = retry_seconds, trace
+        self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
+        self._session: Session | None = None
+        self._outcome_unknown = False
+        self._takes_loads = False
+        self.on_held: Callable[[HeldError], None] = _raise_held
+        self.counts = WriterCounts()
+        self.cascades_are_lost = False
+        """The log lacks rows that foreign keys cascade upstream."""
+
+    @property
+    def connections(self) -> list[int]:
+        """Ids of the server connections in use, for the one who takes over."""
+        session = self._session
+        return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
+
+    def session(self) -> Session:
+        """The writing session, opened when needed."""
+        if self._session is None:
+            self._ownership.revive()
+            self._session = self._target.connect()
+            self._ownership.mark(self._session)
+            self._ownership.announce(self._session, self.connections)
+            self._takes_loads = not load_data.server_objection(self._session)
+        return self._session
+
+    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+        """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
+        would change rows by itself."""
+        names = list(names)
+        loaded: dict[TableName, Table] = {}
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    loaded = load_tables(self.session(), names)
+                    refuse_side_effects(find_side_effects(self.session(), names, cascades=self.cascades_are_lost))
+                    for name in self._loadable(loaded) if self._takes_loads else ():
+                        loaded[name] = replace(loaded[name], takes_loads=True)
+                    self.session().rollback()
+                except (MySQLError, OSError):
+                    self.close()
+                    raise
+        return loaded
+
+    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Those whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
+        return load_data.transactional(self.session(), tables.keys()) & tables.keys()
+
+    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
+        """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.
+
+        Raises OwnedError after a take-over, ApplyError when the target refuses a row, TargetError when retrying
+        does not help.
+        """
+        for attempt in self._retrying():
+            with attempt:
+                # What cut a connection may be the load: retries do without.
+                self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
+        self.counts.transactions += 1
+
+    def refusal(self, source: StatementSource) -> RefusedRowsError | None:
+        """Why the target refuses a row of these statements, None when it takes them all; nothing stays written."""
+        found: RefusedRowsError | None = None
+        for attempt in self._retrying():
+            with attempt:
+                found = self._tried(source)
+        return found
+
+    def _tried(self, source: StatementSource) -> RefusedRowsError | None:
+        try:
+            session = self.session()
+            session.begin()
+            try:
+                for statement in source(self._rendering(safe_mode=True)):
+                    execute_statement(session, statement, safe_mode=True)
+            except RefusedRowsError as refusal:
+                return refusal
+            finally:
+                session.rollback()
+        except (MySQLError, OSError):
+            self.close()
+            raise
+        return None
+
+    def runs_like(self, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
+        millisecond of its commit_ts; TargetError when retrying does not help."""
+        found: dict[int, str] = {}
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    found = self._runner.runs_like(self._ownership.control, change)
+                except (MySQLError, OSError) as error:
+                    if is_lost_connection(error):
+                        self._ownership.reconnect()
+                    raise
+        return found
+
+    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+        """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
+
+        Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
+        take-over.
+        """
+        for done, change in enumerate(pending):
+            while (held := self._run_or_hold(change, pending[done + 1 :])) is not None:
+                self.on_held(held)
+            self._trace("ddl taken off")
+            self.counts.schema_changes += 1
+
+    def _run_or_hold(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
+        # A schema change may take hours; what counts is how long the target has been failing.
+        for attempt in self._retrying(stop=_failing_for(self._retry_seconds)):
+            with attempt:
+                try:
+                    self._run_change(change, rest)
+                except HeldError as held:
+                    return held
+        return None
+
+    def close(self) -> None:
+        """Ends the writing session; an open transaction is rolled back."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _run_change(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> None:
+        try:
+            self._ownership.check()
+            self._runner.run(self._ownership.control, change)
+            if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
+                raise self._ownership.lost()
+        except (MySQLError, OSError) as error:
+            if is_lost_connection(error):
+                self._ownership.reconnect()
+            raise
+
+    def _attempt(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
+        try:
+            if self._outcome_unknown and self._committed(step):
+                return
+            try:
+                self._transact_unless_refused(step, source, may_load=may_load)
+            except MySQLError as error:
+                if error_code(error) not in DUPLICATE_KEY:
+                    raise
+                self._enter_safe_mode(step, error)
+                self._transact(step, source, self._rendering(safe_mode=True))
+        except (MySQLError, OSError) as error:
+            self._abandon(error)
+            if is_transient(error):
+                raise
+            raise ApplyError(
+                f"the target refused rows: {server_words(error)}",
+                where=f"commit ts {step.old_ts} to {step.new_ts}",
+                mend="compare the table on the target with the upstream's; the target is unchanged since"
+                f" commit ts {step.old_ts}",
+            ) from error
+        except BaseException as error:
+            self.close()
+            if isinstance(error, RefusedRowsError) and not error.is_exact:
+                error.where = f"commit ts {step.old_ts} to {step.new_ts}, {error.where}"
+            raise
+
+    def _rendering(self, *, safe_mode: bool = False, may_load: bool = False) -> Rendering:
+        load_bytes = self.load_bytes if may_load and self._takes_loads else 0
+        return Rendering(self._table.schema, safe_mode, load_bytes, same_keys=self._same_keys)
+
+    def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> key_spellings.Spellings:
+        return key_spellings.ask(self.session(), self._table.schema, table, key, literals)
+
+    def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
+        try:
+            self._transact(step, source, self._rendering(may_load=may_load))
+        except LoadRefusedError:
+            self.session().rollback()
+            self._transact(step, source, self._rendering())
+
+    def _transact(self, step: Advance, source: StatementSource, rendering: Rendering) -> None:
+        session = self.session()
+        if step.pending:
+            self._runner.check_size(self._ownership.control, step.pending)
+        session.begin()
+        self._trace("begun")
+        if not self._table.advance(session, self._ownership.epoch, step):
+            self._raise_fenced(session, step)
+        self._trace("advanced")
+        for statement in source(rendering):
+            execute_statement(session, statement, safe_mode=rendering.safe_mode)
+            self._trace("statement")
+        self._trace("before commit")
+        self._outcome_unknown = True
+        session.commit()
+        self._outcome_unknown = False
+        self._trace("committed")
+
+    def _raise_fenced(self, session: Session, step: Advance) -> None:
+        progress = self._table.read(session, lock=True)
+        session.rollback()
+        if progress is None or progress.epoch != self._ownership.epoch:
+            raise self._ownership.lost()
+        raise ApplyError(
+            f"progress on the target stands at {progress.applied_ts}, not at {step.old_ts} as this bridge left it",
+            where=f"pipeline {self._table.name}",
+            mend="somebody changed the progress row by hand; restart the bridge to go on from what it says",
+        )
+
+    def _committed(self, step: Advance) -> bool:
+        """After a cut COMMIT: whether it took place.  FOR UPDATE waits for one that is still in flight."""
+        session = self.session()
+        session.begin()
+        progress = self._table.read(session, lock=True)
+        session.commit()
+        self._outcome_unknown = False
+        if progress is None or progress.epoch != self._ownership.epoch:
+            raise self._ownership.lost()
+        return step.new_ts != step.old_ts and progress.applied_ts == step.new_ts
+
+    def _enter_safe_mode(self, step: Advance, error: MySQLError) -> None:
+        self.session().rollback()
+        self.counts.safe_mode += 1
+        log.warning(
+            "a unique value was still taken on the target; this transaction is applied in safe mode",
+            commit_ts_from=step.old_ts,
+            commit_ts_to=step.new_ts,
+            server=server_words(error),
+        )
+
+    def _abandon(self, error: BaseException) -> None:
+        if is_lost_connection(error):
+            self.close()
+        elif self._session is not None:
+            self._session.rollback()
+
+    def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop or stop_after_delay(self._retry_seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            before_sleep=self._note_retry,
+            retry_error_callback=self._give_up,
+        )
+
+    def _note_retry(self, state: RetryCallState) -> None:
+        self.counts.retries += 1
+        error = state.outcome.exception() if state.outcome else None
+        log.warning("retrying on the target", attempt=state.attempt_number, error=str(error))
+
+    def _give_up(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        raise TargetError(
+            f"the target did not take a transaction within {self._retry_seconds:g} s:"
+            f" {server_words(error) if error else ''}",
+            where=str(self._target),
+            mend="see that the server runs and is reachable, then start the bridge again",
+        ) from error

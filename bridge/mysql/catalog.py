@@ -1,0 +1,117 @@
+"""What the target's tables look like now: columns, keys, generated columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from bridge.mysql.connection import Session
+
+
+class TableName(NamedTuple):
+    """A table as the messages name it."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the target: `charset` and `collation` are None for types without one."""
+
+    name: str
+    type: str
+    charset: str | None
+    generated: bool
+    nullable: bool = True
+    collation: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the target.
+
+    columns: by lower-case name, in table order.
+    keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
+    uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
+        or a hidden column holds ``""`` for that part.
+    prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
+    counts: it has an AUTO_INCREMENT column.
+    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`loading`).
+    compared: column lists (`Event.columns`) whose declared types have been found to fit.
+    refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
+    """
+
+    name: TableName
+    columns: Mapping[str, Column]
+    keys: tuple[tuple[str, ...], ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = field(default=())
+    prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
+    counts: bool = False
+    takes_loads: bool = False
+    compared: set[str] = field(default_factory=set, compare=False, repr=False)
+    refused_loads: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    @cached_property
+    def written_names(self) -> frozenset[str]:
+        """Columns that are not generated."""
+        return frozenset(name for name, column in self.columns.items() if not column.generated)
+
+
+def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
+    """The named tables as they are on the target; tables that do not exist are missing from the answer."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    places = ",".join(["(%s,%s)"] * len(wanted))
+    args = [part for name in wanted for part in name]
+    columns: dict[TableName, dict[str, Column]] = {}
+    nullable: dict[TableName, set[str]] = {}
+    counting: set[TableName] = set()
+    for schema, table, column, column_type, charset, collation, is_nullable, extra in session.rows(
+        "SELECT table_schema, table_name, column_name, column_type, character_set_name, collation_name, is_nullable,"
+        " extra"
+        f" FROM information_schema.columns WHERE (table_schema, table_name) IN ({places})"
+        " ORDER BY table_schema, table_name, ordinal_position",
+        args,
+    ):
+        name = TableName(schema, table)
+        generated = "GENERATED" in extra.upper() and "DEFAULT_GENERATED" not in extra.upper()
+        found = Column(column, column_type, charset, generated, is_nullable == "YES", collation)
+        columns.setdefault(name, {})[column.lower()] = found
+        if "auto_increment" in extra.lower():
+            counting.add(name)
+        if is_nullable == "YES":
+            nullable.setdefault(name, set()).add(column.lower())
+    indexes: dict[TableName, dict[str, list[tuple[str, int | None]]]] = {}
+    for schema, table, index, column, length in session.rows(
+        "SELECT table_schema, table_name, index_name, column_name, sub_part FROM information_schema.statistics"
+        f" WHERE non_unique = 0 AND (table_schema, table_name) IN ({places})"
+        " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
+        args,
+    ):
+        indexes.setdefault(TableName(schema, table), {}).setdefault(index, []).append(((column or "").lower(), length))
+    return {
+        name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set()), counts=name in counting)
+        for name in columns
+    }
+
+
+def _table(
+    name: TableName,
+    columns: dict[str, Column],
+    indexes: dict[str, list[tuple[str, int | None]]],
+    nullable: set[str],
+    *,
+    counts: bool,
+) -> Table:
+    uniques = tuple(tuple(column for column, _ in parts) for parts in indexes.values())
+    keys = tuple(key for key in uniques if all(part and part not in nullable for part in key))
+    lengths = zip(uniques, (tuple(length for _, length in parts) for parts in indexes.values()), strict=True)
+    prefixes = {unique: length for unique, length in lengths if any(length)}
+    return Table(name, columns, keys, uniques, prefixes, counts)

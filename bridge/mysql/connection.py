@@ -1,0 +1,340 @@
+"""Connections to the target: one way to open them, one way to run statements, errors sorted into kinds."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import pymysql
+import structlog
+from pymysql.constants import CLIENT, COMMAND, CR
+from pymysql.cursors import SSCursor
+from pymysql.err import MySQLError
+from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
+
+from bridge.errors import TargetError, UsageError
+from bridge.foreign_text import keep_secret
+from bridge.mysql.tls import Tls, in_words, is_encrypted
+from bridge.secret_settings import read_secret
+
+log = structlog.get_logger()
+
+SESSION_SETTINGS: Final = (
+    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
+    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+)
+KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""Seconds idle, seconds between probes, probes: a target that is gone without a word is noticed in a minute."""
+
+LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
+"""Server shutting down, killed or cut connections (MariaDB error codes; 1927 is "Connection was killed")."""
+UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
+LOCK_CONFLICT: Final = frozenset({1205, 1213})
+DUPLICATE_KEY: Final = frozenset({1062, 1586})
+REFUSED_VALUE: Final = frozenset(
+    {1048, 1118, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416, 1525, 1526, 1690, 1748, 3140, 3819, 4025}
+)
+"""NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition
+for it, a CHECK constraint (MariaDB and MySQL error codes)."""
+
+CUT_VALUE: Final = 1265
+"""Digits or blanks were cut off; a mere note where strictness forbids no more."""
+_IN_URL: Final = frozenset({"unix_socket", "bind_address"})
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PACKET_BYTES: Final = 256 * 1024
+"""Of the rows of a load: less than the statements that the bridge sends otherwise."""
+
+
+def error_code(error: BaseException) -> int:
+    """The server's (or client library's) number of an error; 0 for a cut connection without one."""
+    return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """The statement's outcome is unknown: the connection ended before the answer came."""
+    return isinstance(error, pymysql.err.InterfaceError | OSError) or error_code(error) in LOST_CONNECTION | UNREACHABLE
+
+
+def is_transient(error: BaseException) -> bool:
+    """A retry may cure it: a lost connection, a lock conflict."""
+    return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
+
+
+def server_words(error: BaseException) -> str:
+    """An error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
+    return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)
+
+
+@lru_cache(maxsize=100_000)
+def quote_name(*parts: str) -> str:
+    """Identifier in backticks, parts joined by dots."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+class Target:
+    """Where the target is, and how to open sessions on it.
+
+    url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
+    role: target, or source for the upstream: what the flag and the environment variable are called by.
+    Raises UsageError for a URL that cannot be read, and for TLS settings or files that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        password: str | None = None,
+        password_file: str | None = None,
+        role: str = "target",
+        tls: Tls = Tls(),  # noqa: B008  # immutable
+    ) -> None:
+        self._role, self._tls = role, tls
+        parsed = _parse(url, f"--{role}")
+        secret = password if password_file is None else read_secret(password_file, f"{tls.section}.password_file")
+        if secret is not None:
+            parsed = parsed.set(password=secret)
+        keep_secret(str(parsed.password or ""))
+        self._url = parsed.set(drivername="mysql+pymysql")
+        self._engine = self._make_engine(tls.driver_settings())
+
+    def _make_engine(self, tls: dict[str, Any]) -> Engine:
+        return create_engine(
+            self._url,
+            poolclass=NullPool,
+            connect_args={
+                **{"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
+                "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
+                # Not PyMySQL's local_infile, with which it would send any file that a server asks for.
+                "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if self._role == "target" else 0),
+                **tls,
+            },
+        )
+
+    def __str__(self) -> str:
+        return _shown(self._url.set(drivername="mysql"))
+
+    def connect(self, *, autocommit: bool = False) -> Session:
+        """A new session with the bridge's settings.
+
+        Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
+        reached.
+        """
+        try:
+            return Session(self._raw_connection(), autocommit=autocommit)
+        except MySQLError as error:
+            if refusal := self._refusal(error):
+                raise refusal from error
+            raise
+
+    def announce(self, session: Session) -> None:
+        """Says in the log where a session leads, and how it is protected."""
+        log.info("connected", **{self._role: str(self)}, encryption=session.encryption)
+
+    def _raw_connection(self) -> Any:
+        try:
+            return self._engine.raw_connection()
+        except MySQLError as error:
+            if not self._tls.falls_back or error_code(error) != CR.CR_SSL_CONNECTION_ERROR:
+                raise
+        self._engine = self._make_engine({"ssl_disabled": True})
+        if self._url.host not in _THIS_MACHINE:
+            log.warning(
+                "the connection is not encrypted: the server offers no TLS",
+                **{self._role: str(self)},
+                fix=f'switch TLS on there, and set {self._tls.section}.tls = "verify-identity"',
+            )
+        return self._engine.raw_connection()
+
+    def _refusal(self, error: MySQLError) -> TargetError | None:
+        if error_code(error) in {1044, 1045, 1698}:
+            return TargetError(
+                f"the {self._role} refused the login: {server_words(error)}",
+                where=str(self),
+                mend=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD, and"
+                f" {self._tls.section}.tls and tls_cert if the account asks for TLS or a certificate",
+            )
+        return self._tls.refusal(error, self._role, str(self))
+
+
+class LoadAnswer(NamedTuple):
+    """What a server says of a load: how many warnings, and its counts in words."""
+
+    warnings: int
+    message: bytes
+
+
+class Session:
+    """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
+
+    load_objection: why it does not take loads, "" when it does, None before anybody asked (`loading`).
+    """
+
+    load_objection: str | None = None
+
+    def __init__(self, pooled: Any, *, autocommit: bool) -> None:
+        self._pooled = pooled
+        self._raw: Any = pooled.driver_connection
+        _keep_alive(self._raw)
+        self._raw.autocommit(autocommit)
+        for setting in SESSION_SETTINGS:
+            self.execute(setting)
+        self.connection_id = int(self._raw.thread_id())
+
+    @property
+    def encryption(self) -> str:
+        """How the connection is protected, in words."""
+        return in_words(self._raw._sock)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it has TLS."""
+        return is_encrypted(self._raw._sock)
+
+    def execute(self, sql: str, args: Sequence[object] = ()) -> int:
+        """Runs one statement; gives the number of rows matched (the connection has FOUND_ROWS)."""
+        with self._raw.cursor() as cursor:
+            return int(cursor.execute(sql, args or None))
+
+    def write(self, sql: str) -> int:
+        """Runs one statement that writes rows; gives the number of rows matched.
+
+        Digits that a DECIMAL loses, and blanks that a VARCHAR does, are a note even to a strict server; here they are
+        a DataError like any other value that does not fit.
+        """
+        with self._raw.cursor() as cursor:
+            matched = int(cursor.execute(sql))
+            if cursor.warning_count:  # the server tells without being asked
+                for _, code, message in self.rows("SHOW WARNINGS"):
+                    if code == CUT_VALUE:
+                        raise pymysql.err.DataError(code, message)
+            return matched
+
+    def load(self, sql: str, body: memoryview) -> LoadAnswer:
+        """Runs one LOAD DATA LOCAL statement, which is given `body` whatever file the server names."""
+        try:
+            return self._load(sql, body)
+        except MySQLError as error:
+            if not self._raw.open and not is_lost_connection(error):
+                raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, str(error)) from error
+            raise
+        except BaseException:
+            self.close()  # in the middle of a conversation
+            raise
+
+    def _load(self, sql: str, body: memoryview) -> LoadAnswer:
+        self._raw._execute_command(COMMAND.COM_QUERY, sql)
+        if not self._raw._read_packet().is_load_local_packet():
+            self.close()
+            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
+        for start in range(0, len(body), _PACKET_BYTES):
+            self._raw.write_packet(body[start : start + _PACKET_BYTES])
+        self._raw.write_packet(b"")
+        ok = self._raw._read_ok_packet()
+        return LoadAnswer(ok.warning_count, ok.message)
+
+    def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Runs one query; gives all its rows."""
+        with self._raw.cursor() as cursor:
+            cursor.execute(sql, args or None)
+            return list(cursor.fetchall())
+
+    def stream(self, sql: str, count: int) -> Iterator[list[tuple[Any, ...]]]:
+        """Runs one query; gives its rows by at most `count` at a time, as the server sends them.  Nothing else may run
+        on the session meanwhile; after a stream that was not read to its end the session is closed."""
+        cursor = self._raw.cursor(SSCursor)
+        is_read = False
+        try:
+            cursor.execute(sql)
+            while rows := cursor.fetchmany(count):
+                yield list(rows)
+            is_read = True
+        finally:
+            if not is_read:
+                if cursor._result is not None:
+                    cursor._result.unbuffered_active = False  # or the driver would read on to the end
+                self.close()
+            cursor.close()
+
+    def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Runs one query; texts come as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are, which
+        is no UTF-8."""
+        self._raw.use_unicode = False
+        try:
+            return self.rows(sql)
+        finally:
+            self._raw.use_unicode = True
+
+    def value(self, sql: str, args: Sequence[object] = ()) -> Any:
+        """First column of the first row, None without one."""
+        rows = self.rows(sql, args)
+        return rows[0][0] if rows else None
+
+    def begin(self) -> None:
+        self._raw.begin()
+
+    def commit(self) -> None:
+        self._raw.commit()
+
+    def rollback(self) -> None:
+        self._raw.rollback()
+
+    def close(self) -> None:
+        """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""
+        if self._pooled.is_valid:
+            self._pooled.invalidate()
+
+
+def _keep_alive(connection: Any) -> None:
+    peer = connection._sock
+    if peer.family in {socket.AF_INET, socket.AF_INET6}:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            peer.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _parse(url: str, flag: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise UsageError(f"{flag} is not a URL", mend="write it as mysql://user@host:port/") from error
+    if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
+        raise UsageError(f"{flag} {_shown(parsed)} is not a MySQL address", mend="write it as mysql://user@host:port/")
+    _check_place(parsed, flag)
+    _check_query(parsed, flag)
+    return parsed
+
+
+def _check_place(parsed: URL, flag: str) -> None:
+    if "@" in str(parsed.host):
+        raise UsageError(
+            f"{flag} has more than one @", mend="write an @ in the password as %40, or give it by the environment"
+        )
+    try:
+        str(parsed.host).encode("idna")
+    except UnicodeError as error:
+        raise UsageError(f"{flag} {_shown(parsed)} names no host: {error}", mend="check the host's name") from error
+    if parsed.port is not None and not 0 < parsed.port < 1 << 16:
+        raise UsageError(f"{flag} has the port {parsed.port}", mend="give one of 1 to 65535; 3306 is the usual one")
+
+
+def _check_query(parsed: URL, flag: str) -> None:
+    """Only what the driver must know to find the server; everything else has a setting, or is the bridge's to say."""
+    for name in parsed.query.keys() - _IN_URL:
+        section = "target" if flag == "--target" else "upstream"
+        fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
+        if name.startswith(("ssl", "tls")):
+            fix = f'set {section}.tls = "verify-identity" (or off, preferred, required, verify-ca) and {section}.tls_ca'
+        elif "pass" in name:
+            fix = f"give the password by BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
+        raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", mend=fix)
+
+
+def _shown(url: URL) -> str:
+    """Without password and query."""
+    return str(url.set(query={}).render_as_string(hide_password=True))

@@ -1,0 +1,147 @@
+"""Reads whole rows from the upstream as they were at a commit ts (TiDB, "Read historical data")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pymysql.err import MySQLError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from bridge.errors import SourceError
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session, Target, error_code, is_lost_connection, quote_name, server_words
+from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
+from bridge.pipeline.truncated_rows import Literals, RowsGoneError
+from bridge.verify.compare.checksums import readable
+from bridge.verify.compare.key_sql import literal_of
+
+ROWS_PER_QUERY: Final = 16
+"""Rows that were too large for a message are large."""
+_TOO_OLD: Final = frozenset({8055, 9006})
+"""The snapshot is older than the GC safe point; GC life time is shorter than the transaction (TiDB, Error codes)."""
+_UNKNOWN_VARIABLE: Final = 1193
+
+
+def enter_moment(session: Session, commit_ts: int) -> None:
+    """The session reads from now on what was committed at or below commit_ts."""
+    session.execute(f"SET @@session.tidb_snapshot = '{commit_ts}'")
+
+
+class UpstreamRows:
+    """A session on the upstream, opened when needed.  retry_seconds: how long a lost connection is retried."""
+
+    def __init__(self, upstream: Target, *, retry_seconds: float) -> None:
+        self._upstream, self._retry_seconds = upstream, retry_seconds
+        self._session: Session | None = None
+
+    def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
+        """The rows of these keys as they were at commit_ts, None where there is none; by column name as upstream.
+
+        Raises RowsGoneError when the upstream cannot show that moment any more, SourceError when it does not answer
+        or refuses.
+        """
+        found: list[Literals | None] = []
+        for attempt in self._retrying():
+            with attempt:
+                found = self._attempt(commit_ts, name, keys)
+        return found
+
+    def close(self) -> None:
+        """Ends the session."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _attempt(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
+        try:
+            session = self._open()
+            enter_moment(session, commit_ts)
+            definition = load_definitions(session, [name]).get(name)
+            if definition is None:
+                raise RowsGoneError(f"the upstream shows no table {name} at commit ts {commit_ts}")
+            starts = range(0, len(keys), ROWS_PER_QUERY)
+            return [row for i in starts for row in _read(session, definition, keys[i : i + ROWS_PER_QUERY])]
+        except (MySQLError, OSError) as error:
+            self.close()
+            if is_lost_connection(error):
+                raise
+            raise self._refused(error, commit_ts, name) from error
+
+    def _open(self) -> Session:
+        if self._session is None:
+            self._session = self._upstream.connect(autocommit=True)
+            self._upstream.announce(self._session)
+        return self._session
+
+    def _refused(self, error: Exception, commit_ts: int, name: TableName) -> Exception:
+        if error_code(error) in _TOO_OLD:
+            return RowsGoneError(
+                f"the upstream does not show commit ts {commit_ts} any more, it is older than tidb_gc_life_time:"
+                f" {server_words(error)}"
+            )
+        what = "the source is no TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the source refused a query"
+        return SourceError(
+            f"{what}: {server_words(error)}",
+            where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
+            mend="point --source at the TiDB that the changefeed reads, with a user that may read its tables",
+        )
+
+    def _retrying(self) -> Retrying:
+        return Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, MySQLError | OSError)),
+            stop=stop_after_delay(self._retry_seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            retry_error_callback=self._give_up,
+        )
+
+    def _give_up(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        raise SourceError(
+            f"the source does not answer: {server_words(error) if error else ''}",
+            where=str(self._upstream),
+            mend="rows that were too large for the topic are read back from it; check --source and that it runs",
+        ) from error
+
+
+def _read(session: Session, definition: Definition, keys: Sequence[Literals]) -> Iterator[Literals | None]:
+    columns = [column for column in definition.columns.values() if not column.generated]
+    rows = session.rows(_query(definition, columns, keys))
+    found = {int(number): row_of(definition, columns, nulls, values) for number, nulls, *values in rows}
+    yield from (found.get(number) for number in range(len(keys)))
+
+
+def _query(definition: Definition, columns: Sequence[ColumnInfo], keys: Sequence[Literals]) -> str:
+    """One SELECT per key, each with its number; the values in hex, and which of them are NULL."""
+    values = ",".join(readable(column) for column in columns)
+    nulls = ",".join(f"ISNULL({quote_name(column.name)})" for column in columns)
+    table = quote_name(*definition.name)
+    return " UNION ALL ".join(
+        f"SELECT {number},CONCAT({nulls}),{values} FROM {table} WHERE {_is_key(definition, key)}"
+        for number, key in enumerate(keys)
+    )
+
+
+def _is_key(definition: Definition, key: Literals) -> str:
+    return " AND ".join(f"{quote_name(definition.columns[name.lower()].name)}={value}" for name, value in key.items())
+
+
+def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, values: Sequence[Any]) -> Literals:
+    """A row as it was read: 1 for each column that is NULL, and the values in hex.
+
+    TiDB gives NULL, with a warning only, where the result of a function is larger than a packet.
+    """
+    row: dict[str, str] = {}
+    for column, is_null, value in zip(columns, nulls, values, strict=True):
+        if value is None and is_null == "0":
+            raise SourceError(
+                f"a value of {definition.name}, column {column.name}, is larger than the source's max_allowed_packet",
+                where=str(definition.name),
+                mend="raise max_allowed_packet on the source",
+            )
+        row[column.name] = literal_of(column, None if value is None else bytes.fromhex(_text(value)))
+    return row
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

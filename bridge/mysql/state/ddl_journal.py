@@ -1,0 +1,203 @@
+"""The table `schema_changes`: every schema change of a pipeline, what became of it, and what the operator says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from bridge.ddl.rewrite import Rewritten, Step
+from bridge.ddl.rule import LeftOut
+from bridge.events import ms_tso, tso_ms
+from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.state.progress import SchemaChange
+
+
+class State(StrEnum):
+    """What became of a schema change.
+
+    RUNNING: it was about to run, its outcome is not recorded.  DONE: its effect is on the target.
+    IGNORED: left out by the policy.  SKIPPED: left out by the operator.
+    HELD: waits for the operator.  REFUSED: the bridge or the target refused it; the bridge has stopped.
+    APPROVED, REPLACED: the operator lets it, or another text in its place, run.
+    """
+
+    RUNNING = "running"
+    DONE = "done"
+    IGNORED = "ignored"
+    SKIPPED = "skipped"
+    HELD = "held"
+    REFUSED = "refused"
+    APPROVED = "approved"
+    REPLACED = "replaced"
+
+
+FINISHED: Final = frozenset({State.DONE, State.IGNORED, State.SKIPPED})
+OPEN: Final = frozenset({State.HELD, State.REFUSED})
+"""Those that `bridge ddl approve`, `skip` and `replace` speak of."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row.  run_text: what was sent to the target, "" before.  replacement: the operator's text, "" without."""
+
+    commit_ts: int
+    statement_hash: str
+    schema: str
+    statement: str
+    position: str
+    state: State
+    fingerprint: str
+    classes: str
+    run_text: str
+    rewrites: tuple[Step, ...]
+    replacement: str
+    outcome: str
+    started_at: datetime
+    finished_at: datetime | None
+
+    def document(self) -> dict[str, Any]:
+        """As a JSON document."""
+        return {
+            "commit_ts": self.commit_ts,
+            "id": self.id,
+            "state": self.state.value,
+            "classes": self.classes,
+            "schema": self.schema,
+            "statement": self.statement,
+            "run_as": self.run_text or None,
+            "rewrites": [step._asdict() for step in self.rewrites],
+            "replacement": self.replacement or None,
+            "outcome": self.outcome,
+            "position": self.position,
+            "started_at": self.started_at.isoformat(),
+            "finished_at": self.finished_at and self.finished_at.isoformat(),
+        }
+
+    @property
+    def id(self) -> str:
+        """What the operator calls it."""
+        return f"{self.commit_ts}-{self.statement_hash[:8]}"
+
+
+_COLUMNS: Final = (
+    "commit_ts, statement_hash, schema_name, statement, position, state, fingerprint, classes, run_text, rewrites,"
+    " replacement, outcome, started_at, finished_at"
+)
+
+
+class Journal:
+    """Reads and writes one pipeline's rows; sessions, with autocommit, are the caller's."""
+
+    def __init__(self, pipeline: str, schema: str) -> None:
+        self._pipeline = pipeline
+        self._table = quote_name(schema, "schema_changes")
+
+    def find(self, session: Session, change: SchemaChange) -> Entry | None:
+        """The row of a schema change."""
+        found = self._select(
+            session, "commit_ts = %s AND statement_hash = %s", (change.commit_ts, change.statement_hash)
+        )
+        return found[0] if found else None
+
+    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
+        millisecond = ms_tso(tso_ms(change.commit_ts))
+        rows = session.rows(
+            f"SELECT commit_ts, position FROM {self._table} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
+            " AND statement_hash = %s",
+            (self._pipeline, millisecond, millisecond + ms_tso(1), change.statement_hash),
+        )
+        return {int(commit_ts): position for commit_ts, position in rows}
+
+    def entries(self, session: Session, states: Iterable[State] = tuple(State)) -> list[Entry]:
+        """Rows in these states, in the order of the upstream."""
+        wanted = [state.value for state in states]
+        return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
+
+    def counts(self, session: Session) -> dict[str, int]:
+        """How many rows there are in each state."""
+        query = f"SELECT state, COUNT(*) FROM {self._table} WHERE name = %s GROUP BY state"
+        return dict(session.rows(query, (self._pipeline,)))
+
+    def _select(self, session: Session, condition: str, args: Iterable[object]) -> list[Entry]:
+        rows = session.rows(
+            f"SELECT {_COLUMNS} FROM {self._table} WHERE name = %s AND {condition} ORDER BY commit_ts, started_at",
+            (self._pipeline, *args),
+        )
+        return [_entry(row) for row in rows]
+
+    def record(
+        self,
+        session: Session,
+        change: SchemaChange,
+        state: State,
+        *,
+        fingerprint: str = "",
+        classes: str = "",
+        rewritten: Rewritten | None = None,
+        replacement: str = "",
+        outcome: str = "",
+    ) -> None:
+        """Writes a row anew, for a state that a schema change enters before it runs or instead of running."""
+        session.execute(
+            f"REPLACE INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
+            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, NOW(3), IF(%s, NOW(3), NULL), %s)",
+            (
+                *(self._pipeline, change.commit_ts, change.statement_hash, change.schema, change.text),
+                *(change.position, state.value, fingerprint, classes),
+                (rewritten.text if rewritten else None) or "",
+                _json(rewritten.steps if rewritten else ()),
+                *(replacement, outcome, state in FINISHED),
+                _json(rewritten.left_out if rewritten else ()),
+            ),
+        )
+
+    def close(self, session: Session, change: SchemaChange, state: State, outcome: str) -> None:
+        """Writes what became of a schema change."""
+        session.execute(
+            f"UPDATE {self._table} SET state = %s, outcome = %s, finished_at = NOW(3)"
+            " WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
+            (state.value, outcome, self._pipeline, change.commit_ts, change.statement_hash),
+        )
+
+    def release(self, session: Session, entry: Entry, state: State, outcome: str, replacement: str = "") -> bool:
+        """Writes what the operator says of an open one; False when it is open no more."""
+        matched = session.execute(
+            f"UPDATE {self._table} SET state = %s, outcome = %s, replacement = %s"
+            " WHERE name = %s AND commit_ts = %s AND statement_hash = %s AND state = %s",
+            (
+                state.value,
+                outcome,
+                replacement,
+                self._pipeline,
+                entry.commit_ts,
+                entry.statement_hash,
+                entry.state.value,
+            ),
+        )
+        return matched == 1
+
+    def left_out(self, session: Session) -> set[LeftOut]:
+        """Everything that the target was not given."""
+        rows = session.rows(
+            f"SELECT left_out FROM {self._table} WHERE name = %s AND left_out <> '[]'", (self._pipeline,)
+        )
+        return {LeftOut(*thing) for (document,) in rows for thing in orjson.loads(document)}
+
+
+def _json(rows: Iterable[tuple[str, ...]]) -> str:
+    return orjson.dumps([list(row) for row in rows]).decode()
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    commit_ts, digest, schema, statement, position, state, fingerprint, classes, run_text, rewrites, *rest = row
+    steps = tuple(Step(*step) for step in orjson.loads(rewrites))
+    return Entry(
+        *(int(commit_ts), digest, schema, statement, position, State(state), fingerprint, classes, run_text, steps),
+        *rest,
+    )

@@ -1,0 +1,193 @@
+"""One owner per pipeline: a server lock, an epoch, a heartbeat (design, decision 7).
+
+The lock is `GET_LOCK` on the control session, which also runs schema changes: when the server drops that session the
+lock is free and no statement can follow on it.  The epoch in the progress row keeps an owner that was taken over from
+committing anything, however long it slept.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import OwnedError
+from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
+from bridge.mysql.connection import Session, Target, is_lost_connection, quote_name
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.schema import pipeline_lock
+
+STALE_SECONDS: Final = 30
+"""A heartbeat older than this lets another bridge take over."""
+_PATIENCE_SECONDS: Final = 3
+"""A killed process frees the lock as soon as the server notices; that may take a moment."""
+_KILL_SECONDS: Final = 10
+"""How long a killed connection may take to give the lock back."""
+_UNKNOWN_THREAD: Final = 1094
+
+
+class AbandonedError(Exception):
+    """The bridge was asked to end while it waited for the pipeline."""
+
+
+class Ownership:
+    """The right to write for one pipeline, held while the control session lives."""
+
+    def __init__(self, target: Target, table: ProgressTable) -> None:
+        self._target, self._table = target, table
+        self._lock = pipeline_lock(table.schema, table.name)
+        self.control = target.connect(autocommit=True)
+        self.epoch = 0
+
+    def acquire(self, start_ts: int, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
+        """Takes the pipeline and raises its epoch.  Where it is not known it is made to begin at start_ts (TSO); the
+        bridge's own tables are made, or brought forward, with the errors of `tables.make`.
+
+        A schema change that an owner which is gone has left running is waited for, until `stop` says so.
+        Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` said so.
+        """
+        if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
+            self._evict(take_over=take_over, stop=stop)
+        self._table.create(self.control)
+        self._table.begin(self.control, start_ts)
+        self.epoch = self._table.raise_epoch(self.control)
+        self.control.execute(
+            f"REPLACE INTO {self._owner_table} (name, epoch, host, pid, connections, started_at, heartbeat_at, state)"
+            " VALUES (%s, %s, %s, %s, %s, NOW(3), NOW(3), '{}')",
+            (self._table.name, self.epoch, socket.gethostname(), os.getpid(), str(self.control.connection_id)),
+        )
+
+    def reconnect(self) -> None:
+        """A new control session after the old one was cut; OwnedError when another bridge was faster."""
+        old = self.control.connection_id
+        self.control.close()
+        self.control = self._target.connect(autocommit=True)
+        if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
+            raise self.lost()
+        self.check()
+
+    def _evict_myself(self, old: int) -> bool:
+        """The network may have cut a session that the server still holds; it holds the lock then."""
+        progress = self._table.read(self.control)
+        if progress is None or progress.epoch != self.epoch or self._holder() != old:
+            return False
+        wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
+        self._kill(old)
+        return self._try_lock(_KILL_SECONDS)
+
+    def revive(self) -> None:
+        """Makes sure of the lock after a connection was cut, as by a restart of the server."""
+        try:
+            self.check()
+        except (MySQLError, OSError) as error:
+            if not is_lost_connection(error):
+                raise
+            self.reconnect()
+
+    def check(self) -> None:
+        """Raises OwnedError unless this process still holds the lock and the epoch is its own."""
+        progress = self._table.read(self.control)
+        if self._holder() != self.control.connection_id or progress is None or progress.epoch != self.epoch:
+            raise self.lost()
+
+    def lost(self) -> OwnedError:
+        """The error of an owner that was taken over."""
+        return OwnedError(
+            f"another bridge has taken over the pipeline {self._table.name!r}",
+            where=f"epoch {self.epoch}",
+            mend="nothing to do here: the other one goes on; `bridge status` shows it",
+        )
+
+    def beat(self, session: Session, connections: list[int], state: str) -> None:
+        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long."""
+        session.execute(
+            f"UPDATE {self._owner_table} SET heartbeat_at = NOW(3), connections = %s, state = %s"
+            " WHERE name = %s AND epoch = %s",
+            (",".join(map(str, connections)), state, self._table.name, self.epoch),
+        )
+
+    def mark(self, session: Session) -> None:
+        """Takes a lock on a connection, by which a take-over knows it for one of this pipeline's: a server that was
+        started anew gives the ids of connections anew."""
+        session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
+
+    def announce(self, session: Session, connections: list[int]) -> None:
+        """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
+        session.execute(
+            f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s",
+            (",".join(map(str, connections)), self._table.name, self.epoch),
+        )
+        session.commit()
+
+    def release(self) -> None:
+        """Closes the control session, which frees the lock."""
+        with suppress(MySQLError, OSError):
+            self.control.execute(
+                f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s",
+                (self._table.name, self.epoch),
+            )
+        self.control.close()
+
+    @property
+    def _owner_table(self) -> str:
+        return quote_name(self._table.schema, "owner")
+
+    def _try_lock(self, seconds: int) -> bool:
+        return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self._lock, seconds)) == 1)
+
+    def _holder(self) -> int | None:
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
+        return None if holder is None else int(holder)
+
+    def _mark_of(self, connection: int) -> str:
+        return f"{self._lock}:{connection}"
+
+    def _is_marked(self, connection: int) -> bool:
+        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._mark_of(connection),))
+        return holder is not None and int(holder) == connection
+
+    def _evict(self, *, take_over: bool, stop: Callable[[], bool]) -> None:
+        host, pid, connections, age = self._current_owner()
+        if not take_over and age is not None and age <= STALE_SECONDS:
+            raise OwnedError(
+                f"the pipeline {self._table.name!r} belongs to another bridge",
+                where=f"process {pid} on {host}, heartbeat {age} s old",
+                mend="stop that one, or take over with --take-over",
+            )
+        holder = self._holder()
+        if holder is not None and not wait_while_running(
+            self.control, pipeline_tag(self._table.name), connection=holder, stop=stop
+        ):
+            raise AbandonedError
+        for connection in {*filter(self._is_marked, connections), *([holder] if holder else [])}:
+            self._kill(connection)
+        if not self._try_lock(_KILL_SECONDS):
+            raise OwnedError(
+                f"the pipeline {self._table.name!r} could not be taken over",
+                where=f"process {pid} on {host}",
+                mend="its connections did not end when killed; stop that process",
+            )
+
+    def _current_owner(self) -> tuple[str, int, list[int], int | None]:
+        if not self._table.is_known(self.control):  # the other one is about to make it known
+            return "?", 0, [], 0
+        rows = self.control.rows(
+            "SELECT host, pid, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3))"
+            f" FROM {self._owner_table} WHERE name = %s",
+            (self._table.name,),
+        )
+        if not rows:
+            return "?", 0, [], 0
+        host, pid, connections, age = rows[0]
+        return host, pid, [int(part) for part in connections.split(",") if part], int(age)
+
+    def _kill(self, connection: int) -> None:
+        try:
+            self.control.execute(f"KILL {connection}")
+        except MySQLError as error:
+            if error.args[0] != _UNKNOWN_THREAD:
+                raise

@@ -1,0 +1,277 @@
+"""The progress row: the only truth about how far a pipeline is (design, decision 1), and who owns it (decision 7).
+
+Everything lives in one database of the target, `_bridge` by default:
+progress         one row per pipeline; every target transaction starts with a compare-and-set on it
+owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
+                 transaction holds locked)
+schema_changes   what ran, when, with which outcome
+quarantine       what was put aside (`target.quarantine`)
+version          which form these tables have (`target.tables`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.state import quarantine, schema
+from bridge.reserved_schemas import DEFAULT_SCHEMA
+
+
+class PartitionStart(NamedTuple):
+    """Where a restart begins in one partition.
+
+    offset: first offset to read; everything before it is in the target or below the pipeline's start.
+    boundary: the last boundary before that offset (TSO), 0 when there was none.
+    read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
+    floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
+        that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
+    begin: where the topic began, if not with the pipeline (TSO): everything of it below counts as in the target, too.
+    """
+
+    offset: int
+    boundary: int
+    read: int
+    floor: int | None = None
+    begin: int = 0
+
+
+Positions = Mapping[tuple[str, int], PartitionStart]
+
+
+def goes_by_partition(positions: Positions) -> bool:
+    """Progress stands in the order of the partitions, not in that of commit ts."""
+    return any(start.floor is not None for start in positions.values())
+
+
+def topic_begins(positions: Positions) -> dict[str, int]:
+    """Where each of the topics began, 0 for those that began with the pipeline."""
+    begins: dict[str, int] = {}
+    for (topic, _), start in positions.items():
+        begins[topic] = max(begins.get(topic, 0), start.begin)
+    return begins
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """One schema change of the upstream; broadcast copies are one."""
+
+    commit_ts: int
+    schema: str
+    table: str
+    text: str
+    position: str
+    """topic/partition/offset of its first copy."""
+
+    @property
+    def statement_hash(self) -> str:
+        """Tells schema changes of one commit_ts apart."""
+        return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress row as read."""
+
+    name: str
+    epoch: int
+    applied_ts: int
+    start_ts: int
+    positions: Positions
+    pending: tuple[SchemaChange, ...]
+    in_parts: bool = False
+    """Several connections are writing beyond applied_ts, or were when the bridge ended."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics that the positions speak of, as far as they are known."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one target transaction changes in the progress row, and puts aside.
+
+    bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
+    """
+
+    old_ts: int
+    new_ts: int
+    positions: Positions
+    pending: tuple[SchemaChange, ...] = ()
+    put_aside: tuple[quarantine.Entry, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Raises ProgressOrderError when progress would go back, or past what it speaks for."""
+        moments = (self.old_ts, self.new_ts, *self.bounds)
+        if list(moments) != sorted(moments):
+            raise ProgressOrderError(
+                f"progress was to move from commit ts {self.old_ts} to {self.new_ts}, while the segment and what is"
+                f" resolved end at {', '.join(map(str, self.bounds))}; nothing was written"
+            )
+
+
+class ProgressOrderError(Exception):
+    """Progress would go back, or past what is complete: a fault of the bridge itself, for which no retry helps."""
+
+
+class ProgressTable:
+    """Reads and writes the bridge's own tables for one pipeline; sessions are the caller's."""
+
+    def __init__(self, name: str, schema: str = DEFAULT_SCHEMA) -> None:
+        self.name = name
+        self.schema = schema
+        self._progress = quote_name(schema, "progress")
+
+    def create(self, session: Session) -> None:
+        """Creates the bridge's own database and tables where they are missing; those of an earlier version are brought
+        forward (`schema.make`, with its errors)."""
+        schema.make(session, self.schema)
+
+    def exists(self, session: Session) -> bool:
+        """The bridge's tables are there (not: this pipeline is known); TargetError when another version made them."""
+        return schema.are_usable(session, self.schema)
+
+    def is_known(self, session: Session) -> bool:
+        """The pipeline has a row, in whatever form."""
+        if not schema.are_made(session, self.schema):
+            return False
+        return bool(session.value(f"SELECT COUNT(*) FROM {self._progress} WHERE name = %s", (self.name,)))
+
+    def begin(self, session: Session, start_ts: int) -> None:
+        """Makes the pipeline known, beginning at start_ts (TSO); a known one stays as it is."""
+        if self.is_known(session):
+            return  # INSERT IGNORE would wait for an owner's open transaction, which holds the row
+        session.execute(
+            f"INSERT IGNORE INTO {self._progress}"
+            " (name, epoch, applied_ts, applying_ts, start_ts, positions, topics, pending)"
+            " VALUES (%s, 0, %s, %s, %s, '{}', '{}', '[]')",
+            (self.name, start_ts, start_ts, start_ts),
+        )
+
+    def read(self, session: Session, *, lock: bool = False) -> Progress | None:
+        """The progress row, None when the pipeline is unknown.  With `lock` a commit in flight is waited for."""
+        rows = session.rows(
+            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts, topics"
+            f" FROM {self._progress} WHERE name = %s" + (" FOR UPDATE" if lock else ""),
+            (self.name,),
+        )
+        if not rows:
+            return None
+        epoch, applied_ts, start_ts, positions, pending, in_parts, topics = rows[0]
+        return Progress(
+            self.name,
+            int(epoch),
+            int(applied_ts),
+            int(start_ts),
+            _load_positions(positions),
+            tuple(SchemaChange(**change) for change in orjson.loads(pending)),
+            bool(in_parts),
+            orjson.loads(topics),
+        )
+
+    def raise_epoch(self, session: Session) -> int:
+        """Fences every earlier owner; gives the new epoch.  Waits for a transaction that holds the row."""
+        session.execute(f"UPDATE {self._progress} SET epoch = epoch + 1 WHERE name = %s", (self.name,))
+        return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
+
+    def advance(self, session: Session, epoch: int, step: Advance) -> bool:
+        """The compare-and-set at the start of every target transaction, and what it puts aside; False when the row is
+        not as expected.  Raises ProgressOrderError."""
+        step.check()
+        matched = session.execute(
+            f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
+            " WHERE name = %s AND epoch = %s AND applied_ts = %s",
+            (
+                step.new_ts,
+                step.new_ts,
+                _dump_positions(step.positions),
+                _dump_pending(step.pending),
+                self.name,
+                epoch,
+                step.old_ts,
+            ),
+        )
+        if matched == 1:
+            quarantine.put_aside(session, self.schema, self.name, step.put_aside)
+        return matched == 1
+
+    def mark(self, session: Session, epoch: int, step: Advance) -> bool:
+        """Says that what lies below step.new_ts is being written by parts; False when the row is not as expected.
+        Raises ProgressOrderError."""
+        step.check()
+        matched = session.execute(
+            f"UPDATE {self._progress} SET applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
+            (step.new_ts, self.name, epoch, step.old_ts),
+        )
+        return matched == 1
+
+    def epoch_now(self, session: Session) -> int | None:
+        """The epoch, which stays as it is until the session's transaction ends; None when the pipeline is unknown."""
+        found = session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,))
+        return None if found is None else int(found)
+
+    def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
+        """Replaces the list of schema changes still to run; False when another owner has taken over."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET pending = %s WHERE name = %s AND epoch = %s",
+            (_dump_pending(pending), self.name, epoch),
+        )
+        return matched == 1
+
+    def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
+        """Replaces the ids of the topics; False when another owner has taken over."""
+        matched = session.execute(
+            f"UPDATE {self._progress} SET topics = %s WHERE name = %s AND epoch = %s",
+            (orjson.dumps(dict(topics)).decode(), self.name, epoch),
+        )
+        return matched == 1
+
+    def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
+        """Takes a topic out; False when another owner has taken over."""
+        progress = self.read(session)
+        if progress is None or progress.epoch != epoch:
+            return False
+        positions = {where: start for where, start in progress.positions.items() if where[0] != topic}
+        matched = session.execute(
+            f"UPDATE {self._progress} SET positions = %s, topics = %s WHERE name = %s AND epoch = %s",
+            (
+                _dump_positions(positions),
+                orjson.dumps({name: id_ for name, id_ in progress.topics.items() if name != topic}).decode(),
+                self.name,
+                epoch,
+            ),
+        )
+        return matched == 1
+
+    def forget(self, session: Session) -> bool:
+        """Deletes the rows of the pipeline; False when it was unknown."""
+        known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
+        session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
+        for journal in ("schema_changes", "quarantine"):
+            session.execute(f"DELETE FROM {quote_name(self.schema, journal)} WHERE name = %s", (self.name,))
+        return known
+
+
+def _dump_positions(positions: Positions) -> str:
+    by_topic: dict[str, dict[str, list[int | None]]] = {}
+    for (topic, partition), start in positions.items():
+        by_topic.setdefault(topic, {})[str(partition)] = list(start if start.begin else start[:-1])
+    return orjson.dumps(by_topic).decode()
+
+
+def _load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
+    by_topic: dict[str, dict[str, list[int]]] = orjson.loads(text)
+    return {
+        (topic, int(partition)): PartitionStart(*start)
+        for topic, partitions in by_topic.items()
+        for partition, start in partitions.items()
+    }
+
+
+def _dump_pending(pending: Iterable[SchemaChange]) -> str:
+    documents: list[dict[str, Any]] = [asdict(change) for change in pending]
+    return orjson.dumps(documents).decode()

@@ -1,0 +1,246 @@
+"""The quarantine: messages that could not be decoded and rows that the target refused, with reason and position.
+
+Entries are written in the target transaction that passes their position in the log, so each is there exactly once.
+They stay for good: `held`, until somebody has `applied` or `dropped` them, so that nothing is dropped uncounted and a
+message that is read again after a restart is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from bridge.events import SEP, Event, Kind, Position
+from bridge.mysql.connection import Session, quote_name
+
+WHOLE_MESSAGE: Final = -1
+"""The index of an entry that is a message, not one of its row changes."""
+
+CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (
+        id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY,
+        name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,
+        topic VARCHAR(255) COLLATE utf8mb4_bin NOT NULL,
+        `partition` INT NOT NULL,
+        `offset` BIGINT NOT NULL,
+        event INT NOT NULL COMMENT 'index of the row change in its message, -1 for a whole message',
+        state VARCHAR(16) NOT NULL COMMENT 'held, applied, dropped',
+        code VARCHAR(32) NOT NULL,
+        reason TEXT NOT NULL,
+        commit_ts BIGINT UNSIGNED NOT NULL COMMENT 'of a row change; of a message, the boundary before it',
+        protocol VARCHAR(32) NOT NULL,
+        message_key LONGBLOB NULL,
+        message_value LONGBLOB NULL,
+        cut_bytes BIGINT UNSIGNED NOT NULL COMMENT 'what max_allowed_packet left no room for',
+        row_change LONGTEXT NULL COMMENT 'columns, key, before and after image of a row change, as SQL literals',
+        outcome TEXT NOT NULL,
+        put_at TIMESTAMP(3) NOT NULL,
+        settled_at TIMESTAMP(3) NULL,
+        UNIQUE KEY position (name, topic, `partition`, `offset`, event)
+    ) DEFAULT CHARSET = utf8mb4"""
+
+_HEAD: Final = (
+    "id, topic, `partition`, `offset`, event, state, code, reason, commit_ts, protocol, cut_bytes, row_change, outcome,"
+    " put_at, settled_at"
+)
+_PACKET_REST: Final = 64 * 1024
+"""Of a packet, for everything but the message."""
+_REASON_CHARACTERS: Final = 4000
+
+
+class State(StrEnum):
+    """What has become of an entry."""
+
+    HELD = "held"
+    APPLIED = "applied"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A message, or one of its row changes, to be put aside.
+
+    commit_ts: of the row change; of a message, the boundary before it (it has none of its own that could be read).
+    key, value: the message's, in base64, None where they are null; both None for a row change.
+    change: the row change, None for a message.
+    """
+
+    position: Position
+    code: str
+    reason: str
+    commit_ts: int = 0
+    protocol: str = ""
+    key: str | None = None
+    value: str | None = None
+    change: Event | None = None
+
+    @property
+    def index(self) -> int:
+        """Of the row change in its message, WHOLE_MESSAGE for a message."""
+        return self.change.index if self.change else WHOLE_MESSAGE
+
+
+def put_aside(session: Session, schema: str, name: str, entries: Iterable[Entry]) -> None:
+    """Writes entries in the session's open transaction; one that is there already stays as it is."""
+    packet = 0
+    for entry in entries:
+        packet = packet or int(session.value("SELECT @@max_allowed_packet"))
+        key, value, change, cut = _fitted(entry, packet)
+        session.execute(
+            f"INSERT INTO {quote_name(schema, 'quarantine')} (name, topic, `partition`, `offset`, event, state, code,"
+            " reason, commit_ts, protocol, message_key, message_value, cut_bytes, row_change, outcome, put_at)"
+            f" VALUES (%s, %s, %s, %s, %s, '{State.HELD}', %s, %s, %s, %s, FROM_BASE64(%s), FROM_BASE64(%s), %s, %s,"
+            " '', NOW(3)) ON DUPLICATE KEY UPDATE id = id",
+            (
+                name,
+                *entry.position,
+                entry.index,
+                entry.code,
+                entry.reason[:_REASON_CHARACTERS],
+                entry.commit_ts,
+                entry.protocol,
+                key,
+                value,
+                cut,
+                change,
+            ),
+        )
+
+
+def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
+    """How many entries of a pipeline wait in the quarantine, by code."""
+    rows = session.rows(
+        f"SELECT code, COUNT(*) FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state = %s"
+        " GROUP BY code ORDER BY code",
+        (name, State.HELD),
+    )
+    return {code: int(count) for code, count in rows}
+
+
+def dump_change(change: Event) -> str:
+    """A row change as JSON, for `row_change`."""
+    return orjson.dumps(
+        {
+            "kind": change.kind.name.lower(),
+            "schema": change.schema,
+            "table": change.table,
+            "columns": _parts(change.columns),
+            "key": _parts(change.key),
+            "before": _parts(change.before),
+            "after": _parts(change.after),
+        }
+    ).decode()
+
+
+def load_change(text: str | bytes, commit_ts: int, index: int) -> Event:
+    """What `dump_change` made JSON of."""
+    found: dict[str, Any] = orjson.loads(text)
+    columns, key, before, after = (_joined(found[name]) for name in ("columns", "key", "before", "after"))
+    kind, schema, table = Kind[found["kind"].upper()], found["schema"], found["table"]
+    return Event(kind, commit_ts, index, schema, table, columns, key, before, after)
+
+
+def _parts(joined: str | None) -> Sequence[str] | None:
+    return joined.split(SEP) if joined else None if joined is None else []
+
+
+def _joined(parts: Sequence[str] | None) -> str | None:
+    return None if parts is None else SEP.join(parts)
+
+
+def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | None, int]:
+    """Key, value and row change as far as a packet has room for them, and the number of bytes that it has not."""
+    room = max(packet - _PACKET_REST, 0) // 2
+    if entry.change is not None:
+        change = dump_change(entry.change)
+        size = len(change.encode())
+        return (None, None, change, 0) if size < room else (None, None, None, size)
+    key, value = (_cut_base64(part, room) for part in (entry.key, entry.value))
+    return key, value, None, _decoded_size(entry.key, entry.value) - _decoded_size(key, value)
+
+
+def _cut_base64(text: str | None, room: int) -> str | None:
+    return text if text is None or len(text) <= room else text[: room // 4 * 4]
+
+
+def _decoded_size(*texts: str | None) -> int:
+    return sum(len(text) // 4 * 3 - text.count("=") for text in texts if text)
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry as it lies in the quarantine; the fields are the table's columns."""
+
+    id: int
+    position: Position
+    index: int
+    state: State
+    code: str
+    reason: str
+    commit_ts: int
+    protocol: str
+    cut_bytes: int
+    change: Event | None
+    outcome: str
+    put_at: datetime
+    settled_at: datetime | None
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def where(self) -> str:
+        """Position, with the index of a row change behind a #."""
+        return str(self.position) if self.index == WHOLE_MESSAGE else f"{self.position}#{self.index}"
+
+
+def entry_ids(session: Session, schema: str, name: str, states: Iterable[State]) -> list[int]:
+    """The entries of a pipeline in these states, in the order in which they were put aside."""
+    wanted = tuple(states)
+    rows = session.rows(
+        f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
+        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
+        (name, *wanted),
+    )
+    return [int(id_) for (id_,) in rows]
+
+
+def list_entries(session: Session, schema: str, name: str, states: Iterable[State]) -> list[StoredEntry]:
+    """The entries of a pipeline in these states, in the order in which they were put aside, without messages' bytes."""
+    wanted = tuple(states)
+    rows = session.rows(
+        f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
+        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
+        (name, *wanted),
+    )
+    return [_stored(row) for row in rows]
+
+
+def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
+    """One entry of a pipeline, None when there is none of that id."""
+    rows = session.rows(
+        f"SELECT {_HEAD}, message_key, message_value FROM {quote_name(schema, 'quarantine')}"
+        " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),
+        (name, id_),
+    )
+    return _stored(rows[0]) if rows else None
+
+
+def _stored(row: tuple[Any, ...]) -> StoredEntry:
+    id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
+    event = load_change(change, commit_ts, index) if change else None
+    position = Position(topic, partition, offset)
+    return StoredEntry(int(id_), position, index, State(state), code, reason, commit_ts, protocol, cut, event, *rest)
+
+
+def settle(session: Session, schema: str, name: str, id_: int, state: State, outcome: str) -> bool:
+    """Marks a held entry as done with; False when it is not held (any more)."""
+    matched = session.execute(
+        f"UPDATE {quote_name(schema, 'quarantine')} SET state = %s, outcome = %s, settled_at = NOW(3)"
+        " WHERE name = %s AND id = %s AND state = %s",
+        (state, outcome, name, id_, State.HELD),
+    )
+    return matched == 1

@@ -1,0 +1,242 @@
+"""The bridge's own tables: how they are made, and brought forward from the form that an earlier version made.
+
+The table `version` says which form they have; forms from before there was that table count as 0.  Bringing forward
+only adds what is missing and says the version last, so that it may be cut off anywhere and be begun anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from bridge.ddl.parser import Classified, classify
+from bridge.errors import TargetError
+from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.state import quarantine
+
+VERSION: Final = 1
+"""Of the form below."""
+_LOCK_SECONDS: Final = 60
+"""How long another bridge may take to bring the tables forward."""
+
+_TABLES: Final = {
+    "owner": """CREATE TABLE IF NOT EXISTS {schema}.owner (
+        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
+        epoch BIGINT UNSIGNED NOT NULL,
+        host VARCHAR(255) NOT NULL,
+        pid BIGINT NOT NULL,
+        connections TEXT NOT NULL,
+        started_at TIMESTAMP(3) NOT NULL,
+        heartbeat_at TIMESTAMP(3) NOT NULL,
+        state LONGTEXT NOT NULL COMMENT 'what the owner last said of itself'
+    ) DEFAULT CHARSET = utf8mb4""",
+    "schema_changes": """CREATE TABLE IF NOT EXISTS {schema}.schema_changes (
+        name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,
+        commit_ts BIGINT UNSIGNED NOT NULL,
+        statement_hash CHAR(40) CHARACTER SET ascii NOT NULL,
+        schema_name VARCHAR(255) NOT NULL,
+        statement LONGTEXT NOT NULL,
+        position VARCHAR(400) NOT NULL,
+        state VARCHAR(16) NOT NULL COMMENT 'running, done, ignored, skipped, held, refused, approved, replaced',
+        fingerprint CHAR(40) CHARACTER SET ascii NOT NULL COMMENT 'of what it touches, before it ran',
+        classes TEXT NOT NULL COMMENT 'what it does',
+        run_text LONGTEXT NOT NULL COMMENT 'the statement in the words of the target',
+        rewrites LONGTEXT NOT NULL COMMENT 'before, after, why, of each change of words',
+        left_out LONGTEXT NOT NULL COMMENT 'what the target is not given',
+        replacement LONGTEXT NOT NULL COMMENT 'what the operator runs instead',
+        outcome TEXT NOT NULL,
+        started_at TIMESTAMP(3) NOT NULL,
+        finished_at TIMESTAMP(3) NULL,
+        PRIMARY KEY (name, commit_ts, statement_hash)
+    ) DEFAULT CHARSET = utf8mb4""",
+    "quarantine": quarantine.CREATE_TABLE,
+    "version": """CREATE TABLE IF NOT EXISTS {schema}.version (
+        one TINYINT PRIMARY KEY COMMENT 'always 1',
+        version INT UNSIGNED NOT NULL COMMENT 'the form of these tables'
+    ) DEFAULT CHARSET = utf8mb4""",
+    "progress": """CREATE TABLE IF NOT EXISTS {schema}.progress (
+        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
+        epoch BIGINT UNSIGNED NOT NULL,
+        applied_ts BIGINT UNSIGNED NOT NULL COMMENT 'everything below it is in the target, nothing at or above it',
+        applying_ts BIGINT UNSIGNED NOT NULL COMMENT 'above applied_ts while several connections write up to it',
+        start_ts BIGINT UNSIGNED NOT NULL COMMENT 'where the pipeline began',
+        positions LONGTEXT NOT NULL COMMENT 'per topic and partition: where a restart reads from',
+        topics LONGTEXT NOT NULL COMMENT 'the ids of the topics that the positions speak of',
+        pending LONGTEXT NOT NULL COMMENT 'schema changes below applied_ts still to run, in order',
+        updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)
+    ) DEFAULT CHARSET = utf8mb4""",
+}
+"""In this order; `progress` being there says that all are."""
+_ADDED: Final = {
+    "progress": ("applying_ts", "topics"),
+    "schema_changes": ("classes", "run_text", "rewrites", "left_out", "replacement"),
+}
+"""Columns that form 0 may lack.  A new one holds 0 or "" in the rows that are there."""
+
+log = structlog.get_logger()
+
+
+def pipeline_lock(schema: str, name: str) -> str:
+    """The server lock (GET_LOCK) that the owner of a pipeline holds."""
+    return "bridge:" + hashlib.sha1(f"{schema}\0{name}".encode(), usedforsecurity=False).hexdigest()
+
+
+def are_made(session: Session, schema: str) -> bool:
+    """The bridge's tables are there, in whatever form."""
+    return _has_table(session, schema, "progress")
+
+
+def are_usable(session: Session, schema: str) -> bool:
+    """The bridge's tables are there; TargetError when they have another form than this version's."""
+    if not are_made(session, schema):
+        return False
+    version = _version(session, schema)
+    if version < VERSION:
+        raise TargetError(
+            f"the bridge's own tables are those of an earlier version (form {version}, this is {VERSION})",
+            where=schema,
+            mend="start the pipeline once with this version, which brings them forward",
+        )
+    _refuse_newer(version, schema)
+    return True
+
+
+def make(session: Session, schema: str) -> None:
+    """Makes the tables that are missing, and brings forward those of an earlier version.
+
+    Not while a bridge of another session runs a pipeline on them.  Raises TargetError then, and when a later version
+    has made them.
+    """
+    session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
+    if not are_made(session, schema) or _version(session, schema) != VERSION:
+        lock = pipeline_lock(schema, "\0its tables")
+        if session.value("SELECT GET_LOCK(%s, %s)", (lock, _LOCK_SECONDS)) != 1:
+            raise TargetError(
+                "another bridge is making or altering the bridge's own tables",
+                where=schema,
+                mend="see what it waits for with SHOW PROCESSLIST; then start again",
+            )
+        try:
+            _make(session, schema)
+        finally:
+            session.value("SELECT RELEASE_LOCK(%s)", (lock,))
+
+
+def _make(session: Session, schema: str) -> None:
+    version = _version(session, schema)
+    _refuse_newer(version, schema)
+    known = are_made(session, schema)
+    if known and version == VERSION:
+        return  # by another one, while this one waited
+    if known:
+        _refuse_others(session, schema)
+        log.info("the bridge's own tables are brought forward", database=schema, version=version, to=VERSION)
+    for table, statement in _TABLES.items():
+        if table == "progress":
+            if known:
+                _bring_forward(session, schema)
+            session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
+        session.execute(statement.format(schema=quote_name(schema)))
+
+
+def _bring_forward(session: Session, schema: str) -> None:
+    if "run_text" not in _columns(session, schema, "schema_changes"):
+        _refuse_interrupted(session, schema)
+    for table, columns in _ADDED.items():
+        _add_columns(session, schema, table, columns)
+    session.execute(f"ALTER TABLE {quote_name(schema, 'owner')} MODIFY {_definition('owner', 'connections')}")
+    session.execute(f"UPDATE {quote_name(schema, 'progress')} SET topics = '{{}}' WHERE topics = ''")
+    _fill_schema_changes(session, schema)
+
+
+def _add_columns(session: Session, schema: str, table: str, columns: Iterable[str]) -> None:
+    there = _columns(session, schema, table)
+    missing = [f"ADD COLUMN {_definition(table, column)}" for column in columns if column not in there]
+    if missing:
+        session.execute(f"ALTER TABLE {quote_name(schema, table)} {', '.join(missing)}")
+
+
+def _columns(session: Session, schema: str, table: str) -> set[str]:
+    rows = session.rows(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+        (schema, table),
+    )
+    return {str(name) for (name,) in rows}
+
+
+def _definition(table: str, column: str) -> str:
+    """A column's line in CREATE TABLE."""
+    lines = (line.strip().rstrip(",") for line in _TABLES[table].splitlines())
+    return next(line for line in lines if line.startswith(f"{column} "))
+
+
+def _refuse_interrupted(session: Session, schema: str) -> None:
+    """Form 0 without run_text: what was touched had fingerprints by other rules, which say nothing now."""
+    found = session.rows(
+        "SELECT name, commit_ts, statement FROM " + quote_name(schema, "schema_changes") + " WHERE state = 'running'"
+    )
+    for name, commit_ts, statement in found:
+        raise TargetError(
+            f"a schema change was interrupted under an earlier version of the bridge: {statement}",
+            where=f"pipeline {name}, commit ts {commit_ts}",
+            mend="start that version once more, which ends it; or see whether it ran, and UPDATE its row in"
+            f" {schema}.schema_changes to the state 'done' if it did, DELETE the row if it did not",
+        )
+
+
+def _fill_schema_changes(session: Session, schema: str) -> None:
+    """Rows from before `run_text`: statements ran as they came."""
+    journal = quote_name(schema, "schema_changes")
+    rows = session.rows(
+        f"SELECT name, commit_ts, statement_hash, schema_name, statement FROM {journal} WHERE rewrites = ''"
+    )
+    for name, commit_ts, digest, database, statement in rows:
+        session.execute(
+            f"UPDATE {journal} SET classes = %s, run_text = statement, rewrites = '[]', left_out = '[]',"
+            " fingerprint = '' WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
+            (_classes(statement, database), name, commit_ts, digest),
+        )
+
+
+def _classes(statement: str, database: str) -> str:
+    known = classify(statement, database)
+    return ", ".join(change.value for change in known.classes) if isinstance(known, Classified) else ""
+
+
+def _refuse_newer(version: int, schema: str) -> None:
+    if version > VERSION:
+        raise TargetError(
+            f"the bridge's own tables are those of a later version (form {version}, this is {VERSION})",
+            where=schema,
+            mend="start the later version; this one could misread the progress",
+        )
+
+
+def _refuse_others(session: Session, schema: str) -> None:
+    names = [str(name) for (name,) in session.rows(f"SELECT name FROM {quote_name(schema, 'progress')}")]
+    holders = {name: session.value("SELECT IS_USED_LOCK(%s)", (pipeline_lock(schema, name),)) for name in names}
+    running = sorted(name for name, holder in holders.items() if holder not in {None, session.connection_id})
+    if running:
+        raise TargetError(
+            "the bridge's own tables are those of an earlier version of the bridge, and others that run write to them:"
+            f" {', '.join(running)}",
+            where=schema,
+            mend="stop those, start this one, then those again with this version",
+        )
+
+
+def _has_table(session: Session, schema: str, table: str) -> bool:
+    found = session.value(
+        "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", (schema, table)
+    )
+    return bool(found)
+
+
+def _version(session: Session, schema: str) -> int:
+    """0 where nothing says it."""
+    if not _has_table(session, schema, "version"):
+        return 0
+    return int(session.value(f"SELECT version FROM {quote_name(schema, 'version')}") or 0)

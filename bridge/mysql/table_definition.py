@@ -1,0 +1,235 @@
+"""What a table looks like on a server, as far as comparing it needs: columns with their types, keys, indexes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session
+
+_JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
+_TABLES_PER_QUERY: Final = 500
+
+
+class Flavour(StrEnum):
+    """What kind of server it is."""
+
+    MYSQL = "MySQL"
+    MARIADB = "MariaDB"
+    TIDB = "TiDB"
+
+
+class ValueClass(StrEnum):
+    """Types whose values compare alike."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    DOUBLE = "double"
+    NUMBER = "number"
+    """BIT and YEAR, compared as the unsigned numbers they are."""
+    NAME = "name"
+    """ENUM and SET, compared by name, apart from the error value 0."""
+    TEMPORAL = "temporal"
+    TEXT = "text"
+    BINARY = "binary"
+    JSON = "json"
+    OTHER = "other"
+
+
+_CLASSES: Final[Mapping[str, ValueClass]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), ValueClass.INTEGER),
+    "decimal": ValueClass.DECIMAL,
+    "float": ValueClass.FLOAT,
+    "double": ValueClass.DOUBLE,
+    **dict.fromkeys(("bit", "year"), ValueClass.NUMBER),
+    **dict.fromkeys(("enum", "set"), ValueClass.NAME),
+    **dict.fromkeys(("date", "time", "datetime", "timestamp", "uuid", "inet4", "inet6"), ValueClass.TEMPORAL),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), ValueClass.TEXT),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), ValueClass.BINARY),
+    "json": ValueClass.JSON,
+}
+"""By DATA_TYPE of information_schema; what stands with the dates has a fixed text form without commas too."""
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """A column.  type: COLUMN_TYPE as the server prints it; charset, collation: "" for types without one."""
+
+    name: str
+    data_type: str
+    type: str
+    charset: str
+    collation: str
+    nullable: bool
+    generated: bool
+    is_json: bool
+    default: str | None = None
+    is_automatic: bool = False
+    expression: str = ""
+    """Of a generated column, as the server prints it."""
+
+    @property
+    def must_be_given(self) -> bool:
+        """A row without a value for it is refused."""
+        return not (self.nullable or self.generated or self.is_automatic or self.default is not None)
+
+    @property
+    def value_class(self) -> ValueClass:
+        """How its values compare; MariaDB's JSON is a LONGTEXT with a check."""
+        if self.is_json:
+            return ValueClass.JSON
+        return _CLASSES.get(self.data_type, ValueClass.OTHER)
+
+
+@dataclass(frozen=True)
+class Index:
+    """parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value.
+
+    distinct: about how many different values it has, 0 for one that has no order (FULLTEXT).
+    """
+
+    unique: bool
+    parts: tuple[str, ...]
+    lengths: tuple[int | None, ...]
+    distinct: int = 0
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A base table.  columns: by lower-case name, in table order.  rows: about how many it holds."""
+
+    name: TableName
+    columns: Mapping[str, ColumnInfo]
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+    rows: int = 0
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """What identifies rows: the primary key, then unique keys of whole NOT NULL columns, in order of name."""
+        return tuple(index.parts for index in self.indexes.values() if self._identifies(index))
+
+    def _identifies(self, index: Index) -> bool:
+        return index.unique and all(
+            length is None and part in self.columns and not self.columns[part].nullable
+            for part, length in zip(index.parts, index.lengths, strict=True)
+        )
+
+
+def flavour_of(session: Session) -> Flavour:
+    """What the server says it is."""
+    version = str(session.value("SELECT VERSION()")).lower()
+    if "tidb" in version:
+        return Flavour.TIDB
+    return Flavour.MARIADB if "mariadb" in version else Flavour.MYSQL
+
+
+def list_tables(session: Session) -> list[TableName]:
+    """Every base table outside of the system's databases."""
+    rows = session.rows(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
+        " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
+        " ORDER BY table_schema, table_name"
+    )
+    return [TableName(schema, table) for schema, table in rows]
+
+
+def load_definitions(session: Session, names: Iterable[TableName]) -> dict[TableName, Definition]:
+    """The named tables as they are; tables that do not exist, and views, are missing from the answer."""
+    wanted = sorted(set(names))
+    found: dict[TableName, Definition] = {}
+    for start in range(0, len(wanted), _TABLES_PER_QUERY):
+        found.update(_load(session, wanted[start : start + _TABLES_PER_QUERY]))
+    return found
+
+
+def _load(session: Session, names: list[TableName]) -> dict[TableName, Definition]:
+    places = ",".join(["(%s,%s)"] * len(names))
+    args = [part for name in names for part in name]
+    among = f"(table_schema, table_name) IN ({places})"
+    sizes = session.rows(
+        "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
+        f" WHERE table_type = 'BASE TABLE' AND {among}",
+        args,
+    )
+    json = _json_columns(session, {name.schema for name in names})
+    columns = _columns(session, among, args, json)
+    indexes = _indexes(session, among, args)
+    return {
+        (name := TableName(schema, table)): Definition(
+            name, columns.get(name, {}), indexes.get(name, {}), int(rows or 0)
+        )
+        for schema, table, rows in sizes
+    }
+
+
+def _columns(
+    session: Session, among: str, args: list[str], json: set[tuple[str, str, str]]
+) -> dict[TableName, dict[str, ColumnInfo]]:
+    found: dict[TableName, dict[str, ColumnInfo]] = {}
+    for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default, how in session.rows(
+        "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, collation_name,"
+        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {among}"
+        " ORDER BY table_schema, table_name, ordinal_position",
+        args,
+    ):
+        said = str(extra).upper()
+        found.setdefault(TableName(schema, table), {})[name.lower()] = ColumnInfo(
+            name=name,
+            data_type=data_type.lower(),
+            type=_text(column_type),
+            charset=charset or "",
+            collation=collation or "",
+            nullable=nullable == "YES",
+            generated="GENERATED" in said and "DEFAULT_GENERATED" not in said,
+            is_json=data_type.lower() == "json" or (schema, table, name.lower()) in json,
+            default=None if default is None else _text(default),
+            is_automatic="AUTO_INCREMENT" in said,
+            expression=_text(how or ""),
+        )
+    return found
+
+
+def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
+    found: dict[TableName, dict[str, Index]] = {}
+    for schema, table, name, non_unique, column, length, cardinality, kind in session.rows(
+        "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part, cardinality, index_type"
+        f" FROM information_schema.statistics WHERE {among}"
+        " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
+        args,
+    ):
+        indexes = found.setdefault(TableName(schema, table), {})
+        before = indexes.get(name, Index(int(non_unique) == 0, (), ()))
+        indexes[name] = Index(
+            before.unique,
+            (*before.parts, (column or "").lower()),
+            (*before.lengths, None if length is None else int(length)),
+            int(cardinality or 0) if str(kind).upper() == "BTREE" else 0,
+        )
+    return found
+
+
+def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:
+    """MariaDB's JSON columns, by the check that makes them so; empty elsewhere."""
+    places = ",".join(["%s"] * len(schemas))
+    try:
+        rows = session.rows(
+            "SELECT constraint_schema, table_name, check_clause FROM information_schema.check_constraints"
+            f" WHERE constraint_schema IN ({places})",
+            sorted(schemas),
+        )
+    except MySQLError:  # the view of MySQL and TiDB has no table_name, and their JSON is a type
+        return set()
+    found = ((schema, table, _JSON_CHECK.fullmatch(_text(clause))) for schema, table, clause in rows)
+    return {(schema, table, match[1].replace("``", "`").lower()) for schema, table, match in found if match}
+
+
+def _text(value: str | bytes) -> str:
+    """MySQL gives some columns of information_schema as binary strings."""
+    return value.decode() if isinstance(value, bytes) else value

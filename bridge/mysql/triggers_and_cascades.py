@@ -1,0 +1,90 @@
+"""What the target would do by itself when rows are written: triggers, and foreign keys that should cascade (design,
+decision 15).
+
+The upstream's triggers have run there, and what they wrote is in the log; on the target they would run a second time.
+Cascades run inside of MySQL's storage engine, below its log: a log that comes from there lacks the rows they changed,
+and the target, whose foreign keys are not followed, would keep them.  TiCDC sends them as ordinary rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+from bridge.errors import TargetError
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session
+
+_SHOWN: Final = 5
+_FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
+
+
+class SideEffect(NamedTuple):
+    """A trigger, or a foreign key, of a table; `what` says so in words."""
+
+    table: TableName
+    what: str
+    mend: str
+
+
+def find_side_effects(
+    session: Session, names: Collection[TableName] | None = None, *, cascades: bool
+) -> list[SideEffect]:
+    """Those of the named tables, None for all; foreign keys only with `cascades`.
+
+    Triggers are seen only by a user with the TRIGGER privilege on their table.
+    """
+    if names is not None and not names:
+        return []
+    found = _triggers(session, names)
+    return [*found, *_cascades(session, names)] if cascades else found
+
+
+def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str], bool] | None = None) -> None:
+    """Raises TargetError when a wanted table (None: any) has side effects."""
+    mine = [effect for effect in found if wanted is None or wanted(*effect.table)]
+    if mine:
+        more = f", and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        raise TargetError(
+            f"the target would change rows by itself: {'; '.join(effect.what for effect in mine[:_SHOWN])}{more}",
+            where=f"table {mine[0].table}",
+            mend=f"{mine[0].mend}; or leave the table out with --filter",
+        )
+
+
+def _triggers(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    rows = session.rows(
+        "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers"
+        " WHERE event_object_schema NOT IN ('mysql', 'sys')"
+        + _among("event_object_schema", "event_object_table", names),
+        _parts(names),
+    )
+    mend = "drop it: what the upstream's own triggers wrote is in the log already"
+    return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", mend) for s, t, trigger in rows]
+
+
+def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    rows = session.rows(
+        "SELECT constraint_schema, table_name, constraint_name, referenced_table_name, update_rule, delete_rule"
+        " FROM information_schema.referential_constraints"
+        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED})"
+        + _among("constraint_schema", "table_name", names),
+        _parts(names),
+    )
+    mend = "drop the foreign key on the target: MySQL's log does not hold the rows that a cascade changed upstream"
+    return [
+        SideEffect(
+            TableName(schema, table),
+            f"foreign key {constraint} of {schema}.{table} to {parent} (on update {update}, on delete {delete})",
+            mend,
+        )
+        for schema, table, constraint, parent, update, delete in rows
+    ]
+
+
+def _among(schema: str, table: str, names: Collection[TableName] | None) -> str:
+    return "" if names is None else f" AND ({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
+
+
+def _parts(names: Collection[TableName] | None) -> list[str]:
+    return [part for name in names or () for part in name]

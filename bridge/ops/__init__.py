@@ -1,1 +1,0 @@
-"""Looking at pipelines from outside."""

@@ -1,0 +1,1 @@
+"""The replication pipeline: from a source's messages to target transactions."""

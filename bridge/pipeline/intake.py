@@ -1,0 +1,236 @@
+"""Between the stream and the applier: micro-batches are decoded and handed over."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import DataFrame
+
+from bridge.errors import SourceError
+from bridge.events import EVENT_SCHEMA
+from bridge.pipeline.applier_thread import ApplierThread
+from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
+from bridge.pipeline.batch_decode import decode_messages, event_decoder
+from bridge.pipeline.frontier import PartitionId
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.sources.source import MicroBatch, MicroBatches
+from bridge.sources.topic_guard import TopicGuard
+from bridge.spark.executor_rows import arrival_on_executors
+
+DRIVER_DECODES: Final = 2_000
+"""A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
+workers cost more than they bring (measured: 0.1 s)."""
+
+SECONDS_AT_ONCE: Final = 2.0
+"""As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
+LEAST_AT_ONCE: Final = 10_000
+MOST_AT_ONCE: Final = 100_000
+FIRST_AT_ONCE: Final = 50_000
+"""The first are wanted soon: until they are there, the target has nothing to do."""
+HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
+HEAD_AT_ONCE: Final = 25_000
+"""What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
+_TICK_SECONDS: Final = 0.2
+
+log = structlog.get_logger()
+
+
+class Pace:
+    """How many messages are read at a time: it follows the rate at which they are applied.
+
+    most: at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self.size = most, min(most, FIRST_AT_ONCE)
+
+    def note(self, messages: int, seconds: float) -> None:
+        """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
+        if messages > DRIVER_DECODES:
+            rate = messages / max(seconds, 1e-3)
+            self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
+
+
+class _Waiting(NamedTuple):
+    batch: MicroBatch
+    is_taken: threading.Event
+
+
+class Intake:
+    """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
+    plans the next micro-batch.
+
+    room: rows the backlog may hold before micro-batches stay on the executors.
+    topics: whose messages they have to be.
+    by_partition: they never do, as all they hold is due at once.
+    limit: the most messages of a micro-batch.
+    """
+
+    def __init__(
+        self,
+        protocol: str,
+        options: DecodeOptions,
+        backlog: Backlog,
+        worker: ApplierThread,
+        room: int,
+        topics: TopicGuard,
+        *,
+        by_partition: bool,
+        limit: int,
+    ) -> None:
+        self._backlog, self._worker, self._room, self._topics = backlog, worker, room, topics
+        self._by_partition, self._limit, self._pace = by_partition, limit, Pace(min(limit, MOST_AT_ONCE))
+        self._known = set(backlog.positions)
+        self._decode = event_decoder(protocol, options)
+        self._decoder = make_decoder(protocol, options)
+        self._ends: dict[PartitionId, int] = {}
+        self._head: MicroBatch | None = None
+        self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
+        self._query_waits, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+
+    def start(self, head: MicroBatch | None) -> None:
+        """Begins, with what comes before all micro-batches: Spark takes two seconds to plan the first one, and its
+        Python workers as long to start.  Until then, the head is decoded here.  It is never all there is."""
+        self._head = head
+        self._thread.start()
+
+    def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
+        """One micro-batch, for which Spark waits only where nobody else can read it.  At most one waits."""
+        self._query_waits.set()
+        coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
+        while self._is_taking():
+            with suppress(queue.Full):
+                self._waiting.put(coming, timeout=_TICK_SECONDS)
+                break
+        while coming.batch.messages is None and self._is_taking() and not coming.is_taken.wait(_TICK_SECONDS):
+            pass
+
+    def finished(self, seconds: float) -> bool:
+        """Whether all is taken that came; waits for so many seconds.  Nothing more may come."""
+        if self._thread.is_alive():
+            with suppress(queue.Full):
+                self._waiting.put(None, timeout=seconds)
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Takes nothing any more, and waits until what is being taken is taken, or given up."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _is_taking(self) -> bool:
+        return self._thread.is_alive() and not self._closed.is_set()
+
+    def _work(self) -> None:
+        try:
+            if self._head is not None:
+                self._take(self._head, is_head=True)
+            while waiting := self._next():
+                self._take(waiting.batch, is_head=False)
+                waiting.is_taken.set()
+        except BaseException as error:  # noqa: BLE001  # what lies behind must not be taken then
+            self._worker.fail(error)
+
+    def _next(self) -> _Waiting | None:
+        while not self._closed.is_set() and self._worker.failure is None:
+            with suppress(queue.Empty):
+                return self._waiting.get(timeout=_TICK_SECONDS)
+        return None
+
+    def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
+        """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
+        # Spark shares the limit out among the partitions, and rounds.
+        is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
+        began = time.monotonic()
+        for part, arrival in self._arrivals(batch, is_head=is_head, is_cut=is_head or is_full):
+            there = self._topics.partitions(self._closed.is_set)
+            if there is None:
+                return
+            self._follow_on(part)
+            if not self._worker.offer(self._admitting(there, arrival), self._closed.is_set):
+                return
+            self._pace.note(part.messages or 0, time.monotonic() - began)
+            began = time.monotonic()
+
+    def _arrivals(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, Arrival]]:
+        """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
+        what is not taken is read again, by the next bridge."""
+        with ThreadPoolExecutor(1, "decoding") as decoding:
+            coming: deque[tuple[MicroBatch, Future[_Decoded]]] = deque()
+            rest: MicroBatch | None = batch if batch.messages != 0 else None
+            while rest is not None:
+                part, rest = rest.split(self._size(is_head=is_head))
+                goes_on = is_cut or rest is not None
+                coming.append((part, decoding.submit(self._decoded, part, is_head=is_head, is_cut=goes_on)))
+                if len(coming) > 1:
+                    yield _arrived(*coming.popleft())
+                if self._closed.is_set():
+                    return
+            for last in coming:
+                yield _arrived(*last)
+
+    def _size(self, *, is_head: bool) -> int:
+        """How many messages the next part has: few as long as they are decoded here, since a job costs the same for few
+        as for many."""
+        is_decoded_here = is_head and not self._query_waits.is_set()
+        return min(self._pace.size, HEAD_AT_ONCE) if is_decoded_here else self._pace.size
+
+    def _follow_on(self, part: MicroBatch) -> None:
+        """Every part begins where the last one ended: progress would go past what lies in a gap."""
+        for where, start in part.starts.items():
+            if self._ends.get(where, start) != start:
+                raise SourceError(
+                    f"messages were left out: offset {self._ends[where]} was to be read next, and {start} came",
+                    where=f"{where[0]}/{where[1]}",
+                    mend="nothing behind the gap is in the target; start the bridge again, and report this",
+                )
+        self._ends.update(part.ends)
+
+    def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
+        """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
+        what they hold may be earlier than the boundaries at hand."""
+        store, control = arrival
+        added = there - self._known - control.read.keys()
+        self._known |= there | control.read.keys()
+        if not added:
+            return arrival
+        log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
+        return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
+
+    def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
+        is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
+        if is_small or (is_head and not self._query_waits.is_set()):
+            some = (decode_messages(self._decoder, messages) for messages in batch.read())
+            events = pa.concat_tables([EVENT_SCHEMA.empty_table(), *some])
+        elif not self._by_partition and self._backlog.rows > self._room:
+            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
+            return lambda: arrival
+        else:
+            events = batch.collected(self._decode)
+        return lambda: self._gathered(events, batch, is_cut=is_cut)
+
+    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
+        return (
+            events_as_read(events, batch.ends, is_cut=is_cut) if self._by_partition else arrival_of(events, batch.ends)
+        )
+
+
+_Decoded = Callable[[], Arrival]
+"""A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
+meanwhile."""
+
+
+def _arrived(part: MicroBatch, decoded: Future[_Decoded]) -> tuple[MicroBatch, Arrival]:
+    return part, decoded.result()()

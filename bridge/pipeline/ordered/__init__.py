@@ -1,0 +1,1 @@
+"""Topics without boundaries, applied in the order of their partitions."""

@@ -1,0 +1,202 @@
+"""One Spark query that reads, and the applier's thread that it feeds, from the start to the end of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bridge.config import Stream
+from bridge.mysql.state.progress import Positions, SchemaChange
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_thread import ApplierThread
+from bridge.pipeline.frontier import PartitionId
+from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
+from bridge.protocols import DecodeOptions
+from bridge.sources.range_reader import loaded
+from bridge.sources.source import Extent, MicroBatch, Source
+from bridge.sources.topic_guard import TopicGuard
+from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
+from bridge.spark.session import checkpoint_folder
+
+STOP_SECONDS: Final = 25.0
+"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+_POLL_SECONDS: Final = 0.2
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a pipeline is read.
+
+    settings: those of `[stream]`.
+    topics: the ids of the topics whose messages they have to be.
+    stop: set when it is to end.
+    """
+
+    source: Source
+    protocol: str
+    options: DecodeOptions
+    settings: Stream
+    topics: Mapping[str, str]
+    stop: threading.Event
+
+    def run(
+        self,
+        spark: SparkSession,
+        applier: Applier,
+        pending: tuple[SchemaChange, ...],
+        extents: Mapping[PartitionId, Extent],
+        *,
+        once: bool,
+    ) -> bool:
+        """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
+        now; everything complete is applied then.  Whether it came to that end.
+
+        pending: schema changes that an earlier run left in progress; they come first.
+        extents: what the source held a moment ago.
+        Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
+        topics have partitions that it did not begin with, and what ended the applier or the query.
+        """
+        starts = applier.backlog.positions
+        worker = ApplierThread(applier, pending)
+        with checkpoint_folder() as folder, _working(worker):
+            try:
+                intake = self._intake(applier, worker)
+                query: StreamingQuery | None = None
+                try:
+                    query = self._start_query(spark, intake, starts, extents, folder, once=once)
+                    self._watch(query, intake, worker)
+                    has_ended = worker.drain(self.stop.is_set)
+                    if has_ended:
+                        applier.finish()
+                    return has_ended
+                finally:
+                    intake.close()
+                    if query is not None:
+                        query.stop()
+            except SPARK_ENDED as error:
+                failure = worker.failure or error
+                if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
+                    return False
+                if lost_chunks(failure):
+                    raise ChunksLost(str(failure)) from failure
+                if worker.failure is not error:
+                    worker.raise_failure()
+                there = self._guard(applier).partitions(lambda: True)  # says more than Spark, if a topic is why
+                if added := (there or set()) - starts.keys():
+                    raise PartitionsAdded(
+                        ", ".join(f"{topic}/{partition}" for topic, partition in sorted(added))
+                    ) from error
+                raise source_error(error) from error
+
+    def _intake(self, applier: Applier, worker: ApplierThread) -> Intake:
+        settings = self.settings
+        return Intake(
+            self.protocol,
+            self.options,
+            applier.backlog,
+            worker,
+            settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
+            self._guard(applier),
+            by_partition=applier.by_partition,
+            limit=settings.messages_per_batch,
+        )
+
+    def _start_query(
+        self,
+        spark: SparkSession,
+        intake: Intake,
+        starts: Positions,
+        extents: Mapping[PartitionId, Extent],
+        folder: str,
+        *,
+        once: bool,
+    ) -> StreamingQuery:
+        settings = self.settings
+        head = self._head(spark, starts, extents, folder)
+        if head is not None:
+            read = head.ends
+            starts = {where: start._replace(offset=read.get(where, start.offset)) for where, start in starts.items()}
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
+        )
+        intake.start(head)
+        micro_batches = self.source.micro_batches(spark, folder, starts)
+        with _session_of_queries(spark, self.source.planning):
+            return (
+                self.source.read_stream(spark, starts, settings.messages_per_batch)
+                .writeStream.foreachBatch(partial(intake.hand_over, micro_batches))
+                .option("checkpointLocation", folder)
+                .trigger(**trigger)
+                .start()
+            )
+
+    def _head(
+        self, spark: SparkSession, starts: Positions, extents: Mapping[PartitionId, Extent], folder: str
+    ) -> MicroBatch | None:
+        """What is read before the query's first micro-batch, if there is much; no more than the driver may hold."""
+        if messages_ahead(starts, extents) <= DRIVER_DECODES:
+            return None
+        warm_up(spark)
+        size = min(HEAD_MESSAGES, self.settings.driver_rows)
+        return self.source.head(spark, folder, starts, extents, size) if size else None
+
+    def _guard(self, applier: Applier) -> TopicGuard:
+        return TopicGuard(self.source, self.topics, applier.by_partition)
+
+    def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
+        """Until `stop`, or until the query has come to its end and all of it is taken in."""
+        while not self.stop.is_set():
+            worker.raise_failure()
+            has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
+            if has_ended and intake.finished(_POLL_SECONDS):
+                break
+        worker.raise_failure()
+
+
+def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
+    """How many messages are still to be read."""
+    return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
+    context = spark.sparkContext
+
+    def run() -> None:
+        with suppress(*SPARK_ENDED):
+            tasks = context.defaultParallelism
+            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
+
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
+
+
+@contextmanager
+def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Queries that are started in the block have these properties: each works in a copy of the session."""
+    for name, value in properties.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in properties:
+            spark.conf.unset(name)
+
+
+@contextmanager
+def _working(worker: ApplierThread) -> Iterator[None]:
+    worker.start()
+    try:
+        yield
+    finally:
+        if not worker.stop(STOP_SECONDS):
+            log.warning("the transaction in hand is abandoned; the target rolls it back")

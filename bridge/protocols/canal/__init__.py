@@ -1,0 +1,1 @@
+"""Canal-JSON, of TiCDC and of Canal."""

@@ -1,0 +1,1 @@
+"""CKafka's official format 1."""

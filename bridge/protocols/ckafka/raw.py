@@ -1,0 +1,98 @@
+"""The form of ckafka's raw values: strings whose meaning only the target's column tells (see `raw_values`).
+
+ckafka: told the time zone of TIMESTAMP values and how binary values are written, "base64", "latin1" or nothing.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Callable
+from typing import Final
+
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, Usual, unquoted
+from bridge.protocols.values.literals import NULL, Converter
+from bridge.protocols.values.timezones import is_utc, timestamp_converter
+
+_WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+_BOOLEANS: Final = {"true": "1", "false": "0"}
+_SIMPLE: Final[dict[str, Converter]] = {
+    "decimal": literals.java_decimal,
+    "float": literals.float32,
+    "double": literals.double,
+    "date": literals.date,
+    "time": literals.time,
+    "datetime": literals.datetime,
+    "year": literals.year,
+}
+"""By the first word of the column's type.  What stands nowhere here is text, ENUM and SET too: the server takes a name,
+and a number that is no name as an index or a bit mask."""
+
+
+def ckafka_form(timezone: str | None, binary: str | None) -> str:
+    """The name of the form, with what it must be told."""
+    return f"ckafka:{timezone or ''},{binary or ''}"
+
+
+def _converter(arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
+    timezone, _, binary = arguments.partition(",")
+    convert = _by_column(column, timezone, binary)
+    return None if convert is None else _of_literal(convert)
+
+
+def _by_column(column: ColumnType, timezone: str, binary: str) -> Converter | None:
+    if column.word in _WIDTHS or column.word == "bit":
+        return _number(literals.UNSIGNED[_WIDTHS.get(column.word, 64)] if _is_unsigned(column) else literals.integer)
+    if column.word == "timestamp":
+        return timestamp_converter(timezone or None)
+    if column.word in _BINARY_WORDS:
+        return _BINARIES[binary]
+    return _SIMPLE.get(column.word)
+
+
+def _is_unsigned(column: ColumnType) -> bool:
+    return column.unsigned or column.word == "bit"
+
+
+def _number(convert: Converter) -> Converter:
+    return lambda value: _BOOLEANS.get(value) or convert(value)
+
+
+def _of_literal(convert: Converter) -> RawConverter:
+    return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
+
+
+def _base64(value: str) -> str:
+    return literals.binary(a2b_base64(value, strict_mode=True))
+
+
+def _unsaid(_value: str) -> str:
+    raise DecodeError("ckafka does not say how binary values are written: set ckafka.binary to base64 or latin1")
+
+
+_BINARIES: Final[dict[str, Callable[[str], str]]] = {"base64": _base64, "latin1": literals.latin1, "": _unsaid}
+
+_SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", unquoted=True)
+_UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", unquoted=True)
+_USUAL: Final = {
+    "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", unquoted=True),
+    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", unquoted=True, suffix="e0"),  # is its own repr
+    "date": Usual(f"'{literals.DATE_PATTERN}'"),
+    "time": Usual(f"'{literals.TIME_PATTERN}'"),
+    "datetime": Usual(f"'{literals.DATETIME_PATTERN}'"),
+}
+
+
+def _usual(arguments: str, column: ColumnType) -> Usual | None:
+    if column.word in _WIDTHS or column.word == "bit":
+        return _UNSIGNED if _is_unsigned(column) else _SIGNED
+    if column.word == "timestamp":
+        timezone, _, _ = arguments.partition(",")
+        return _USUAL["datetime"] if is_utc(timezone or None) else None
+    return _USUAL.get(column.word)
+
+
+CKAFKA_USUAL: Final = {"ckafka": _usual}
+CKAFKA_FORMS: Final[dict[str, Form]] = {"ckafka": _converter}

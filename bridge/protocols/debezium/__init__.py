@@ -1,0 +1,1 @@
+"""Debezium's change events, of TiCDC and of the connector for MySQL."""

@@ -1,0 +1,204 @@
+"""Columns of a Debezium row: their converters by the message's Connect schema, or by JSON type alone.
+
+Sources: "TiCDC Debezium", Data type mapping; golden/types-seen.txt; Debezium connector for MySQL, Data type mappings.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from bridge.events import Code
+from bridge.protocols.debezium import values as values
+from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.values import literals
+from bridge.protocols.values.literals import Converter
+
+
+class ColumnReader(NamedTuple):
+    """How a column's values become literals: `form` is that of `raw_values`, "" when they are ready; `label` is the
+    type in words, `declared` the upstream's column type as far as the schema tells, else ""."""
+
+    label: str
+    convert: Converter
+    form: str
+    declared: str
+
+
+def boolean(value: bool) -> str:  # what JSON gave
+    """BIT(1), and TINYINT(1) under a converter of the connector."""
+    if type(value) is not bool:
+        raise DecodeError(f"{shown(value)} is not true or false")
+    return "1" if value else "0"
+
+
+def wrapped_unsigned(value: int) -> str:
+    """BIGINT UNSIGNED, which wraps to negative above 2^63 (types-seen)."""
+    return literals.integer_number(value + (1 << 64) if type(value) is int and value < 0 else value)
+
+
+def geometry(value: dict[str, Any]) -> str:
+    """A spatial value as the server stores it: its SRID, low byte first, then its WKB (MySQL, Internal geometry
+    format)."""
+    srid = value.get("srid") or 0
+    return literals.binary(srid.to_bytes(4, "little") + values.base64_bytes(value["wkb"]))
+
+
+def variable_scale(value: dict[str, Any]) -> str:
+    """A DECIMAL that carries its own scale."""
+    return values.unscaled(value["value"], value["scale"])
+
+
+def vector(value: list[float]) -> str:
+    """A VECTOR as JSON text, as TiCDC writes it."""
+    if type(value) is not list or any(type(part) not in (int, float) for part in value):
+        raise DecodeError(f"{shown(value)} is not an array of numbers")
+    return literals.text(orjson.dumps(value).decode())
+
+
+def _struct(value: dict[str, Any]) -> str:
+    return geometry(value) if "wkb" in value else variable_scale(value)
+
+
+_BY_JSON_TYPE: Final[dict[type, Converter]] = {
+    str: literals.text,
+    int: literals.integer_number,
+    float: literals.double_number,
+    bool: boolean,
+    dict: _struct,
+    list: vector,
+}
+
+
+def raw_literal(value: Any) -> str:
+    """The raw literal of a value whose type nothing tells (see `raw_values`)."""
+    return _BY_JSON_TYPE[type(value)](value)
+
+
+_NAMED: Final[dict[str, Converter]] = {
+    "io.debezium.data.Bits": values.bits,
+    "io.debezium.time.Date": values.date_days,
+    "org.apache.kafka.connect.data.Date": values.date_days,
+    "io.debezium.time.Time": values.time_millis,
+    "org.apache.kafka.connect.data.Time": values.time_millis,
+    "io.debezium.time.MicroTime": values.time_micros,
+    "io.debezium.time.NanoTime": values.time_nanos,
+    "io.debezium.time.Timestamp": values.datetime_millis,
+    "org.apache.kafka.connect.data.Timestamp": values.datetime_millis,
+    "io.debezium.time.MicroTimestamp": values.datetime_micros,
+    "io.debezium.time.NanoTimestamp": values.datetime_nanos,
+    "io.debezium.time.IsoDate": values.iso_text,
+    "io.debezium.time.IsoTime": values.iso_text,
+    "io.debezium.time.IsoTimestamp": values.iso_text,
+    "io.debezium.time.ZonedTimestamp": values.zoned_timestamp,
+    "io.debezium.time.Year": literals.year_number,
+    "io.debezium.data.Enum": literals.text,
+    "io.debezium.data.EnumSet": literals.text,
+    "io.debezium.data.Json": literals.text,
+    "io.debezium.data.TiDBVectorFloat32": literals.text,
+    "io.debezium.data.FloatVector": vector,
+    "io.debezium.data.DoubleVector": vector,
+    "io.debezium.data.VariableScaleDecimal": variable_scale,
+}
+"""The semantic type, a schema's name, to its converter; Connect's Decimal is added by `_reader`."""
+_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_GEOMETRY: Final = "io.debezium.data.geometry."
+_MAY_BE_ZERO: Final = frozenset(
+    name for name in _NAMED if name.rpartition(".")[2] in ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp")
+)
+"""Semantic types of DATE and DATETIME as numbers, which have none for a zero date."""
+
+_TIDB: Final[dict[str, Converter]] = {
+    "bigint unsigned": wrapped_unsigned,
+    "float": literals.float32_number,
+    "double": literals.double_number,
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), values.binary),
+    **dict.fromkeys(("char", "varchar", "var_string", "tinytext", "text", "mediumtext", "longtext"), literals.text),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), literals.integer_number),
+}
+"""tidb_type (enable-tidb-extension) where the Connect type alone leaves something open."""
+_TYPED: Final[dict[str, Converter]] = {
+    "boolean": boolean,
+    "int8": literals.integer_number,
+    "int16": literals.integer_number,
+    "int32": literals.integer_number,
+    "float": literals.float32_number,
+    "bytes": values.binary,
+}
+_OPEN: Final[dict[str, tuple[Converter, str]]] = {
+    "int64": (literals.integer_number, "int64"),
+    "double": (literals.double_number, "float64"),
+    "string": (literals.text, "string"),
+}
+"""Connect types that leave something open: the raw literal and its form."""
+
+
+def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> ColumnReader:
+    """The reader of a column that a Connect schema describes; raises DecodeError for a type that no description has."""
+    kind, semantic, tidb_type = field.get("type"), field.get("name"), field.get("tidb_type")
+    label, declared = str(tidb_type or semantic or kind), _declared(field)
+    if semantic == _DECIMAL:
+        return ColumnReader(label, _connect_decimal(field), "", declared)
+    if type(semantic) is str and semantic in _NAMED:
+        return ColumnReader(label, _NAMED[semantic], _zero_form(semantic, field), declared)
+    if type(semantic) is str and semantic.startswith(_GEOMETRY):
+        return ColumnReader(label, geometry, "", declared)
+    if (convert := _by_tidb_type(tidb_type) or _TYPED.get(str(kind))) is not None:
+        return ColumnReader(label, convert, "", declared)
+    if kind in _OPEN:
+        convert, form = _OPEN[kind]
+        return ColumnReader(label, convert, f"{form}:{modes}", declared)
+    raise DecodeError(f"column {shown(name)} is of the unknown type {shown(label)}", Code.UNKNOWN_TYPE)
+
+
+def _declared(field: dict[str, Any]) -> str:
+    """TiCDC's tidb_type, with the length of a BIT; or the native connector's, where it is told to send it
+    (column.propagate.source.type)."""
+    parameters = field.get("parameters")
+    said = parameters if type(parameters) is dict else {}
+    word, size, scale = (said.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
+    if type(field.get("tidb_type")) is str:
+        word, size = field["tidb_type"], said.get("length")
+    if type(word) is not str:
+        return ""
+    name, _, behind = word.lower().partition(" ")
+    if type(size) is not str or name not in _SIZED:
+        return word.lower()
+    return f"{name}({size}{f',{scale}' if type(scale) is str else ''}) {behind}".rstrip()
+
+
+_SOURCE_TYPE: Final = "__debezium.source.column."
+_SIZED: Final = frozenset({"bit", "decimal", "numeric", "char", "varchar", "binary", "varbinary"})
+"""Types of which the length says what they hold."""
+
+
+def _zero_form(semantic: str, field: dict[str, Any]) -> str:
+    return "epoch" if semantic in _MAY_BE_ZERO and field.get("optional") is False else ""
+
+
+def _by_tidb_type(tidb_type: Any) -> Converter | None:
+    if type(tidb_type) is not str:
+        return None
+    return _TIDB.get(tidb_type) or _TIDB.get(tidb_type.partition(" ")[0])
+
+
+def _connect_decimal(field: dict[str, Any]) -> Converter:
+    """decimal.handling.mode=precise, and BIGINT UNSIGNED under bigint.unsigned.handling.mode=precise."""
+    parameters = field["parameters"]
+    precision = int(parameters.get("connect.decimal.precision", literals.MAX_DECIMAL_DIGITS))
+    return partial(_precise, precision, int(parameters["scale"]))
+
+
+def _precise(precision: int, scale: int, value: Any) -> str:
+    if type(value) is str:
+        return values.unscaled(value, scale)
+    if type(value) not in (int, float):  # decimal.format=NUMERIC of the JSON converter
+        raise DecodeError(f"{shown(value)} is not a decimal number")
+    return values.decimal_of_double(value, precision, scale, _refuse)
+
+
+def _refuse(reason: str) -> None:
+    raise DecodeError(f"{reason}; set the converter's decimal.format=BASE64", Code.LOST_VALUE)

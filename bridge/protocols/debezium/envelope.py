@@ -1,0 +1,89 @@
+"""Debezium's JSON: the payload of a key or value and, where there is one, its Connect schema.
+
+A schema is three to thirty times as long as the payload and the same for every row of a table, so that each is parsed
+once: a document is cut where the schema begins (TiCDC writes it behind the payload) or ends (Kafka Connect, before it),
+and the schema is looked up by its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.values.json_message import json_object
+
+_MAX_CACHED_BYTES: Final = 8 << 20
+"""All schemas that are remembered, together; a parsed schema takes about ten times its bytes."""
+_PAYLOAD_FIRST: Final = b'{"payload":'
+_SCHEMA_FIRST: Final = b'{"schema":'
+_SCHEMA: Final = b',"schema":'
+_PAYLOAD: Final = b',"payload":'
+_MAGIC: Final = b"\0"
+"""What Avro and Protobuf with a schema registry begin with."""
+_WRAPPED: Final = {"schema", "payload"}
+_BINARY: Final = "the message is not JSON: the connector's converter is Avro's or Protobuf's; set the one for JSON"
+
+
+Document = tuple[Any, Any]
+"""A payload, and its Connect schema; the same schema is the same object.  A null schema, or none, is None."""
+
+
+class Envelopes:
+    """Parses keys and values; remembers schemas."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[bytes, Any] = {}
+        self._bytes = 0
+
+    def parsed(self, content: bytes, whose: str) -> Document:
+        """The document in the bytes of a key or a value, `whose` they are; raises DecodeError."""
+        cut = _cut(content)
+        schema = self._schemas.get(cut[0]) if cut else None
+        if cut is not None and schema is not None:
+            found = _loaded_or_none(cut[1])
+            if type(found) is dict and len(found) == 1 and "payload" in found:
+                return found["payload"], schema
+        return self._unknown(content, whose, cut)
+
+    def _unknown(self, content: bytes, whose: str, cut: tuple[bytes, bytes] | None) -> Document:
+        if content.startswith(_MAGIC):
+            raise DecodeError(_BINARY)
+        document = json_object(content, whose)
+        if not document.keys() <= _WRAPPED or "payload" not in document:
+            return document, None
+        payload, schema = document["payload"], document.get("schema")
+        if cut is not None and type(schema) is dict:
+            self._remember(cut[0], schema)
+        return payload, schema
+
+    def _remember(self, content: bytes, schema: dict[str, Any]) -> None:
+        """By the grammar of JSON, a document whose one part is the schema's member, and whose other part is an object
+        by itself, is the two together; so the part alone decides, if it is no more and no less than that member."""
+        alone = _loaded_or_none(content + b"}" if content.startswith(b"{") else b"{" + content[1:])
+        if type(alone) is not dict or alone.keys() != {"schema"} or len(content) > _MAX_CACHED_BYTES:
+            return
+        if self._bytes + len(content) > _MAX_CACHED_BYTES:
+            self._schemas.clear()
+            self._bytes = 0
+        self._schemas[content] = schema
+        self._bytes += len(content)
+
+
+def _cut(content: bytes) -> tuple[bytes, bytes] | None:
+    """The bytes of the schema's member, and the document without them."""
+    if content.startswith(_PAYLOAD_FIRST):
+        at = content.rfind(_SCHEMA)
+        return (content[at:], content[:at] + b"}") if at > 0 else None
+    if content.startswith(_SCHEMA_FIRST):
+        at = content.find(_PAYLOAD)
+        return (content[:at], b"{" + content[at + 1 :]) if at > 0 else None
+    return None
+
+
+def _loaded_or_none(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None

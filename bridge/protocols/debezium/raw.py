@@ -1,0 +1,225 @@
+"""The forms of Debezium's raw values: what a value means for a column of the target (see `raw_values`).
+
+json: nothing is known of the value but its JSON type (messages without a schema); told the connector's modes.
+int64, float64, string, epoch: the Connect schema leaves one thing open.  An int64 may be a BIGINT UNSIGNED that has
+wrapped, a float64 a DECIMAL, a string bytes or a DECIMAL, and a date of 1970-01-01 a zero date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from bridge.events import Code
+from bridge.protocols.debezium import values as values
+from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
+from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, Usual, is_text, unquoted
+from bridge.protocols.values.literals import NULL
+
+_MILLIS_DIGITS: Final = 3
+"""A DATETIME with more digits of a fraction is written in microseconds."""
+_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+_HEX: Final = re.compile("[0-9a-f]+")
+_EITHER: Final = (
+    "{} is a {} value in two of the connector's modes: say which with --set debezium.{}, as the connector is configured"
+)
+
+_Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
+
+
+def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter | None:
+    return _unsigned if column.unsigned else None
+
+
+def _unsigned(literal: str) -> str:
+    """BIGINT UNSIGNED wraps to negative above 2^63, or is a Connect Decimal (bigint.unsigned.handling.mode=precise)."""
+    if is_text(literal):
+        return literals.unsigned(values.unscaled(unquoted(literal), 0))
+    return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
+
+
+def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    def convert(literal: str) -> str:
+        if not is_text(literal):
+            return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
+        text = unquoted(literal)
+        if modes.decimal == "string" or "." in text or "-" in text:  # neither stands in Base64
+            return literals.java_decimal(text)
+        if modes.decimal is None and text.isdecimal():
+            raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
+        return values.unscaled(text, column.scale)
+
+    return convert
+
+
+def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    """A string of a Connect schema is never Base64: decimal.handling.mode=precise has a type of its own."""
+    return _decimal(replace(modes, decimal="string"), column, lost)
+
+
+def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.float32_number(_real(literal))
+
+
+def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.double_number(_real(literal))
+
+
+def _year(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: literals.year_number(_number(literal))
+
+
+def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: values.bits(unquoted(literal)) if is_text(literal) else literal
+
+
+def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    read = values.binary_hex if modes.binary == "hex" else values.binary
+    if modes.binary is not None:
+        return lambda literal: read(_string(literal))
+
+    def convert(literal: str) -> str:
+        text = _string(literal)
+        if _HEX.fullmatch(text) and len(text) % 4 == 0:
+            raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
+        return read(text)
+
+    return convert
+
+
+def _string(literal: str) -> str:
+    if is_text(literal):
+        return unquoted(literal)
+    raise DecodeError(f"{literal} is not a string")
+
+
+def _number(literal: str) -> int:
+    if literal.lstrip("-").isdecimal():
+        return int(literal)
+    raise DecodeError(f"{shown(literal)} is not an integer")
+
+
+def _real(literal: str) -> float:
+    if is_text(literal):
+        raise DecodeError(f"{shown(literal)} is not a number")
+    return float(literal)
+
+
+_TIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+    "adaptive_time_microseconds": values.time_micros,
+    "microseconds": values.time_micros,
+    "connect": values.time_millis,
+    "nanoseconds": values.time_nanos,
+}
+_DATETIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+    "connect": values.datetime_millis,
+    "microseconds": values.datetime_micros,
+    "nanoseconds": values.datetime_nanos,
+}
+"""The unit of a number; for modes that stand in neither it follows the column's digits of a fraction."""
+
+
+def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
+    adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
+    return _temporal(_TIMES.get(modes.time, adaptive))
+
+
+def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
+    return _with_zero_dates(column, _temporal(_DATETIMES.get(modes.time, adaptive)), lost)
+
+
+def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    return _with_zero_dates(column, _temporal(values.date_days), lost)
+
+
+def _timestamp(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: values.zoned_timestamp(_string(literal))
+
+
+def _temporal(of_number: Callable[[int], str]) -> RawConverter:
+    def convert(literal: str) -> str:
+        return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(_number(literal))
+
+    return convert
+
+
+def _with_zero_dates(column: ColumnType, convert: RawConverter, lost: Lost) -> RawConverter:
+    """Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
+    values): there, and only there, the loss shows."""
+    return convert if column.nullable else lambda literal: _epoch(convert(literal), lost)
+
+
+def _epoch(literal: str, lost: Lost) -> str:
+    if literal in (values.EPOCH_DATE, values.EPOCH_DATETIME):
+        lost("1970-01-01 in a NOT NULL column stands for itself or for a zero date")
+    return literal
+
+
+_INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
+_REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(_BINARY_WORDS, _binary)}
+_JSON: Final[dict[str, _Rule]] = {
+    **_INTEGERS,
+    **_STRINGS,
+    **_REALS,
+    "bit": _bit,
+    "date": _date,
+    "time": _time,
+    "datetime": _datetime,
+    "timestamp": _timestamp,
+    "year": _year,
+}
+
+
+def _form(rules: dict[str, _Rule]) -> Form:
+    return partial(_by_word, rules)
+
+
+def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+    rule = rules.get(column.word)
+    modes = DebeziumModes.read(arguments) if arguments else DebeziumModes()
+    convert = rule(modes, column, lost) if rule else None
+    if convert is None:
+        return None
+    null = _no_null if not column.nullable and column.word in ("date", "datetime") else _null
+    return lambda literal: null() if literal == NULL else convert(literal)
+
+
+def _null() -> str:
+    return NULL
+
+
+def _no_null() -> str:
+    raise DecodeError(
+        "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send the"
+        " table as Canal-JSON or in the Open Protocol, or mend the value upstream",
+        Code.LOST_VALUE,
+    )
+
+
+def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverter:
+    return lambda literal: _epoch(literal, lost)
+
+
+_NUMBER: Final = Usual("[0-9]+")
+
+
+def _usual(_arguments: str, column: ColumnType) -> Usual | None:
+    return _NUMBER if column.word == "bigint" else None
+
+
+DEBEZIUM_USUAL: Final = {"json": _usual, "int64": _usual}
+DEBEZIUM_FORMS: Final[dict[str, Form]] = {
+    "json": _form(_JSON),
+    "int64": _form(_INTEGERS),
+    "float64": _form(_REALS),
+    "string": _form(_STRINGS),
+    "epoch": _epoch_form,
+}

@@ -1,0 +1,215 @@
+"""Debezium's encodings of single values to literals; source: "TiCDC Debezium", Data type mapping, and the Debezium
+connector for MySQL, Data type mappings."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from math import ulp
+from typing import Final
+
+from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import Lost
+
+EPOCH_DATE: Final = "'1970-01-01'"
+EPOCH_DATETIME: Final = "'1970-01-01 00:00:00'"
+ZERO_TIMESTAMP: Final = "'0000-00-00 00:00:00'"
+
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_YEAR_ZERO_DAYS: Final = 366
+_DAYS_OF_400_YEARS: Final = 146_097
+"""Then the calendar repeats; Python's begins with the year 1, MySQL's with 0."""
+_DAY_SECONDS: Final = 86_400
+_DAYS_KEPT: Final = 4096
+_MAX_TIME: Final = 3020400 * 1_000_000
+_MAX_BIT_BYTES: Final = 8
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+_ZONED: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_UTC: Final = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"
+)
+_WHOLE_SECONDS: Final = len("2024-02-29T12:34:56Z")
+_ISO: Final = re.compile(r"(?:(\d{4}-\d\d-\d\d)T?)?(-?\d{2,3}:\d\d:\d\d(?:\.\d{1,9})?)?Z?", re.ASCII)
+_POWERS: Final = tuple(10.0**scale for scale in range(literals.MAX_DECIMAL_DIGITS + 1))
+
+
+def base64_bytes(value: str) -> bytes:
+    """The bytes of Base64 in its standard or its URL-safe alphabet."""
+    try:
+        return binascii.a2b_base64(value.translate(_URL_SAFE), strict_mode=True) if value else b""
+    except (binascii.Error, ValueError) as failure:
+        raise DecodeError(f"{shown(value)} is not Base64: {failure}") from failure
+
+
+def binary(value: str) -> str:
+    """Bytes in Base64."""
+    return literals.binary(base64_bytes(value))
+
+
+def binary_hex(value: str) -> str:
+    """Bytes in hexadecimal digits (binary.handling.mode=hex)."""
+    try:
+        return literals.binary(bytes.fromhex(value))
+    except ValueError:
+        raise DecodeError(f"{shown(value)} is not hexadecimal") from None
+
+
+def bits(value: str) -> str:
+    """BIT(n) with n > 1: its bytes from the lowest on, in Base64."""
+    content = base64_bytes(value)
+    if len(content) > _MAX_BIT_BYTES:
+        raise DecodeError(f"{shown(value)} holds more than 64 bits")
+    return str(int.from_bytes(content, "little"))
+
+
+def unscaled(value: str, scale: int) -> str:
+    """DECIMAL as the Base64 of its digits as one number, big-endian in two's complement (Connect's Decimal)."""
+    content = base64_bytes(value)
+    if len(content) > literals.MAX_DECIMAL_DIGITS or not 0 <= scale <= literals.MAX_DECIMAL_DIGITS:
+        raise DecodeError(f"{shown(value)} with scale {scale} is beyond DECIMAL")
+    number = int.from_bytes(content, "big", signed=True)
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+    return literals.decimal("-" + text if number < 0 else text)
+
+
+def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> str:
+    """The DECIMAL that a double was made of.
+
+    Where no second decimal of this scale lies as near to the double, it is known exactly: the decimals of a column lie
+    10^-scale apart, the doubles around a value one unit in the last place.  Else the one with the fewest digits is
+    written, within the column's range, and `lost` is told.
+    """
+    if ulp(value) * _POWERS[scale] <= 1:
+        literal = f"{value:.{scale}f}"
+        if float(literal) != value:
+            raise DecodeError(f"{value!r} has more digits than DECIMAL({precision},{scale}), which would cut it")
+        return literal
+    lost(
+        f"DECIMAL({precision},{scale}) values come as float64, which cannot tell values beyond 15 digits apart"
+        f" ({value!r} is the first seen)"
+    )
+    largest = Decimal((0, (9,) * precision, -scale))
+    nearest = Decimal(repr(value))
+    if abs(nearest) > largest and float(largest) == abs(value):
+        nearest = largest.copy_sign(nearest)
+    return literals.decimal(f"{nearest:.{scale}f}")
+
+
+def date_days(value: int) -> str:
+    """DATE as days since 1970."""
+    return "'" + _day(_integer(value)) + "'"
+
+
+def datetime_millis(value: int) -> str:
+    """DATETIME as milliseconds since 1970, as if in UTC."""
+    seconds, millis = divmod(_integer(value), 1000)
+    return _datetime(seconds, 1000 * millis)
+
+
+def datetime_micros(value: int) -> str:
+    """DATETIME as microseconds since 1970, as if in UTC."""
+    return _datetime(*divmod(_integer(value), 1_000_000))
+
+
+def datetime_nanos(value: int) -> str:
+    """DATETIME as nanoseconds since 1970, as if in UTC."""
+    return datetime_micros(_thousandth(value))
+
+
+def _datetime(seconds: int, micros: int) -> str:
+    days, second = divmod(seconds, _DAY_SECONDS)
+    text = "'" + _day(days) + " " + _clock(second)
+    return text + f".{micros:06}'" if micros else text + "'"
+
+
+@lru_cache(maxsize=_DAYS_KEPT)
+def _day(days: int) -> str:
+    if -_YEAR_ZERO_DAYS < _EPOCH_DAY + days <= 0:
+        return "0000" + date.fromordinal(_EPOCH_DAY + days + _DAYS_OF_400_YEARS).isoformat()[4:]
+    try:
+        return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    except (OverflowError, ValueError) as failure:
+        raise DecodeError(f"{days} days from 1970 are out of range for a date") from failure
+
+
+@lru_cache(maxsize=_DAY_SECONDS)
+def _clock(second: int) -> str:
+    minutes, second = divmod(second, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02}:{minute:02}:{second:02}"
+
+
+def time_millis(value: int) -> str:
+    """TIME as milliseconds, negative ones too."""
+    return time_micros(1000 * _integer(value))
+
+
+def time_micros(value: int) -> str:
+    """TIME as microseconds, negative ones too."""
+    size = abs(_integer(value))
+    if size >= _MAX_TIME:
+        raise DecodeError(f"{value} is beyond TIME")
+    seconds, micros = divmod(size, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    fraction = f".{micros:06}" if micros else ""
+    return f"'{'-' if value < 0 else ''}{hour:02}:{minute:02}:{second:02}{fraction}'"
+
+
+def time_nanos(value: int) -> str:
+    """TIME as nanoseconds, negative ones too."""
+    return time_micros(_thousandth(value))
+
+
+def _thousandth(value: int) -> int:
+    whole, rest = divmod(_integer(value), 1000)
+    if rest:
+        raise DecodeError(f"{value} ns is no whole number of microseconds")
+    return whole
+
+
+def _integer(value: int) -> int:
+    if type(value) is not int:
+        raise DecodeError(f"{shown(value)} is not an integer")
+    return value
+
+
+def zoned_timestamp(value: str) -> str:
+    """TIMESTAMP as ISO 8601 with its zone.  1970-01-01T00:00:00Z is the zero timestamp: MySQL's and TiDB's begin one
+    second later."""
+    if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the commonest
+        literal = "'" + value[:10] + " " + value[11:19] + "'"
+        return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
+    found = _ZONED.fullmatch(value)
+    if not found:
+        raise DecodeError(f"{shown(value)} is not a timestamp with its zone")
+    day, clock, fraction, zone = found.groups()
+    local = f"{day} {clock}"
+    if zone not in ("Z", "+00:00"):
+        local = str(datetime.fromisoformat(f"{local}{zone}").astimezone(UTC).replace(tzinfo=None))
+    literal = literals.datetime(local + _fraction(fraction))
+    return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
+
+
+def iso_text(value: str) -> str:
+    """DATE, TIME or DATETIME as ISO 8601 (time.precision.mode=isostring)."""
+    found = _ISO.fullmatch(value)
+    if not found or not value:
+        raise DecodeError(f"{shown(value)} is not a date or time in ISO 8601")
+    day, clock = found.groups()
+    if clock is None:
+        return literals.date(day)
+    clock, _, fraction = clock.partition(".")
+    clock += _fraction(fraction)
+    return literals.datetime(f"{day} {clock}") if day else literals.time(clock)
+
+
+def _fraction(digits: str | None) -> str:
+    """A fraction of a second without trailing zeros, so that equal moments have equal literals."""
+    kept = (digits or "").rstrip("0")
+    return "." + kept if kept else ""

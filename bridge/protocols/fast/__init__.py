@@ -1,0 +1,1 @@
+"""The fast path of decoding: templates learned from earlier messages."""

@@ -1,0 +1,153 @@
+"""What templates learn from: a message, and what in it stands where in every message of its kind (see `templates`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import Enum, auto
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from bridge.events import Event
+from bridge.protocols.values.row_image import Layout
+
+TSO: Final = "[1-9][0-9]{0,17}"
+"""The pattern of a TSO."""
+
+_MOST_SEEN: Final = 64
+_LONGEST_SEEN: Final = 256
+"""Ways of writing a part that are remembered, and characters of one: of many columns hardly any order comes twice."""
+
+
+class Hole(Enum):
+    """What stands in a message where it is not the same in all."""
+
+    SCHEMA = auto()
+    """The schema's name."""
+    TABLE = auto()
+    """The table's name."""
+    COMMIT_TS = auto()
+    """A TSO."""
+    MOMENT = auto()
+    """A string that `Lesson.moment` makes a TSO."""
+    NUMBER = auto()
+    """An integer that says nothing."""
+    TEXT = auto()
+    """A string that says nothing."""
+
+
+class Part:
+    """An object in a message that may be written in several ways, with the same names in any order.
+
+    found: the object as JSON gave it.
+    is_same: whether it holds the same in every message; else it says nothing.
+    """
+
+    def __init__(self, found: Any, *, is_same: bool) -> None:
+        self._found, self._is_same = found, is_same
+        self._seen: set[str] = set()
+        self.marks = orjson.dumps(found).count(b'"')
+        """Quotation marks in it."""
+        self.says = orjson.dumps(found, option=orjson.OPT_SORT_KEYS) if is_same else b""
+        """What it holds, if that stays."""
+
+    def is_it(self, text: str) -> bool:
+        """Whether a text is this object's.  Raises JSONDecodeError when it is not JSON."""
+        if text in self._seen:
+            return True
+        if "[" in text or not self._agrees(orjson.loads(text)):  # a message may be nested too deeply as a whole
+            return False
+        if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
+            self._seen.add(text)
+        return True
+
+    def _agrees(self, other: Any) -> bool:
+        return bool(other == self._found) if self._is_same else type(other) is dict
+
+    def text_of(self, text: str) -> str | None:
+        """The text if it is this object's, None for another.  Raises JSONDecodeError when it is not JSON."""
+        return text if self.is_it(text) else None
+
+
+class Cell(NamedTuple):
+    """Where a column's value stands: the image it belongs to, and its number there."""
+
+    image: str
+    column: int
+
+
+def cells(image: str, row: Iterable[str]) -> dict[str, Cell]:
+    """A row with cells for its values."""
+    return {name: Cell(image, column) for column, name in enumerate(row)}
+
+
+class Lesson(NamedTuple):
+    """A message to learn from.
+
+    images: "before" and "after", as JSON gave them; a message may lack one.
+    tree: the message as JSON gave it, with holes, parts and cells for all that is not the same in others.
+    moment: a text to its TSO, where the tree has a `Hole.MOMENT`.
+    guard: what must be equal besides, for the decoder to compare.
+    """
+
+    text: bytes
+    event: Event
+    layout: Layout
+    images: Mapping[str, Mapping[str, Any]]
+    tree: Any
+    moment: Callable[[str], int] | None = None
+    guard: Any = None
+
+
+Types = dict[str, list[set[type]]]
+"""By image, the JSON types seen in each of its columns."""
+
+
+Node = Cell | Hole | Part
+
+
+class Flat(NamedTuple):
+    """A tree as text.
+
+    nodes: the holes, parts and cells, in order.
+    between: what stays, before, between and behind them: one more than nodes.
+    """
+
+    nodes: list[Node]
+    between: list[str]
+
+
+def flattened(tree: Any) -> Flat:
+    """A lesson's tree as text, written as TiCDC and others write JSON: without spaces."""
+    flat = Flat([], [""])
+    _flatten(tree, flat)
+    return flat
+
+
+def _flatten(node: Any, flat: Flat) -> None:
+    if isinstance(node, dict):
+        flat.between[-1] += "{"
+        for number, (name, value) in enumerate(node.items()):
+            flat.between[-1] += "," * (number > 0) + orjson.dumps(name).decode() + ":"
+            _flatten(value, flat)
+        flat.between[-1] += "}"
+    elif isinstance(node, list):
+        flat.between[-1] += "["
+        for number, value in enumerate(node):
+            flat.between[-1] += "," * (number > 0)
+            _flatten(value, flat)
+        flat.between[-1] += "]"
+    elif isinstance(node, Node):
+        flat.nodes.append(node)
+        flat.between.append("")
+    else:
+        flat.between[-1] += orjson.dumps(node).decode()
+
+
+def likeness(lesson: Lesson) -> Hashable:
+    """What is equal of two messages that one template can read, if their values have the same types."""
+    flat, event = flattened(lesson.tree), lesson.event
+    nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
+    stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()
+    return event.kind, event.columns, event.key, event.by_time, nodes, stays

@@ -1,0 +1,1 @@
+"""What the protocols share: values, types, times, row images."""

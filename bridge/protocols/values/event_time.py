@@ -1,0 +1,63 @@
+"""The moment of a change in formats that carry no TSO: an event time in milliseconds, or in whole seconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+from bridge.events import Code, ms_tso
+from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.values.timezones import zone_of
+
+_MAX_MS: Final = (1 << 45) - 1
+"""The last millisecond whose TSO fits int64, in the year 3084."""
+_FIRST_MS: Final = 100_000_000_000
+"""What is less is seconds: as milliseconds it would lie before March 1973, as seconds this is the year 5138."""
+_LOCAL: Final = re.compile(r"[0-9]{14}")
+_LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
+
+
+def event_ts(moment: object, field: str) -> int:
+    """The TSO of the first millisecond that an event time (`es`, a number) stands for."""
+    if type(moment) is int:
+        ms = moment if moment >= _FIRST_MS else moment * 1000
+        if 0 <= ms <= _MAX_MS:
+            return ms_tso(ms)
+    raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
+
+
+def is_seconds(moment: object) -> bool:
+    """Whether an event time is whole seconds."""
+    return type(moment) is int and moment < _FIRST_MS
+
+
+def local_event_ts(timezone: str | None) -> Callable[[str], int]:
+    """The function from a local time, written YYYYMMDDhhmmss, to the TSO of the first millisecond of its second.
+
+    Of two moments that the zone's clocks call the same it takes the first.  An unknown zone is a `UsageError`.
+    """
+    if timezone is None:
+        return _no_zone
+    zone = zone_of(timezone)
+
+    @lru_cache(maxsize=4096)
+    def read(text: str) -> int:
+        if not _LOCAL.fullmatch(text):
+            raise DecodeError(f"TIME is {shown(text)}, not a time like 20160611015029")
+        try:
+            ms = 1000 * int(datetime.strptime(text, _LOCAL_FORMAT).replace(tzinfo=zone).timestamp())
+        except (ValueError, OverflowError):
+            ms = -1
+        if not 0 <= ms <= _MAX_MS:
+            raise DecodeError(f"TIME is {shown(text)}, which is no moment from 1970 on")
+        return ms_tso(ms)
+
+    return read
+
+
+def _no_zone(_text: str) -> int:
+    reason = "ckafka writes TIME and TIMESTAMP in a time zone that it does not name: give it with --timezone"
+    raise DecodeError(reason, Code.NO_TIMEZONE)

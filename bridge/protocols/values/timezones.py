@@ -1,0 +1,122 @@
+"""Local TIMESTAMP text to UTC text: the formats write TIMESTAMP in TiCDC's time zone and do not say which it is.
+
+The target's session runs in UTC and need not know any zone: named zones fail on a server without zone tables.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import timezone as fixed_zone
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from bridge.errors import UsageError
+from bridge.events import Code
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.values import literals
+
+ToUtc = Callable[[str], str]
+"""``YYYY-MM-DD hh:mm:ss[.fraction]``, already matched as such, to the same in UTC with the same fraction digits."""
+
+MEND: Final = "run the changefeed with TiCDC in UTC"
+
+_ZERO: Final = "0000-00-00 00:00:00"
+_SECONDS: Final = len(_ZERO)
+_OFFSET: Final = re.compile(r"([+-])([0-9]{1,2}):?([0-5][0-9])")
+_UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zulu", "Zulu"})
+
+
+def timestamp_converter(timezone: str | None) -> literals.Converter:
+    """The converter of TIMESTAMP text of a zone to its literal in UTC; an unknown zone is a `UsageError`."""
+    return literals.datetime if is_utc(timezone) else literals.timestamp(utc_converter(timezone))
+
+
+def is_utc(timezone: str | None) -> bool:
+    """Whether TIMESTAMP text of a zone is UTC as it is."""
+    return utc_converter(timezone) is _same
+
+
+@lru_cache(maxsize=16)
+def utc_converter(timezone: str | None) -> ToUtc:
+    """The function that takes TIMESTAMP text of a zone to UTC; an unknown zone is a `UsageError`."""
+    if timezone is None:
+        return _unknown
+    if timezone in _UTC_NAMES:
+        return _same
+    offset = _fixed_offset(timezone)
+    if offset is None:
+        return _cached(_zone_shift(_zone(timezone)))
+    return _cached(lambda _: offset) if offset else _same
+
+
+def zone_of(timezone: str) -> tzinfo:
+    """The zone that a name or an offset stands for; an unknown one is a `UsageError`."""
+    if timezone in _UTC_NAMES:
+        return UTC
+    offset = _fixed_offset(timezone)
+    return _zone(timezone) if offset is None else fixed_zone(offset)
+
+
+def _unknown(value: str) -> str:
+    if value.startswith(_ZERO):
+        return value
+    reason = "this format writes TIMESTAMP in TiCDC's time zone without naming it: give it with --timezone"
+    raise DecodeError(reason, Code.NO_TIMEZONE)
+
+
+def _same(value: str) -> str:
+    return value
+
+
+def _fixed_offset(timezone: str) -> timedelta | None:
+    """The offset that "+08:00" names; MySQL allows from -13:59 to +14:00."""
+    match = _OFFSET.fullmatch(timezone)
+    if not match:
+        return None
+    offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+    if offset > timedelta(hours=14):
+        raise UsageError(f"time zone {timezone!r} is further than 14 hours from UTC")
+    return -offset if match[1] == "-" else offset
+
+
+def _zone(name: str) -> tzinfo:
+    known = available_timezones()
+    if name in known:
+        return ZoneInfo(name)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}? " if close else ""
+    raise UsageError(f"unknown time zone {name!r}", mend=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
+
+
+def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
+    """Each local time's offset; one that the zone's clocks showed twice, or never, has none."""
+
+    def shift(local: datetime) -> timedelta:
+        first = local.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
+        second = local.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
+        if first == second:
+            return first
+        what = "stands for two moments" if first > second else "does not exist"
+        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {MEND}", Code.LOST_VALUE)
+
+    return shift
+
+
+def _cached(shift: Callable[[datetime], timedelta]) -> ToUtc:
+    @lru_cache(maxsize=65536)
+    def seconds_to_utc(value: str) -> str:
+        try:
+            local = datetime.fromisoformat(value)
+            return str(local - shift(local))
+        except (ValueError, OverflowError):
+            raise DecodeError(f"TIMESTAMP '{value}' is no moment in time") from None
+
+    def to_utc(value: str) -> str:
+        seconds = value[:_SECONDS]
+        return value if seconds == _ZERO else seconds_to_utc(seconds) + value[_SECONDS:]
+
+    return to_utc

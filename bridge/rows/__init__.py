@@ -1,0 +1,1 @@
+"""Row changes to SQL: order, net changes, types and statements.  Pure."""

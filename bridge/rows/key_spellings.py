@@ -1,0 +1,257 @@
+"""Spellings: different literals that the server holds for one key, as 'Alice' and 'ALICE' under a _ci collation, 'b'
+and 'b ' under PAD SPACE, texts that differ behind a key's prefix.
+
+Which they are only the server can say; it is asked, and seldom: one key can only come under two spellings where the row
+under the first one went, and most literals cannot be equal by what all servers agree on.  `signatures` of keys that a
+server holds for one are equal, so that only keys with equal ones are asked about:
+
+* numbers, dates, bytes and ENUM or SET values: equal when they say the same value;
+* texts of a _bin collation: equal but for blanks at the end;
+* texts of collations without rules of a language: printable ASCII but for upper and lower case, and blanks at the end;
+  what holds any other character may equal anything, as ss and ß, e and é, or a text with a character that is ignored;
+* all other texts, and keys of the beginnings of columns: anything may equal anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from string import ascii_uppercase
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pymysql.err import MySQLError
+
+from bridge.events import SEP
+from bridge.mysql.catalog import Column, Table, TableName
+from bridge.mysql.connection import Session, is_transient, quote_name
+from bridge.rows.arrow_images import TEXT, groups, joined, parts_of, wrapped
+from bridge.rows.grouping import Bools, Longs
+from bridge.rows.literal_offsets import to_numpy
+
+Spellings = Mapping[str, str]
+"""Keys (literals joined by SEP) to the spelling that stands for all that the server holds for one; others are not in
+it."""
+SameKeys = Callable[[Table, tuple[str, ...], pa.Array], Spellings]
+"""Asks which of the keys of a table are one to the server."""
+
+_STATEMENT_BYTES: Final = 512 * 1024
+_EXACT_TYPES: Final = frozenset(
+    (
+        *("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "enum", "set"),
+        *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+    )
+)
+_TEXT_TYPES: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
+_NUMBERS: Final = frozenset(("decimal", "float", "double"))
+_MOMENTS: Final = frozenset(("date", "datetime", "timestamp", "time"))
+_PLAIN: Final = re.compile(
+    r"(?:ascii|latin1|utf8|utf8mb3|utf8mb4)_general_(?:nopad_)?(?:ci|cs)|latin1_swedish_(?:nopad_)?ci"
+    r"|(?:utf8|utf8mb3|utf8mb4)_unicode_(?:520_)?(?:nopad_)?ci|utf8mb4_0900_(?:ai_ci|as_ci|as_cs)"
+    r"|(?:utf8mb3|utf8mb4)_uca1400_(?:nopad_)?(?:ai|as)_(?:ci|cs)"
+)
+"""Collations without rules of a language: to them no two texts of printable ASCII are equal but for case and blanks.
+(To gbk_chinese_ci Y and ~ are, by an error in its table.)"""
+_ODD: Final = r"[^ -~]|\\0|^x'"
+"""In a literal of a text: a character beyond printable ASCII, or bytes."""
+_QUOTE: Final = ord("'")
+_BEFORE_A_QUOTE: Final = np.frombuffer(b" x", np.uint8)
+"""At the end of a text, and before bytes."""
+_HAS_CASE: Final = np.ones(256, np.bool_)
+"""Characters of which texts of other signatures are made."""
+_HAS_CASE[[ord(SEP), *(code for code in range(ord(" "), 127) if chr(code) not in "\\" + ascii_uppercase)]] = False
+_MOMENT_END: Final = r"(?: 00:00:00)?(?:\.0*)?'$"
+_ANYTHING: Final = ""
+
+
+class _Rule(Enum):
+    """What is known of the literals that are equal in a part of a key."""
+
+    SAME = auto()
+    BLANKS = auto()
+    CASE = auto()
+    NUMBER = auto()
+    MOMENT = auto()
+    NOTHING = auto()
+
+
+def asks_nobody(table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
+    """The answer where every key has one spelling."""
+    del table, key, literals
+    return {}
+
+
+class Known:
+    """An answer that was given before; may be sent to another process."""
+
+    def __init__(self, answers: Mapping[TableName, Spellings]) -> None:
+        self._answers = answers
+
+    def __call__(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
+        """See `SameKeys`."""
+        del key, literals
+        return self.of(table)
+
+    def of(self, table: Table) -> Spellings:
+        """Of one table."""
+        return self._answers.get(table.name, {})
+
+
+def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
+    """The keys, each in the spelling that stands for it."""
+    if not same:
+        return keys
+    known = keys.dictionary_encode()
+    return pa.array([same.get(key, key) for key in known.dictionary.to_pylist()], keys.type).take(known.indices)
+
+
+def is_exact(table: Table, key: tuple[str, ...]) -> bool:
+    """Equal keys have equal literals, whatever they are."""
+    return all(rule is _Rule.SAME for rule in _rules(table, key))
+
+
+def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
+    """Equal keys have equal literals but for what can be told without the server."""
+    return all(rule in {_Rule.SAME, _Rule.BLANKS} for rule in _rules(table, key))
+
+
+def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
+    """Of keys (with repetitions), those whose rows go among them, the ones that the server holds for one."""
+    if not goes.any() or is_exact(table, key) or _are_plain(_rules(table, key), literals):
+        return {}
+    known = literals.dictionary_encode()
+    went = np.zeros(len(known.dictionary), np.bool_)
+    went[known.indices.to_numpy()[goes]] = True
+    suspects = known.dictionary.filter(pa.array(_suspected(signatures(table, key, known.dictionary), went)))
+    return same_keys(table, key, suspects) if len(suspects) > 1 else {}
+
+
+def _are_plain(rules: Sequence[_Rule], literals: pa.Array) -> bool:
+    """Whether the signatures of such keys are surely the literals themselves; seldom wrongly false."""
+    if not set(rules) <= {_Rule.SAME, _Rule.BLANKS, _Rule.CASE}:
+        return False
+    offsets = np.frombuffer(literals.buffers()[1], np.int64)[literals.offset : literals.offset + len(literals) + 1]
+    characters = np.frombuffer(literals.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    quotes = np.flatnonzero(characters[1:] == _QUOTE)
+    if np.isin(characters[quotes], _BEFORE_A_QUOTE).any():
+        return False
+    return _Rule.CASE not in rules or not _HAS_CASE[characters].any()
+
+
+def _suspected(found: pa.Array, went: Bools) -> Bools:
+    """Keys with equal signatures, some row of which went; `_ANYTHING` equals all others."""
+    codes: Longs = found.dictionary_encode().indices.to_numpy()
+    counts, goings = np.bincount(codes), np.bincount(codes, weights=went)
+    suspected: Bools = (counts[codes] > 1) & (goings[codes] > 0)
+    odd = to_numpy(pc.equal(found, _ANYTHING))
+    if odd.any():
+        suspected |= odd | went
+        if (odd & went).any():
+            suspected[:] = True
+    return suspected
+
+
+def signatures(table: Table, key: tuple[str, ...], literals: pa.Array) -> pa.Array:
+    """Texts that are equal for keys that a server may hold for one; "" for keys that any other may equal."""
+    rules = _rules(table, key)
+    parts = [literals] if len(key) == 1 else parts_of(literals, range(len(key)))
+    found = [_signature(rule, part) for rule, part in zip(rules, parts, strict=True)]
+    is_odd = pc.equal(found[0], _ANYTHING)
+    for one in found[1:]:
+        is_odd = pc.or_(is_odd, pc.equal(one, _ANYTHING))
+    return pc.if_else(is_odd, pa.scalar(_ANYTHING, TEXT), joined(found))
+
+
+def _signature(rule: _Rule, literals: pa.Array) -> pa.Array:
+    if rule is _Rule.NOTHING:
+        return pa.repeat(pa.scalar(_ANYTHING, TEXT), len(literals))
+    if rule is _Rule.NUMBER:
+        return _numbers(literals)
+    if rule is _Rule.MOMENT:
+        return pc.replace_substring_regex(literals, _MOMENT_END, "'")
+    if rule is _Rule.SAME:
+        return literals
+    plain = pc.replace_substring_regex(literals, " +'$", "'")
+    if rule is _Rule.BLANKS:
+        return pc.if_else(pc.starts_with(literals, "x'"), pa.scalar(_ANYTHING, TEXT), plain)
+    is_odd = pc.match_substring_regex(literals, _ODD)
+    return pc.if_else(is_odd, pa.scalar(_ANYTHING, TEXT), pc.ascii_lower(plain))
+
+
+def _numbers(literals: pa.Array) -> pa.Array:
+    """Numbers that are equal have equal ones of 64 bits; so may others."""
+    is_number = pc.match_substring_regex(literals, r"^-?[0-9.]+(?:e[-+]?[0-9]+)?$")
+    values = pc.cast(pc.if_else(is_number, literals, None), pa.float64())
+    same = pc.cast(pc.add(values, 0.0), TEXT)  # 0, not -0
+    return pc.coalesce(same, pa.scalar(_ANYTHING, TEXT))
+
+
+def _rules(table: Table, key: tuple[str, ...]) -> list[_Rule]:
+    lengths = table.prefixes.get(key, (None,) * len(key))
+    return [_rule(table.columns[part], length) for part, length in zip(key, lengths, strict=True)]
+
+
+def _rule(column: Column, length: int | None) -> _Rule:
+    word = column.type.split("(")[0].split(" ")[0]
+    if length is not None:
+        return _Rule.NOTHING
+    if word in _EXACT_TYPES:
+        return _Rule.SAME
+    if word in _NUMBERS:
+        return _Rule.NUMBER
+    if word in _MOMENTS:
+        return _Rule.MOMENT
+    if word not in _TEXT_TYPES:
+        return _Rule.NOTHING
+    collation = (column.collation or "").lower()
+    if collation.endswith("_bin"):
+        return _Rule.BLANKS
+    return _Rule.CASE if _PLAIN.fullmatch(collation) else _Rule.NOTHING
+
+
+def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
+    """Has the server say which of these keys are one to it; raises MySQLError when it cannot be asked.
+
+    A value that the column does not take is left to the statement that writes it.
+    """
+    scratch = quote_name(scratch_schema, "spellings")
+    columns = [quote_name(table.columns[part].name) for part in key]
+    lengths = table.prefixes.get(key, (None,) * len(key))
+    compared = [f"LEFT({c},{n})" if n else c for c, n in zip(columns, lengths, strict=True)]
+    session.execute(f"DROP TEMPORARY TABLE IF EXISTS {scratch}")
+    # Servers with sql_require_primary_key want one of every table.
+    session.execute(
+        f"CREATE TEMPORARY TABLE {scratch} (`key number` BIGINT AUTO_INCREMENT PRIMARY KEY) AS"
+        f" SELECT {','.join(columns)} FROM {quote_name(*table.name)} WHERE 1 = 0"
+    )
+    try:
+        for body in _numbered_rows(literals, len(key)):
+            session.execute(f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES {body}")
+    except MySQLError as error:
+        if is_transient(error):
+            raise
+        return {}
+    session.execute("SET SESSION group_concat_max_len = 4294967295")
+    found = session.rows(
+        f"SELECT GROUP_CONCAT(`key number` ORDER BY `key number`) FROM {scratch}"
+        f" GROUP BY {','.join(compared)} HAVING COUNT(*) > 1"
+    )
+    session.execute(f"DROP TEMPORARY TABLE {scratch}")
+    same: dict[str, str] = {}
+    for (numbers,) in found:
+        texts = [literals[int(number) - 1].as_py() for number in _text(numbers).split(",")]
+        same.update(dict.fromkeys(texts, texts[0]))
+    return same
+
+
+def _text(numbers: str | bytes) -> str:
+    return numbers.decode() if isinstance(numbers, bytes) else numbers
+
+
+def _numbered_rows(literals: pa.Array, parts: int) -> Iterator[str]:
+    numbers = pa.array(np.arange(1, len(literals) + 1)).cast(TEXT)
+    texts = [numbers, *([literals] if parts == 1 else parts_of(literals, range(parts)))]
+    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", _STATEMENT_BYTES)

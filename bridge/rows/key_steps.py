@@ -1,0 +1,167 @@
+"""What row changes do to keys: column lists of tables, and steps in their order (see `netchanges`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP, Kind
+from bridge.mysql.catalog import Column, Table
+from bridge.rows.grouping import Bools, Longs, numbered
+from bridge.rows.key_spellings import SameKeys, is_exact, respelled, spellings
+from bridge.rows.literal_offsets import Cells, to_numpy
+
+
+class Shape(NamedTuple):
+    """A table's column list.  names: in lower case; key: the key that identifies rows, () when there is none; lacks:
+    whether the table has columns that it does not name, besides generated ones."""
+
+    table: Table
+    columns: str
+    names: tuple[str, ...]
+    key: tuple[str, ...]
+    lacks: bool
+
+    @classmethod
+    def of(cls, table: Table, columns: str, key: tuple[str, ...]) -> Shape:
+        """A column list as messages have it."""
+        names = tuple(columns.lower().split(SEP))
+        lacks = not table.written_names.issubset(names)
+        return cls(table, columns, names, key, lacks)
+
+    def at(self, names: Iterable[str]) -> list[int]:
+        """Positions of columns."""
+        return [self.names.index(name) for name in names]
+
+
+class Steps(NamedTuple):
+    """What row changes do to keys, in order: a row change is one step, one that moves its key is two.
+
+    row: the row change.  is_image: the key has a row afterwards.  moves: it is one of two.  key: literals joined by
+    SEP; number: equal for keys of one table that the server holds for one.
+    """
+
+    row: Longs
+    is_image: Bools
+    moves: Bools
+    key: pa.Array
+    number: Longs
+
+    @property
+    def is_known(self) -> Bools:
+        """The row change holds the row of this key as it was, unless there was none."""
+        known: Bools = ~(self.is_image & self.moves)
+        return known
+
+    @classmethod
+    def of(
+        cls,
+        shapes: Sequence[Shape],
+        shape_of: Longs,
+        changes: pa.Table,
+        before: Cells,
+        after: Cells,
+        same_keys: SameKeys,
+    ) -> Steps:
+        """In the order of `_order_of`; of one number images come after deletes, and win over them."""
+        positions = [shape.at(shape.key) for shape in shapes]
+        old, new = before.joined(positions), after.joined(positions)
+        moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
+        goes = np.flatnonzero(to_numpy(old.is_valid()) & (moves | ~after.is_image))
+        comes = np.flatnonzero(to_numpy(new.is_valid()))
+        row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
+        key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
+        order = np.argsort(_order_of(changes)[row], kind="stable")
+        lacks_old = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
+        spelled = _one_spelling(shapes, shape_of[row], key, ~is_image | lacks_old[row], same_keys)
+        row, is_image = row[order], is_image[order]
+        number = spelled.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
+        places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
+        if len(places) > 1:
+            place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
+            number = number * len(places) + place[row]
+        return cls(row, is_image, moves[row], key.take(pa.array(order)), numbered(number))
+
+
+def _order_of(changes: pa.Table) -> Longs:
+    """Numbers that ascend with the row changes: equal for those of one commit_ts, among which there is no order; of
+    changes by event time each has its own."""
+    ts: Longs = changes["commit_ts"].to_numpy()
+    if not pc.any(changes["by_time"]).as_py():
+        return ts
+    return np.where(changes["by_time"].to_numpy(), np.arange(len(ts)), np.searchsorted(ts, ts))
+
+
+def _one_spelling(
+    shapes: Sequence[Shape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
+) -> pa.Array:
+    """The keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key went,
+    or may have gone from another spelling."""
+    inexact = [number for number, shape in enumerate(shapes) if shape.key and not is_exact(shape.table, shape.key)]
+    for _, numbers in groupby(sorted(inexact, key=lambda n: shapes[n].table.name), lambda n: shapes[n].table.name):
+        of_table = list(numbers)
+        shape, mine = shapes[of_table[0]], np.isin(shape_of, of_table)
+        same = spellings(shape.table, shape.key, keys.filter(pa.array(mine)), goes[mine], same_keys)
+        if same:
+            keys = pc.replace_with_mask(keys, pa.array(mine), respelled(keys.filter(pa.array(mine)), same))
+    return keys
+
+
+def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Unique keys besides the one that identifies rows."""
+    return [unique for unique in table.uniques if frozenset(unique) != frozenset(key)]
+
+
+def is_long(column: Column) -> bool:
+    """A column that binlog_row_image=NOBLOB leaves out of a row as it was, even if it changes."""
+    return _LONG.match(column.type) is not None
+
+
+_LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|line|poly|multi")
+
+
+def freed(
+    shapes: Sequence[Shape],
+    shape_of: Longs,
+    is_known: Bools,
+    before: Cells,
+    after: Cells,
+    first: Longs,
+    last: Longs,
+    *,
+    by_time: bool,
+    parts: bool = False,
+) -> Bools:
+    """Where another unique value changes, or cannot be compared because the row as it was, or the column, is unknown.
+
+    shape_of, is_known, first, last: of each key the shape of its last image, whether the row as it was is known, its
+    first and its last row change.  by_time: rows as they were may have been completed from the rows as they are.
+    parts: an absent column is as it was.
+    """
+    others = [
+        [_compared(shape, unique, by_time=by_time, parts=parts) for unique in other_uniques(shape.table, shape.key)]
+        for shape in shapes
+    ]
+    found = np.zeros(len(shape_of), np.bool_)
+    for i in range(max(map(len, others))):
+        positions = [(one[i] if i < len(one) else None) or [] for one in others]
+        was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
+        same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
+        found |= np.array([i < len(one) and one[i] is not None for one in others])[shape_of] & ~same
+    return found
+
+
+def _compared(shape: Shape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
+    """Positions of the columns of a unique value; [] when they do not tell it, None when it does not change."""
+    present = [name for name in unique if name in shape.names]
+    if (len(present) < len(unique) and not parts) or "" in unique:
+        return []
+    if by_time and any(is_long(shape.table.columns[name]) for name in present):
+        return []
+    return shape.at(present) if present else None

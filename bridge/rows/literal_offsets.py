@@ -1,0 +1,150 @@
+"""Where the literals of row images lie: images of many tables at once, none of them taken apart.
+
+What is computed per image costs nanoseconds, what is computed per table or per call costs microseconds; so all images
+of a transaction are looked at together, each by the rules of its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.rows.arrow_images import TEXT, joined
+from bridge.rows.grouping import Bools, Longs
+
+_NOWHERE = (-1, -1)
+
+
+class Cells:
+    """Images (large strings, null where there is none) and where their literals begin and end.
+
+    shape_of: the number of each image's shape.  widths: of each shape, how many literals its images have.
+    Raises ValueError when that is not so.
+    """
+
+    def __init__(self, images: pa.Array, shape_of: Longs, widths: Sequence[int]) -> None:
+        self.images, self._shape_of, self._widths = images, shape_of, np.array(widths, np.int64)
+        self.is_image = to_numpy(images.is_valid())
+        self._offsets, self._data = _buffers(images)
+        characters = np.frombuffer(self._data, np.uint8)[self._offsets[0] : self._offsets[-1]]
+        separators = np.flatnonzero(characters == 0)
+        separators += self._offsets[0]
+        counts = np.where(self.is_image, self._widths[shape_of] - 1, 0)
+        firsts = np.cumsum(counts)
+        if len(separators) != (firsts[-1] if len(firsts) else 0):
+            raise ValueError("row images do not hold a literal for each of their columns")
+        self._separators, self._firsts = np.append(separators, 0), firsts - counts
+
+    def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
+        """The literals of each image at the positions of its shape, joined by SEP; null where there is no image, or no
+        position."""
+        runs = [_runs(one) for one in positions]
+        most = max(map(len, runs))
+        parts = [self._taken([one[i] if i < len(one) else _NOWHERE for one in runs]) for i in range(most)]
+        text = parts[0] if parts else pa.nulls(len(self.images), TEXT)
+        for part in parts[1:]:  # null where the shape has fewer
+            text = pc.coalesce(joined([text, part]), text)
+        return text
+
+    def literals(self, positions: Sequence[Sequence[int]]) -> Literals:
+        """The literals of each image at the positions of its shape, which ascend."""
+        sizes = np.array([len(one) for one in positions])
+        counts = np.where(self.is_image, sizes[self._shape_of], 0)
+        image = np.repeat(np.arange(len(counts)), counts)
+        nth = np.arange(len(image)) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = (np.cumsum(sizes) - sizes)[self._shape_of[image]] + nth
+        position = np.array(list(chain.from_iterable(positions)), np.int64)[place]
+        begins, ends = self._bounds(image, position, position)
+        return Literals(image, place, begins, ends, _slices(self._data, begins, ends))
+
+    def replaced(self, old: Literals, new: pa.Array) -> pa.Array:
+        """The images with new literals in the places of old ones, which came from `literals`."""
+        bounds = np.stack([old.begins, old.ends], axis=1).reshape(-1)
+        bounds = np.concatenate([self._offsets[:1], bounds, self._offsets[-1:]])
+        texts = _texts(self._data, bounds)
+        replaced = pc.replace_with_mask(texts, pa.array(np.arange(len(texts)) % 2 == 1), new)
+        growth = np.cumsum(np.append(0, pc.binary_length(new).to_numpy() - (old.ends - old.begins)))
+        before = np.searchsorted(old.image, np.arange(len(self._offsets)))
+        start, data = _buffers(replaced)
+        offsets = self._offsets - self._offsets[0] + growth[before] + start[0]
+        is_image = pa.array(self.is_image).buffers()[1]
+        return pa.Array.from_buffers(TEXT, len(self.images), [is_image, pa.py_buffer(offsets), data])
+
+    def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
+        """The literals from one position to another, with what joins them; `runs`: the two of each shape."""
+        first, last = np.array(runs, np.int64)[self._shape_of].T
+        is_there = self.is_image & (first >= 0)
+        begins, ends = self._bounds(slice(None), first, last)
+        return _slices(
+            self._data,
+            np.where(is_there, begins, self._offsets[:-1]),
+            np.where(is_there, ends, self._offsets[:-1]),
+            is_there,
+        )
+
+    def _bounds(self, image: Longs | slice, first: Longs, last: Longs) -> tuple[Longs, Longs]:
+        """Where literals begin and end in the characters; nothing in particular where there is no image."""
+        starts, firsts = self._offsets[:-1][image], self._firsts[image]
+        before, behind = (self._separators.take(firsts + i, mode="clip") for i in (first - 1, last))
+        begins = np.where(first > 0, before + 1, starts)
+        ends = np.where(last < self._widths[self._shape_of[image]] - 1, behind, self._offsets[1:][image])
+        return begins, ends
+
+
+class Literals(NamedTuple):
+    """Literals of images, in order.  image: the number of each one's; place: which of all the positions that were asked
+    for; begins, ends: in the characters of all images."""
+
+    image: Longs
+    place: Longs
+    begins: Longs
+    ends: Longs
+    texts: pa.Array
+
+
+def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
+    """Where each image begins, and where the last one ends, in the characters of all."""
+    if len(images) == 0:
+        return np.zeros(1, np.int64), pa.py_buffer(b"")
+    _, offsets, data = images.buffers()
+    found = np.frombuffer(offsets, np.int64)[images.offset : images.offset + len(images) + 1]
+    return found, data if data is not None else pa.py_buffer(b"")
+
+
+def _slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
+    """Texts between ascending positions; null where `is_there` is not.
+
+    Slices and what lies between them are an array of texts over the same characters, of which every second is taken.
+    """
+    if len(begins) == 0:
+        return pa.array([], TEXT)
+    texts = _texts(data, np.stack([begins, ends], axis=1).reshape(-1))
+    mask = None if is_there is None or is_there.all() else ~is_there
+    return texts.take(pa.array(np.arange(0, len(texts), 2), mask=mask))
+
+
+def _texts(data: pa.Buffer, bounds: Longs) -> pa.Array:
+    """Texts that follow one another in the same characters."""
+    return pa.Array.from_buffers(TEXT, len(bounds) - 1, [None, pa.py_buffer(bounds), data])
+
+
+def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Positions that follow one another, as first and last: 1 2 3 0 is (1, 3) (0, 0)."""
+    cuts = [i for i, (one, following) in enumerate(pairwise(positions), 1) if following != one + 1]
+    return [(positions[i], positions[j - 1]) for i, j in pairwise([0, *cuts, len(positions)])] if positions else []
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column of images in one piece; together they may be beyond 2 GiB."""
+    return column.chunk(0).cast(TEXT) if column.num_chunks == 1 else column.cast(TEXT).combine_chunks()
+
+
+def to_numpy(flags: pa.BooleanArray) -> Bools:
+    """Booleans, none of them null."""
+    found: Bools = flags.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,283 @@
+"""Row changes, wherever they are kept: what the applier asks of them, and how the driver's memory answers.
+
+`executors` gives the same answers for row changes that stay on Spark's executors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA
+from bridge.mysql.catalog import Table, TableName
+from bridge.pipeline.frontier import PartitionId
+from bridge.pipeline.segments import cut_transactions
+from bridge.rows.grouping import distinct, ends
+from bridge.rows.net_changes import fold
+from bridge.rows.render import Rendering, Stage, Statement, render
+from bridge.rows.resolve_types import all_typed
+
+ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
+"""Order of row changes, whatever order they came in (design, decision 11)."""
+_TABLE: Final = ("schema", "table")
+_FEW: Final = 4
+"""Rows that take less than one in so many of the bytes that they keep in memory are copied out of there."""
+
+
+class Dropped(NamedTuple):
+    """Row changes below the applied ts, per partition: at offsets never read before, and read before."""
+
+    late: Counter[PartitionId]
+    repeated: Counter[PartitionId]
+
+
+BeginOf = Callable[[str], int]
+"""A topic to the TSO below which everything of it counts as in the target from the beginning."""
+
+
+class RowStore(Protocol):
+    """Row changes of one micro-batch.  Immutable."""
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts, -1 without any."""
+
+    def from_ts(self, ts: int) -> RowStore:
+        """The same without what lies below ts."""
+
+    def with_rows(self, rows: pa.Table) -> RowStore:
+        """The same with more row changes (EVENT_SCHEMA)."""
+
+    def from_begins(self, begins: Mapping[str, int]) -> RowStore:
+        """The same without what lies below the beginning of its topic, for topics that are named."""
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts; late is what lies at or above its topic's beginning and was not read before."""
+
+
+class WindowRows(Protocol):
+    """Row changes of one window, or of a part of it, in order."""
+
+    @property
+    def count(self) -> int:
+        """How many row changes there are; for a window on executors, about."""
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """Ascending commit_ts of row changes: at least one for each interval between `bounds` that holds any."""
+
+    def between(self, low: int, high: int) -> WindowRows:
+        """Those with low <= commit_ts < high."""
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
+        """Whole upstream transactions of about that many row changes together, each with the lowest commit_ts of the
+        next piece, None for the last."""
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """The statements of their net changes, stage by stage."""
+
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table (EVENT_SCHEMA), in order."""
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> WindowRows:
+        """The same with other row changes of one table."""
+
+
+def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa.Table:
+    """Events in ROW_ORDER, those of these numbers, or all."""
+    which = np.arange(events.num_rows) if which is None else which
+    keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
+    return events.take(pa.array(which[np.lexsort(keys)])).combine_chunks()  # quick where much is in order
+
+
+@dataclass(frozen=True)
+class TableStore:
+    """Row changes in the driver's memory, which are in ROW_ORDER."""
+
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        """How many row changes it holds."""
+        return int(self.table.num_rows)
+
+    @cached_property
+    def _ts(self) -> npt.NDArray[np.int64]:
+        ts: npt.NDArray[np.int64] = self.table["commit_ts"].to_numpy()
+        return ts
+
+    @property
+    def last_ts(self) -> int:
+        """Highest commit_ts, -1 without any."""
+        return int(self._ts[-1]) if len(self._ts) else -1
+
+    def from_ts(self, ts: int) -> TableStore:
+        """The same without what lies below ts."""
+        start = int(np.searchsorted(self._ts, ts))
+        if start == 0:
+            return self
+        rest = self.table.slice(start)
+        few = rest.nbytes * _FEW < rest.get_total_buffer_size()  # which would all live as long as they do
+        return TableStore(rest.take(pa.array(np.arange(rest.num_rows))) if few else rest)
+
+    def with_rows(self, rows: pa.Table) -> TableStore:
+        """The same with more row changes."""
+        return TableStore(in_order(pa.concat_tables([self.table, rows])))
+
+    def from_begins(self, begins: Mapping[str, int]) -> TableStore:
+        """The same without what lies below the beginning of its topic."""
+        table = self.table
+        for topic, begin in begins.items():
+            is_below = pc.and_(pc.equal(table["topic"], topic), pc.less(table["commit_ts"], begin))
+            table = table.filter(pc.invert(is_below))
+        return TableStore(table)
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts."""
+        dropped = Dropped(Counter(), Counter())
+        below = self.due(0, ts)
+        names = ("topic", "partition", "offset", "commit_ts")
+        for topic, partition, offset, commit_ts in zip(*(below[n].to_pylist() for n in names), strict=True):
+            where = (topic, partition)
+            is_late = offset >= read_before.get(where, 0) and commit_ts >= begin_of(topic)
+            (dropped.late if is_late else dropped.repeated)[where] += 1
+        return dropped
+
+    def due(self, low: int, high: int) -> pa.Table:
+        """Rows with low <= commit_ts < high."""
+        start, end = np.searchsorted(self._ts, [low, high])
+        return self.table.slice(start, end - start)
+
+
+class DriverRows:
+    """A window in the driver's memory."""
+
+    def __init__(self, ordered: pa.Table) -> None:
+        self._table = ordered
+        self._ts = ordered["commit_ts"].to_numpy()
+
+    @classmethod
+    def of(cls, tables: Sequence[pa.Table]) -> DriverRows:
+        """Puts row changes of several tables in order."""
+        return cls(in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])))
+
+    @classmethod
+    def merged(cls, tables: Sequence[pa.Table]) -> DriverRows:
+        """Row changes of several tables, each of which is in order.  What lies behind all other tables is not moved:
+        mostly all but a few rows."""
+        *others, last = sorted((table for table in tables if table.num_rows), key=_last_ts) or [_NO_ROWS]
+        if not others:
+            return cls(last)
+        start = int(np.searchsorted(last["commit_ts"].to_numpy(), _last_ts(others[-1]), "right"))
+        return cls(pa.concat_tables([in_order(pa.concat_tables([*others, last.slice(0, start)])), last.slice(start)]))
+
+    @property
+    def count(self) -> int:
+        """How many row changes there are."""
+        return len(self._ts)
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """Every commit_ts."""
+        del bounds
+        marks: list[int] = self._ts.tolist()
+        return marks
+
+    def between(self, low: int, high: int) -> DriverRows:
+        """Those with low <= commit_ts < high."""
+        start, end = np.searchsorted(self._ts, [low, high])
+        return DriverRows(self._table.slice(start, end - start))
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, DriverRows]]:
+        """Whole upstream transactions, cut by row count."""
+        ts = self.marks(())
+        for start, end in cut_transactions(ts, rows_per_transaction):
+            following = ts[end] if end < len(ts) else None
+            yield following, DriverRows(self._table.slice(start, end - start))
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+        names, codes = distinct(self._table, _TABLE)
+        return {TableName(*name): ts for name, ts in zip(names, self._ts[ends(codes)[0]].tolist(), strict=True)}
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """Folds and renders here."""
+        nets = fold(catalog, all_typed(catalog, self._table), rendering.same_keys)
+        return in_stages(render(net, rendering) for net in nets)
+
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table."""
+        return self._table.filter(_is_of(self._table, name))
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
+        """The same with other row changes of one table."""
+        return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
+
+
+_NO_ROWS: Final = EVENT_SCHEMA.empty_table()
+
+
+def _last_ts(table: pa.Table) -> int:
+    """Of a table in order that is not empty."""
+    return int(table["commit_ts"][-1].as_py())
+
+
+def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Numbers in the order of the column's values."""
+    numbers: npt.NDArray[np.int64]
+    if pa.types.is_string(column.type):
+        encoded = column.combine_chunks().dictionary_encode()
+        numbers = pc.rank(encoded.dictionary).to_numpy()[encoded.indices.to_numpy()].astype(np.int64)
+    else:
+        numbers = column.to_numpy()
+    return numbers
+
+
+def _is_of(table: pa.Table, name: TableName) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(table["schema"], name.schema), pc.equal(table["table"], name.table))
+
+
+def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
+    """Row changes of each table, in order."""
+    names, codes = distinct(rows, _TABLE)
+    if len(names) == 1:
+        return {TableName(*names[0]): rows}
+    grouped = rows.take(np.argsort(codes, kind="stable"))
+    bounds = [0, *np.cumsum(np.bincount(codes)).tolist()]
+    return {
+        TableName(*name): grouped.slice(start, end - start)
+        for name, (start, end) in zip(names, pairwise(bounds), strict=True)
+    }
+
+
+def in_stages(tables: Iterable[Iterator[Statement]]) -> Iterator[Statement]:
+    """The statements of all tables, stage by stage; each one's come in the order of stages.
+
+    A statement is made when it is its turn: all of them together may be many megabytes, each of which would be new to
+    the processor's caches.
+    """
+    waiting = [(statement, rest) for rest in tables if (statement := next(rest, None)) is not None]
+    for stage in Stage:
+        later = []
+        for first, rest in waiting:
+            following: Statement | None = first
+            while following is not None and following.stage is stage:
+                yield following
+                following = next(rest, None)
+            if following is not None:
+                later.append((following, rest))
+        waiting = later

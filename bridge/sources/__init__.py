@@ -1,0 +1,1 @@
+"""Where messages come from: Kafka and capture files."""

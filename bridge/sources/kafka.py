@@ -1,0 +1,324 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import orjson
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bridge.errors import SourceError, UsageError
+from bridge.events import EVENT_SCHEMA, Position
+from bridge.mysql.state.progress import Positions
+from bridge.pipeline.batch_decode import EventDecoder, Messages
+from bridge.pipeline.frontier import PartitionId
+from bridge.sources.kafka_properties import client, for_java
+from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, first_of, process_reader, shares
+from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
+from bridge.sources.topic_guard import read_topics
+from bridge.spark.event_transfer import handed_over, taken
+from bridge.spark.session import MEMORY
+
+_TIMEOUT_SECONDS = 15
+_GREETING_SECONDS = 3
+_LOOKED_AT_AT_ONCE = 1000
+_EVENTS = "events"
+
+
+class KafkaSource:
+    """Kafka topics, read by Spark; metadata comes by confluent-kafka.
+
+    properties: of the Kafka client (librdkafka).  Unless they say otherwise, messages of transactions that are aborted
+        or open are no messages, and a partition ends before the first open one.
+    """
+
+    is_kafka = True
+    planning: ClassVar = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    """Spark runs nothing of a plan that only tells which offsets are to be read: no need to compile it."""
+
+    def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
+        self._servers, self._topics = bootstrap_servers, tuple(topics)
+        self._properties = {"isolation.level": ISOLATION, **properties}
+
+    def __str__(self) -> str:
+        return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
+
+    def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
+        """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
+        del spark
+        with self._consumer() as consumer:
+            return {
+                (topic, partition): Extent(*self._offsets(consumer, topic, partition))
+                for topic in self._topics
+                for partition in self._partitions(consumer, topic)
+            }
+
+    def topics(self) -> dict[str, TopicNow]:
+        """Asked anew each time (`topics.read_topics`, with its errors)."""
+        return read_topics(self._admin, list(self._topics))
+
+    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages.
+
+        Nobody reads from it: the messages of a micro-batch are read where they are decoded.
+        """
+        offsets: dict[str, dict[str, int]] = {}
+        for (topic, partition), start in starts.items():
+            offsets.setdefault(topic, {})[str(partition)] = start.offset
+        reader = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("subscribe", ",".join(self._topics))
+            .option("startingOffsets", orjson.dumps(offsets).decode())
+            .option("maxOffsetsPerTrigger", str(messages_per_batch))
+            .option("failOnDataLoss", "true")
+        )
+        for name, value in for_java(self._properties).items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader.load()
+
+    def batch_size(self, messages_per_batch: int) -> int:
+        """As many as are asked for."""
+        return messages_per_batch
+
+    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
+        """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
+        log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
+        return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
+
+    def head(
+        self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
+    ) -> KafkaBatch | None:
+        """The same fraction of every partition, about half of it at most."""
+        ranges = [
+            OffsetRange(*where, start.offset, extents[where].high)
+            for where, start in starts.items()
+            if where in extents and extents[where].high > start.offset
+        ]
+        messages = sum(wanted.size for wanted in ranges)
+        head, rest = first_of(ranges, max(2, messages // size))
+        return self._batch(spark, head, folder) if rest else None
+
+    def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
+        """Ranges whose events executors on this machine hand over through a folder."""
+        events = Path(folder, _EVENTS)
+        is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
+        if is_here:
+            events.mkdir(exist_ok=True)
+        return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+        """All messages of these offsets."""
+        ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
+        return KafkaBatch(spark, ranges, self._client_properties())
+
+    def sample(self, count: int) -> list[KeyAndValue]:
+        """Up to `count` messages from the beginning of the partitions."""
+        with self._consumer() as consumer:
+            ends = [
+                TopicPartition(topic, partition, low)
+                for (topic, partition), (low, high) in (
+                    ((t, p), self._offsets(consumer, t, p)) for t in self._topics for p in self._partitions(consumer, t)
+                )
+                if high > low
+            ]
+            if not ends:
+                return []
+            consumer.assign(ends)
+            messages = consumer.consume(count, timeout=5)
+            return [(message.key(), message.value()) for message in messages if message.error() is None]
+
+    def tails(self, count: int) -> list[list[KeyAndValue]]:
+        """Read by the client that also decodes."""
+        reader = process_reader(self._client_properties())
+        ranges = [
+            OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
+            for (topic, partition), extent in self.extents().items()
+        ]
+        return [
+            [pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True)]
+            for wanted in ranges
+            if wanted.size
+        ]
+
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
+        extents = self.extents()
+        if partition is not None and all(number != partition for _, number in extents):
+            raise UsageError(f"there is no partition {partition}", mend=f"{self} has {len(extents)}, counted from 0")
+        ranges = [
+            OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
+            for (topic, number), extent in extents.items()
+            if partition in {None, number}
+        ]
+        for wanted in ranges:
+            for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
+                part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
+                for came in process_reader(self._client_properties()).read([part]):
+                    for name, number, at, key, value in zip(*came, strict=True):
+                        yield Message(Position(name, number, at), key, value)
+
+    def _client_properties(self) -> tuple[tuple[str, str], ...]:
+        return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return client(AdminClient, {**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """For metadata and a look; SourceError when Kafka does not answer."""
+        complaints: list[KafkaError] = []
+        consumer = client(
+            Consumer,
+            {
+                **self._properties,
+                "bootstrap.servers": self._servers,
+                "group.id": "bridge-metadata",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "error_cb": complaints.append,
+            },
+        )
+        try:
+            self._greet(consumer, complaints)
+            yield consumer
+        except KafkaException as error:
+            raise self._unreachable(str(error), complaints) from error
+        finally:
+            consumer.close()
+
+    def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
+        """Waits for the first answer, no longer than it takes to see that there will be none: the client itself tries
+        on after a login was refused."""
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
+            except KafkaException:
+                consumer.poll(0)  # has the client tell why
+                if time.monotonic() > until or any(map(_refusal_mend, complaints)):
+                    raise
+            else:
+                return
+
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        if metadata.error is not None or not metadata.partitions:
+            raise SourceError(
+                f"the topic {topic!r} cannot be read: {metadata.error}",
+                where=self._servers,
+                mend="check --topic and the rights of the Kafka user",
+            )
+        return sorted(metadata.partitions)
+
+    def _offsets(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
+        return low, high
+
+    def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
+        for said in complaints:
+            if mend := _refusal_mend(said):
+                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, mend=mend)
+        return SourceError(
+            f"Kafka does not answer: {words}",
+            where=self._servers,
+            mend="check --bootstrap-servers and that it runs, and that security.protocol in [source.kafka] is that of"
+            " the port",
+        )
+
+
+def _refusal_mend(complaint: KafkaError) -> str:
+    """What mends a login or a TLS handshake that failed; "" for complaints of another kind."""
+    if complaint.code() == KafkaError._AUTHENTICATION:
+        return "check sasl.mechanism and sasl.username in [source.kafka], and BRIDGE_KAFKA_PASSWORD"
+    if "SSL" in str(complaint.str()):  # an alert of the other side is a transport error
+        return "check ssl.ca.location, and ssl.certificate.location where Kafka wants a certificate, in [source.kafka]"
+    return ""
+
+
+@dataclass(frozen=True)
+class KafkaBatch:
+    """Ranges of offsets.
+
+    properties: of the client that reads them.
+    folder: through which executors on this machine hand events over.
+    """
+
+    spark: SparkSession
+    ranges: list[OffsetRange]
+    properties: tuple[tuple[str, str], ...]
+    folder: str | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many the ranges may hold."""
+        return sum(wanted.size for wanted in self.ranges)
+
+    @property
+    def starts(self) -> dict[PartitionId, int]:
+        """Of all ranges."""
+        return {(wanted.topic, wanted.partition): wanted.start for wanted in self.ranges}
+
+    @property
+    def ends(self) -> dict[PartitionId, int]:
+        """Of all ranges."""
+        return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
+
+    def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
+        """Each partition's range is cut in the same way, so that boundaries come evenly."""
+        first, rest = first_of(self.ranges, max(1, -(-self.messages // size)))
+        return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
+
+    def read(self) -> Iterator[Messages]:
+        """The messages, read here."""
+        return process_reader(self.properties).read(self.ranges)
+
+    def collected(self, decode: EventDecoder) -> pa.Table:
+        """Read and decoded by one task for each core, whatever the number of partitions.
+
+        An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
+        """
+        return taken(self._handed_over(decode, self.folder).collect())
+
+    def packed(self, decode: EventDecoder) -> RDD[bytes]:
+        """As Arrow IPC streams, left on the executors."""
+        return self._handed_over(decode, None)
+
+    def _handed_over(self, decode: EventDecoder, folder: str | None) -> RDD[bytes]:
+        plan, read = self._plan(), self._reader(decode)
+        tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
+        return tasks.mapPartitions(lambda numbers: (handed_over(events, folder) for events in read(plan, numbers)))
+
+    def decoded(self, decode: EventDecoder) -> DataFrame:
+        """Read and decoded by one task for each core, whatever the number of partitions."""
+        plan, read = self._plan(), self._reader(decode)
+
+        def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+            return (part for events in read(plan, numbers) for part in events.to_batches())
+
+        return self.spark.range(0, len(plan), 1, max(1, len(plan))).mapInArrow(decoded, from_arrow_schema(EVENT_SCHEMA))
+
+    def _plan(self) -> list[list[OffsetRange]]:
+        return shares(self.ranges, self.spark.sparkContext.defaultParallelism)
+
+    def _reader(self, decode: EventDecoder) -> Callable[[list[list[OffsetRange]], Iterable[int]], Iterator[pa.Table]]:
+        properties = self.properties
+
+        def read(plan: list[list[OffsetRange]], numbers: Iterable[int]) -> Iterator[pa.Table]:
+            for number in numbers:
+                yield from decode(process_reader(properties).read(plan[number]))
+
+        return read

@@ -1,0 +1,1 @@
+"""Spark: sessions, processes, and row changes that stay on executors."""

@@ -1,0 +1,416 @@
+"""Row changes that stay on Spark's executors: a backlog beyond the driver's memory, and transactions larger than it.
+
+The pure functions are the driver's own; only where they run differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.mysql.catalog import Table, TableName
+from bridge.pipeline.backlog import NO_ENDS, Arrival, control_events
+from bridge.pipeline.frontier import PartitionId
+from bridge.rows.arrow_images import TEXT, joined, parts_of
+from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.net_changes import choose_key, fold
+from bridge.rows.order_and_slices import (
+    ROW_ORDER,
+    BeginOf,
+    DriverRows,
+    Dropped,
+    RowStore,
+    TableStore,
+    WindowRows,
+    by_table,
+)
+from bridge.rows.render import Rendering, Stage, Statement, render
+from bridge.rows.resolve_types import typed
+
+_IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
+_ROW_TOTALS: Final = (
+    f"count_if({_IS_ROW})",
+    f"min(commit_ts) FILTER (WHERE {_IS_ROW})",
+    f"max(commit_ts) FILTER (WHERE {_IS_ROW})",
+)
+_TS_END: Final = (1 << 63) - 1
+_ROWS_TOGETHER: Final = 50_000
+"""About how many row changes are rendered together, whose statements pass through the JVM's memory in one piece."""
+_KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
+    pa.field("row_key", pa.string(), nullable=False)
+)
+_SIGNED_SCHEMA: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string(), nullable=False) for name in ("schema", "table", "key_names", "row_key")),
+        pa.field("goes", pa.bool_(), nullable=False),
+        pa.field("signature", pa.string(), nullable=False),
+    ]
+)
+_STATEMENT_SCHEMA: Final = pa.schema(
+    [
+        pa.field("stage", pa.int32(), nullable=False),
+        pa.field("schema", pa.string(), nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("sql", pa.string(), nullable=False),
+        pa.field("expect", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class FrameStore:
+    """Row changes of one micro-batch as a checkpointed DataFrame (EVENT_SCHEMA)."""
+
+    frame: DataFrame
+    rows: int
+    first_ts: int
+    last_ts: int
+
+    def from_ts(self, ts: int) -> FrameStore:  # noqa: ARG002
+        """Itself: what is below is left out when it is asked for."""
+        return self
+
+    @classmethod
+    def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
+        """Row changes that come from the driver; none of them is a store without a first and a last ts."""
+        frame = spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
+        low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
+        return cls(frame, rows.num_rows, *((low, high) if rows.num_rows else (_TS_END, -1)))
+
+    def with_rows(self, rows: pa.Table) -> FrameStore:
+        """The same with more row changes, which come from the driver."""
+        more = FrameStore.of(self.frame.sparkSession, rows)
+        first = min(self.first_ts, more.first_ts) if self.rows else more.first_ts
+        last = max(self.last_ts, more.last_ts)
+        return FrameStore(self.frame.unionByName(more.frame), self.rows + more.rows, first, last)
+
+    def overlaps(self, low: int, high: int) -> bool:
+        """Whether it may hold row changes with low <= commit_ts < high."""
+        return self.first_ts < high and self.last_ts >= low
+
+    def where(self, condition: Column) -> FrameStore:
+        """Some of the row changes, between the same first and last ts."""
+        return replace(self, frame=self.frame.where(condition))
+
+    def from_begins(self, begins: Mapping[str, int]) -> FrameStore:
+        """The same without what lies below the beginning of its topic."""
+        is_below = ((F.col("topic") == topic) & (F.col("commit_ts") < begin) for topic, begin in begins.items())
+        kept = self.frame.where(~reduce(Column.__or__, is_below, F.lit(False)))
+        return replace(self, frame=kept, rows=kept.count())
+
+    def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
+        """Counts what lies below ts."""
+        dropped = Dropped(Counter(), Counter())
+        if self.first_ts >= ts:
+            return dropped
+        below = self.frame.where(F.col("commit_ts") < ts)
+        for topic, partition in below.select("topic", "partition").distinct().collect():
+            is_late = (F.col("offset") >= read_before.get((topic, partition), 0)) & (
+                F.col("commit_ts") >= begin_of(topic)
+            )
+            mine = below.where((F.col("topic") == topic) & (F.col("partition") == partition))
+            late = mine.where(is_late).count()
+            dropped.late.update({(topic, partition): late} if late else {})
+            dropped.repeated.update({(topic, partition): mine.count() - late})
+        return dropped
+
+
+def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
+    """What `backlog.arrival_of` gives, with the row changes left on the executors.
+
+    Raises what Spark raises when a task fails.
+    """
+    kept = events.localCheckpoint(eager=True)
+    read: dict[PartitionId, int] = {}
+    rows, first_ts, last_ts, by_time = 0, 0, -1, False
+    for topic, partition, last_offset, lacks_tso, count, low, high in (
+        kept.groupBy("topic", "partition")
+        .agg(F.max("offset"), F.bool_or("by_time"), *map(F.expr, _ROW_TOTALS))
+        .collect()
+    ):
+        read[topic, partition] = last_offset + 1
+        by_time = by_time or lacks_tso
+        if count:
+            first_ts = min(low, first_ts) if rows else low
+            rows, last_ts = rows + count, max(last_ts, high)
+    others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
+    return FrameStore(kept.where(_IS_ROW), rows, first_ts, last_ts), control_events(
+        others, read | dict(ends), by_time=by_time
+    )
+
+
+class Executors:
+    """Gives windows of row changes, on the driver where they fit, on the executors where they do not.
+
+    driver_rows: how many row changes the driver may hold for one transaction.
+    """
+
+    def __init__(self, spark: SparkSession, driver_rows: int) -> None:
+        self._spark, self._driver_rows = spark, driver_rows
+
+    def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
+        """The row changes of a window, from stores of both kinds."""
+        tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
+        frames = [store for store in stores if isinstance(store, FrameStore) and store.overlaps(low, high)]
+        if not frames:
+            return DriverRows.merged(tables)
+        held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
+        return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._driver_rows, low, high)
+
+
+class ExecutorRows:
+    """A window whose row changes are on the executors: those of the stores with low <= commit_ts < high.
+
+    Only stores are looked through that may hold some, so that the pieces of a window cost no more than all of it.
+    """
+
+    def __init__(self, stores: Sequence[FrameStore], driver_rows: int, low: int = 0, high: int = _TS_END) -> None:
+        self._stores = [store for store in stores if store.overlaps(low, high)] or list(stores[:1])
+        self._driver_rows, self._low, self._high = driver_rows, low, high
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        ts = F.col("commit_ts")
+        frames = [store.where((ts >= self._low) & (ts < self._high)).frame for store in self._stores]
+        return reduce(DataFrame.unionByName, frames)
+
+    @cached_property
+    def count(self) -> int:
+        """How many row changes there are (asked of Spark once)."""
+        return self._frame.count()
+
+    def marks(self, bounds: Sequence[int]) -> Sequence[int]:
+        """The lowest commit_ts of each interval between `bounds` that holds any."""
+        lowest = self._frame.select("commit_ts").mapInArrow(_lowest_between(bounds), "interval int, ts long")
+        return sorted(ts for _, ts in lowest.groupBy("interval").agg(F.min("ts")).collect())
+
+    def between(self, low: int, high: int) -> ExecutorRows:
+        """Those with low <= commit_ts < high."""
+        return ExecutorRows(self._stores, self._driver_rows, max(low, self._low), min(high, self._high))
+
+    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
+        """Cut at about the quantiles of commit_ts; a piece that the driver can hold is brought there."""
+        if self.count == 0:
+            return
+        wanted = -(-self.count // rows_per_transaction)
+        quantiles = [i / wanted for i in range(wanted)]
+        # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.  What comes are
+        # doubles, too short for a TSO: the window is cut at the next commit_ts that is there.
+        near = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
+        starts = [0, *self.marks(near[1:])[1:]]
+        for start, end in zip(starts, [*starts[1:], None], strict=True):
+            piece = self.between(start, end if end is not None else _TS_END)
+            yield end, piece if piece.count > self._driver_rows else piece.on_driver()
+
+    def on_driver(self) -> DriverRows:
+        """The same in the driver's memory."""
+        return DriverRows.of([self._frame.toArrow()])
+
+    def tables(self) -> dict[TableName, int]:
+        """The tables changed, each with its lowest commit_ts."""
+        found = self._frame.groupBy("schema", "table").agg(F.min("commit_ts")).collect()
+        return {TableName(schema, table): commit_ts for schema, table, commit_ts in found}
+
+    def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
+        """Folds and renders on the executors; brings statements, not rows, stage by stage."""
+        known = dict(catalog)
+        same = self._same_keys(known, rendering)
+        rendered = (
+            self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
+            .repartition(-(-self.count // _ROWS_TOGETHER) or 1, "schema", "table", "row_key")
+            .sortWithinPartitions(*ROW_ORDER)
+            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
+            .localCheckpoint(eager=True)
+        )
+        for stage in Stage:
+            for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
+                yield Statement(stage, TableName(schema, table), sql, expect)
+
+    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
+        """Which keys the server holds for one.  Those that it is asked about pass through the driver's memory: texts
+        that are equal but for case and blanks, and all keys of a table some of which hold more than ASCII.  Only where
+        a row may have gone.
+
+        Nothing is asked about _bin collations: while messages hold old rows, of several spellings of a key one at most
+        is written, after the others are deleted."""
+        inexact = [
+            name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
+        ]
+        if not inexact:
+            return Known({})
+        kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
+        keys = (
+            self._frame.where(is_inexact)
+            .mapInArrow(_add_row_keys(catalog, Known({})), from_arrow_schema(_KEYED_SCHEMA))
+            .where("key_names != ''")
+            .groupBy("schema", "table", "key_names", "row_key")
+            .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
+            .mapInArrow(_add_signatures(catalog), from_arrow_schema(_SIGNED_SCHEMA))
+            .localCheckpoint(eager=True)
+        )
+        of_table = keys.groupBy("schema", "table").agg(
+            F.bool_or("goes").alias("goes"), F.bool_or(F.col("signature") == "").alias("odd")
+        )
+        groups = keys.groupBy("schema", "table", "signature").agg(
+            (F.bool_or("goes") & (F.count("*") > 1)).alias("suspected")
+        )
+        suspects = (
+            keys.join(of_table.where("goes").drop("goes"), ["schema", "table"])
+            .join(groups, ["schema", "table", "signature"])
+            .where("odd OR suspected")
+            .select(*_SIGNED_SCHEMA.names)
+            .toArrow()
+        )
+        return Known(
+            {
+                name: spellings(
+                    catalog[name], key, found["row_key"].combine_chunks().cast(TEXT), goes, rendering.same_keys
+                )
+                for name, found in by_table(suspects).items()
+                for key in [tuple(found["key_names"][0].as_py().split(SEP))]
+                for goes in [found["goes"].to_numpy()]
+            }
+        )
+
+    def changes(self, name: TableName) -> pa.Table:
+        """The row changes of one table, brought to the driver."""
+        mine = self._frame.where((F.col("schema") == name.schema) & (F.col("table") == name.table))
+        return mine.orderBy(*ROW_ORDER).toArrow()
+
+    def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
+        """The same with other row changes of one table."""
+        is_other = (F.col("schema") != name.schema) | (F.col("table") != name.table)
+        given = FrameStore.of(self._frame.sparkSession, changes)
+        others = [store.where(is_other) for store in self._stores]
+        return ExecutorRows([*others, given], self._driver_rows, self._low, self._high)
+
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def _lowest_between(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: of each batch the lowest commit_ts in each interval between bounds, with the number of that."""
+    limits = np.array(sorted(bounds), np.int64)
+
+    def lowest(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            ts = np.sort(batch.column(0).to_numpy())
+            interval, first = np.unique(np.searchsorted(limits, ts, "right"), return_index=True)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(interval, pa.int32()), pa.array(ts[first])], names=["interval", "ts"]
+            )
+
+    return lowest
+
+
+def _is_of(name: TableName) -> Column:
+    return (F.col("schema") == name.schema) & (F.col("table") == name.table)
+
+
+def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: what can be told of keys without the server (`spellings.signatures`)."""
+
+    def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for name, keys in by_table(pa.Table.from_batches([batch])).items():
+                key = tuple(keys["key_names"][0].as_py().split(SEP))
+                literals = keys["row_key"].combine_chunks().cast(TEXT)
+                found = signatures(catalog[name], key, literals).cast(pa.string())
+                signed = pa.Table.from_arrays(
+                    [*(column.combine_chunks() for column in keys.columns), found], schema=_SIGNED_SCHEMA
+                )
+                yield from signed.to_batches()
+
+    return add
+
+
+def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
+    that the server holds for one; "" for a table without a key.
+
+    A change that moves its row to another key becomes two: the row goes at the old key, and comes at the new one.
+    """
+
+    def add(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for name, changes in by_table(pa.Table.from_batches([batch])).items():
+                yield from _keyed(catalog[name], typed(catalog[name], changes), same)
+
+    return add
+
+
+def _keyed(table: Table, changes: pa.Table, same: Known) -> Iterator[pa.RecordBatch]:
+    shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
+    for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
+        mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
+        key = choose_key(table, columns, handle)
+        if not key:
+            yield from _with_key(mine, key, pa.repeat("", mine.num_rows))
+            continue
+        names = columns.lower().split(SEP)
+        positions = [names.index(part) for part in key]
+        old, new = (joined(parts_of(_text(mine, image), positions)) for image in ("before", "after"))
+        moved = pc.fill_null(pc.not_equal(old, new), False)
+        stays, parted = mine.filter(pc.invert(moved)), mine.filter(moved)
+        old, new, kept = (respelled(keys, same.of(table)) for keys in (old, new, pc.coalesce(new, old)))
+        yield from _with_key(stays, key, kept.filter(pc.invert(moved)))
+        yield from _with_key(_only(parted, Kind.DELETE), key, old.filter(moved))
+        yield from _with_key(_only(parted, Kind.INSERT), key, new.filter(moved))
+
+
+def _text(changes: pa.Table, image: str) -> pa.Array:
+    return changes[image].combine_chunks().cast(pa.large_string())
+
+
+def _only(changes: pa.Table, kind: Kind) -> pa.Table:
+    """Updates as the deletes, or the inserts, they consist of."""
+    dropped = "after" if kind is Kind.DELETE else "before"
+    nothing = pa.nulls(changes.num_rows, pa.string())
+    changes = changes.set_column(EVENT_SCHEMA.get_field_index(dropped), dropped, nothing)
+    kinds = pa.array([int(kind)] * changes.num_rows, pa.int8())
+    return changes.set_column(EVENT_SCHEMA.get_field_index("kind"), "kind", kinds)
+
+
+def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator[pa.RecordBatch]:
+    arrays = [column.combine_chunks() for column in changes.columns]
+    names = pa.repeat(SEP.join(key), changes.num_rows)
+    keyed = pa.Table.from_arrays([*arrays, names, keys.cast(pa.string())], schema=_KEYED_SCHEMA)
+    yield from keyed.to_batches()
+
+
+def _render_partition(
+    catalog: Mapping[TableName, Table], rendering: Rendering, same: Known
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements.
+
+    They are texts all the way, none of them a LOAD DATA: what is this large is bound by the executors, not the server.
+    One session runs those of all partitions, stage by stage, so that scratch tables have names of their own.
+    """
+    rendering = replace(rendering, load_bytes=0, same_keys=same)
+
+    def rendered(batches: Batches) -> Iterator[pa.RecordBatch]:
+        held = list(batches)
+        if not held:
+            return
+        task = TaskContext.get()
+        mine = replace(rendering, piece=task.partitionId() if task else 0)
+        for net in fold(catalog, pa.Table.from_batches(held), same):
+            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in render(net, mine)]
+            columns = list(zip(*rows, strict=True))
+            if columns:
+                arrays = [pa.array(c, f.type) for c, f in zip(columns, _STATEMENT_SCHEMA, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=_STATEMENT_SCHEMA)
+
+    return rendered

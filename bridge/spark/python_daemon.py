@@ -1,0 +1,46 @@
+"""Spark's parent of Python workers, with all that decoding needs loaded before the first worker is forked: each would
+else load it anew, which takes as long as decoding a hundred thousand rows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+_NICENESS: Final = 10
+"""Where all cores are busy, the applier comes first, and a target on the same machine: they are what is waited for."""
+
+
+def compiled_instead_of_zipped(path: list[str]) -> list[str]:
+    """A module path without the archives of a PySpark whose files are installed as well: what comes from an archive is
+    compiled anew in every process."""
+
+    def is_installed(entry: str) -> bool:
+        lib = Path(entry).parent  # .../site-packages/pyspark/python/lib
+        return entry.endswith(".zip") and lib.parts[-3:] == ("pyspark", "python", "lib") and str(lib.parents[2]) in path
+
+    return [entry for entry in path if not is_installed(entry)]
+
+
+sys.path[:] = compiled_instead_of_zipped(sys.path)
+
+from pyspark import daemon  # noqa: E402
+
+from bridge.spark.process_memory import keep_freed_memory  # noqa: E402
+
+
+class WithoutPandas:
+    """PyArrow looks for pandas when it makes its first array; loading it takes longer than everything else together."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Says that there is no pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, WithoutPandas())
+    keep_freed_memory()
+    os.nice(_NICENESS)
+    daemon.manager()  # type: ignore[no-untyped-call]

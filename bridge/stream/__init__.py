@@ -1,1 +1,0 @@
-"""The Spark side: from messages to windows of complete upstream transactions."""

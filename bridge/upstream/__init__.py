@@ -1,1 +1,0 @@
-"""The upstream itself, as far as rows are read back from it."""

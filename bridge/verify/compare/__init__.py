@@ -1,0 +1,1 @@
+"""Compares two servers' tables: checksums, key ranges, rows."""

@@ -1,0 +1,211 @@
+"""Compares one table between two sides: checksums over ranges of keys, bisected where they differ, down to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
+from bridge.verify.compare.chunk_size import Pace
+from bridge.verify.compare.key_ranges import Range, Tally, Walk
+from bridge.verify.compare.key_sql import Values, any_of, between, boundary_query
+from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
+from bridge.verify.compare.row_diff import Difference, Row, Shape, as_multisets, by_key, netted, without_moved
+from bridge.verify.compare.side import Side, unhexed
+from bridge.verify.load_throttle import Throttle
+from bridge.verify.snapshot_reader import Reader
+
+LEAF_ROWS: Final = 1_000
+"""Ranges of at most so many rows are fetched and compared row by row."""
+_FAN: Final = 8
+"""Into how many parts a range that differs is divided."""
+_BUCKETS_PER_FETCH: Final = 64
+KEYS_PER_FETCH: Final = 200
+
+T = TypeVar("T")
+
+
+class Comparison:
+    """Compares two sides of one table.
+
+    The sides' keys are what ranges go by: the table's key, or an index of a table without one, or nothing.
+    pool: runs the queries of both sides at once; throttle: may hold each chunk back;
+    on_chunk: told how it stands after each chunk; seconds: how long a chunk may take, about.
+    scout: finds where chunks end, ahead of the comparison, on a session of its own; at whatever moment, since it does
+        not matter where the key space is cut.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        expected: Side,
+        actual: Side,
+        *,
+        pool: Executor,
+        throttle: Throttle,
+        seconds: float,
+        on_chunk: Callable[[Tally], None] = lambda _: None,
+        scout: Reader | None = None,
+    ) -> None:
+        self._shape, self._expected, self._actual = shape, expected, actual
+        self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
+        self._scout = replace(expected, reader=scout) if scout else None
+
+    @property
+    def has_ranges(self) -> bool:
+        """Several workers may share it."""
+        return bool(self._expected.key)
+
+    def walk(self, tally: Tally) -> Walk:
+        """The way through the table, beginning behind tally.upto."""
+        return Walk(tally, self._looking_ahead(tally.upto), Pace(self._seconds), self._on_chunk)
+
+    def work(self, walk: Walk, expected: Reader | None = None, actual: Reader | None = None) -> None:
+        """Goes along, beside other workers: with readers of one's own."""
+        mine = Comparison(
+            self._shape,
+            replace(self._expected, reader=expected or self._expected.reader),
+            replace(self._actual, reader=actual or self._actual.reader),
+            pool=self._pool,
+            throttle=self._throttle,
+            seconds=self._seconds,
+        )
+        walk.work(mine._compare, self._throttle.wait)
+
+    def run(self, tally: Tally) -> Tally:
+        """Goes through the table alone."""
+        if not self.has_ranges:
+            return self._as_streams(tally)
+        walk = self.walk(tally)
+        self.work(walk)
+        return self.result(walk)
+
+    def result(self, walk: Walk) -> Tally:
+        """What has been found when all workers are through."""
+        tally = walk.finished()
+        settled = without_moved if self._shape.key else netted
+        tally.differences = settled(self._shape, tally.differences)
+        return tally
+
+    def again(self, keys: Sequence[Values]) -> list[Difference]:
+        """Looks at some keys again."""
+        found: list[Difference] = []
+        for start in range(0, len(keys), KEYS_PER_FETCH):
+            some = keys[start : start + KEYS_PER_FETCH]
+            left, right = self._both(lambda side, some=some: side.fetch(any_of(side.key, some)))  # type: ignore[misc]
+            found += by_key(self._shape, left, right)
+        return found
+
+    def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
+        """Both sides at once; one after the other when they share a session."""
+        if self._expected.reader is self._actual.reader:
+            return look(self._expected), look(self._actual)
+        later = self._pool.submit(look, self._expected)
+        try:
+            actual = look(self._actual)
+        finally:
+            expected = later.result()
+        return expected, actual
+
+    def _looking_ahead(self, low: Values | None) -> Callable[[Values | None, int], Values | None]:
+        """Where the chunk above a key ends; with a scout the next one is looked for while this one is compared."""
+        if self._scout is None:
+            return lambda low, rows: self._boundary(self._expected, (low, None), rows - 1)
+        scout = self._scout
+
+        def look(low: Values | None, rows: int) -> Callable[[], Values | None]:
+            return self._pool.submit(self._boundary, scout, (low, None), rows - 1).result
+
+        upcoming = look(low, Pace(self._seconds).rows)
+
+        def boundary(_: Values | None, rows: int) -> Values | None:
+            nonlocal upcoming
+            high = upcoming()
+            if high is not None:
+                upcoming = look(high, rows)
+            return high
+
+        return boundary
+
+    def _boundary(self, side: Side, within: Range, offset: int) -> Values | None:
+        found = side.reader.rows(boundary_query(side.key, side.source(between(side.key, *within)), offset))
+        return unhexed(found[0]) if found else None
+
+    def _compare(self, chunk: Range) -> tuple[int, list[Difference]]:
+        """How many rows the range should have, and what differs in it."""
+        expected, actual = self._both(lambda side: self._fingerprint(side, chunk))
+        if expected == actual and expected.is_whole:
+            return expected.rows, []
+        rows = max(expected.rows, actual.rows)
+        larger = self._expected if expected.rows >= actual.rows else self._actual
+        parts = list(self._divided(larger, chunk, rows)) if rows > LEAF_ROWS else []
+        if len(parts) <= 1:
+            return expected.rows, self._rows_of(chunk, rows)
+        return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
+
+    def _rows_of(self, chunk: Range, rows: int) -> list[Difference]:
+        """What differs in a range that is not divided."""
+        if not self._shape.key and rows > LEAF_ROWS:
+            return self._of_equal_keys(chunk)
+        left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
+        return (by_key if self._shape.key else as_multisets)(self._shape, left, right)
+
+    def _of_equal_keys(self, chunk: Range) -> list[Difference]:
+        """In a range that an index cannot divide."""
+        expected, actual = (
+            replace(side, condition=f"({side.condition}) AND ({between(side.key, *chunk)})", key=())
+            for side in (self._expected, self._actual)
+        )
+        narrow = Comparison(
+            self._shape, expected, actual, pool=self._pool, throttle=self._throttle, seconds=self._seconds
+        )
+        return narrow.run(Tally()).differences
+
+    def _fingerprint(self, side: Side, chunk: Range) -> Fingerprint:
+        rows = side.source(between(side.key, *chunk))
+        return fingerprint_of(side.reader.rows(fingerprint_query(side.tokens(), rows))[0])
+
+    def _divided(self, side: Side, chunk: Range, rows: int) -> Iterator[Range]:
+        low, high = chunk
+        for _ in range(_FAN - 1):
+            middle = self._boundary(side, (low, high), max(0, -(-rows // _FAN) - 1))
+            if middle is None or middle == high:
+                break
+            yield low, middle
+            low = middle
+        yield low, high
+
+    def _as_streams(self, tally: Tally) -> Tally:
+        """A table with neither a key nor an index has no ranges: rows go into buckets by their hash."""
+        if tally.is_done:
+            return tally
+        with self._throttle.streaming():
+            left, right = self._both(lambda side: self._buckets(side, tally))
+        found = self._in_buckets(left.differing(right))
+        tally.rows, tally.differences, tally.is_done = left.rows, found, True
+        tally.chunks = max(1, tally.chunks)
+        self._on_chunk(tally)
+        return tally
+
+    def _buckets(self, side: Side, tally: Tally) -> Buckets:
+        def pause(rows: int) -> None:
+            if side is self._expected and rows:
+                tally.rows, tally.chunks = rows, tally.chunks + 1
+                self._on_chunk(tally)
+            self._throttle.wait()
+
+        return stream_buckets(side, self._seconds, pause)
+
+    def _in_buckets(self, buckets: Sequence[int]) -> list[Difference]:
+        """The rows of these buckets, all of them before any is compared: JSON of one meaning may have two hashes."""
+        left: list[Row] = []
+        right: list[Row] = []
+        for start in range(0, len(buckets), _BUCKETS_PER_FETCH):
+            some = list(buckets[start : start + _BUCKETS_PER_FETCH])
+            self._throttle.wait()
+            fetched = self._both(lambda side, some=some: side.fetch(in_bucket(side, some)))  # type: ignore[misc]
+            left += fetched[0]
+            right += fetched[1]
+        return as_multisets(self._shape, left, right)

@@ -1,0 +1,122 @@
+"""Checksums that both servers compute alike, as SQL expressions.  Pure.
+
+A row's text is its values in column order, joined by commas.  A value of a type that cannot hold a comma stands as it
+is, any other behind its length in bytes; NULL is the letter N, which no value begins with.  So different rows have
+different texts.  A row's hash is the first 64 bits of the MD5 of its text; a set of rows is compared by how many there
+are, and by the XOR and the sum of their hashes (a sum alone sees rows that come in pairs, which an XOR does not).
+
+The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.mysql.connection import quote_name
+from bridge.mysql.table_definition import ColumnInfo, ValueClass
+
+_UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+"""Character sets whose bytes are those of utf8mb4."""
+_LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
+"""Others have bytes that stand for no character, which all become a question mark."""
+UNREADABLE: Final = b"\xff"
+"""Stands before the bytes of a text that is more than its characters; no text in utf8mb4 begins with it."""
+_HUGE: Final = frozenset({"mediumtext", "longtext", "mediumblob", "longblob", "json"})
+_INLINE_BYTES: Final = 65_535
+"""Longer values stand as their SHA-256 in a row's text, which must not outgrow max_allowed_packet."""
+_PLAIN: Final = frozenset(
+    {
+        ValueClass.INTEGER,
+        ValueClass.DECIMAL,
+        ValueClass.FLOAT,
+        ValueClass.DOUBLE,
+        ValueClass.NUMBER,
+        ValueClass.TEMPORAL,
+    }
+)
+_ALL_ROWS: Final = "LIMIT 18446744073709551615"
+"""Keeps the optimizer from merging the inner query, which would compute each hash twice."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a set of rows comes to.  hashed: rows with a hash; fewer than `rows` when a text was too long."""
+
+    rows: int
+    hashed: int
+    xor: int
+    total: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Every row took part."""
+        return self.rows == self.hashed
+
+
+def canonical(column: ColumnInfo, alias: str = "") -> str:
+    """An SQL expression: the value as text or bytes that all flavours print alike, NULL for NULL."""
+    name = quote_name(alias, column.name) if alias else quote_name(column.name)
+    match column.value_class:
+        case ValueClass.INTEGER | ValueClass.DECIMAL:
+            return f"{name}+0" if "zerofill" in column.type else name
+        case ValueClass.FLOAT | ValueClass.DOUBLE:
+            return f"{name}+0e0"
+        case ValueClass.NUMBER:
+            return f"CAST({name} AS UNSIGNED)"
+        case ValueClass.NAME:
+            return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
+        case ValueClass.TEXT if column.charset in _UNICODE:
+            return name
+        case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS or column.data_type == "json":
+            return f"CONVERT({name} USING utf8mb4)"
+        case ValueClass.TEXT | ValueClass.JSON:
+            text, content = f"CONVERT({name} USING utf8mb4)", f"CAST({name} AS BINARY)"
+            is_whole = f"CAST(CONVERT({text} USING {column.charset}) AS BINARY)={content}"
+            return f"IF({is_whole},CAST({text} AS BINARY),CONCAT(x'{UNREADABLE.hex()}',{content}))"
+        case ValueClass.TEMPORAL | ValueClass.BINARY:
+            return name
+        case ValueClass.OTHER:
+            return f"HEX({name})"
+
+
+def token(column: ColumnInfo, alias: str = "") -> str:
+    """An SQL expression: how a value stands in its row's text."""
+    value = canonical(column, alias)
+    if column.value_class in _PLAIN:
+        return f"IFNULL({value},'N')"
+    shown = f"IF(LENGTH({value})>{_INLINE_BYTES},SHA2({value},256),{value})" if column.data_type in _HUGE else value
+    return f"IFNULL(CONCAT(LENGTH({value}),':',{shown}),'N')"
+
+
+def readable(column: ColumnInfo, alias: str = "") -> str:
+    """An SQL expression: the canonical value in hex, so that no driver or character set can change it."""
+    return f"HEX(CONCAT({canonical(column, alias)}))"
+
+
+def row_hash(tokens: Sequence[str]) -> str:
+    """An SQL expression: 64 bits of the MD5 of a row's text."""
+    return f"CAST(CONV(LEFT({_digest(tokens)},16),16,10) AS UNSIGNED)"
+
+
+def streamed_hash(tokens: Sequence[str]) -> str:
+    """An SQL expression: the same 64 bits as 8 bytes."""
+    return f"UNHEX(LEFT({_digest(tokens)},16))"
+
+
+def _digest(tokens: Sequence[str]) -> str:
+    return f"MD5(CONCAT_WS(_binary',',{','.join(tokens)}))"
+
+
+def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
+    """The query of a fingerprint; `rows` is FROM and WHERE."""
+    return (
+        "SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0)"
+        f" FROM (SELECT {row_hash(tokens)} AS h {rows} {_ALL_ROWS}) hashed"
+    )
+
+
+def fingerprint_of(row: Sequence[object]) -> Fingerprint:
+    """The answer to a fingerprint query."""
+    return Fingerprint(*(int(str(value)) for value in row))

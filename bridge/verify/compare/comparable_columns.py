@@ -1,0 +1,108 @@
+"""Which columns and which key of a table two servers can be compared by.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from bridge.mysql.catalog import Column, Table
+from bridge.mysql.table_definition import ColumnInfo, Definition, Index, ValueClass
+from bridge.verify.compare.row_diff import Shape
+
+_NUMERIC = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
+_REAL = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
+_ORDERED = frozenset(
+    {ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER, ValueClass.TEMPORAL, ValueClass.TEXT, ValueClass.BINARY}
+)
+"""Whose values an index finds by a literal of their canonical form."""
+_MOST_PER_VALUE = 10_000
+"""Equal values of an index are never divided: of an index with more rows to each, no range would be short."""
+_TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """shape: what is compared; order: numbers of the columns by whose ranges it is compared, the key's or
+    an index's, () without any; absent: numbers of columns that the target lacks, True where NULL would be their value;
+    notes: what is not compared, and why."""
+
+    shape: Shape
+    order: tuple[int, ...]
+    absent: Mapping[int, bool]
+    notes: tuple[str, ...]
+
+
+def plan_of(source: Definition, target: Definition | None) -> Plan:
+    """How a table of the source compares with the target's; a target without the table lacks all of its columns."""
+    expected: list[ColumnInfo] = []
+    actual: list[ColumnInfo] = []
+    absent: dict[int, bool] = {}
+    notes: list[str] = []
+    for name, column in source.columns.items():
+        other = target.columns.get(name) if target else None
+        if other.generated if other else column.generated:
+            continue
+        if other is not None and not _alike(column, other):
+            notes.append(f"values of column {column.name} are not compared: {column.type} here, {other.type} there")
+            continue
+        if other is None:
+            absent[len(expected)] = column.default is None and column.nullable
+        expected.append(column)
+        actual.append(other or column)
+    names = [column.name.lower() for column in expected]
+    usable = set(names) - {names[i] for i in absent if target}
+    key = _key(source, target, usable)
+    if not key and expected:
+        notes.append("it has no key: rows are counted, not matched")
+    shape = Shape(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
+    order = shape.key or tuple(names.index(part) for part in index_to_go_by(source, target or source, usable))
+    return Plan(shape, order, absent, tuple(notes))
+
+
+def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
+    """Equal values have equal canonical forms."""
+    one, other = left.value_class, right.value_class
+    return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
+
+
+def _key(source: Definition, target: Definition | None, usable: set[str]) -> tuple[str, ...]:
+    """A key that both sides have and that identifies rows on either."""
+    for key in source.keys:
+        if usable.issuperset(key) and (target is None or any(set(key) == set(other) for other in target.keys)):
+            return key
+    return ()
+
+
+def index_to_go_by(one: Definition, other: Definition, usable: Collection[str]) -> tuple[str, ...]:
+    """Columns of an index that two servers have and order alike, by whose ranges a table without a key is compared; ()
+    where no index divides it finely enough."""
+    fine = max(1, one.rows // _MOST_PER_VALUE)
+    found = [
+        index
+        for index in one.indexes.values()
+        if index.distinct >= fine
+        and all(part in usable and _in_one_order(one.columns[part], other.columns[part]) for part in index.parts)
+        and _is_whole(index)
+        and any(index.parts == twin.parts and twin.distinct and _is_whole(twin) for twin in other.indexes.values())
+    ]
+    return max(found, key=lambda index: index.distinct).parts if found else ()
+
+
+def _is_whole(index: Index) -> bool:
+    return all(length is None for length in index.lengths)
+
+
+def _in_one_order(left: ColumnInfo, right: ColumnInfo) -> bool:
+    return left.value_class in _ORDERED and left.collation == right.collation
+
+
+def catalog_table(source: Definition, target: Definition | None) -> Table:
+    """The target's table as the writer sees it, with the columns that it is about to be given."""
+    columns = {**source.columns, **(target.columns if target else {})}
+    indexes = (target or source).indexes.values()
+    return Table(
+        source.name,
+        {name: Column(c.name, c.type, c.charset or None, c.generated) for name, c in columns.items()},
+        source.keys,
+        tuple(index.parts for index in indexes if index.unique),
+    )

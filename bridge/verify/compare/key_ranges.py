@@ -1,0 +1,123 @@
+"""One table on its way through a comparison: hands ranges of keys out to several workers, adds up what they find."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Condition
+from typing import NamedTuple
+
+from bridge.verify.compare.chunk_size import Pace
+from bridge.verify.compare.key_sql import Values
+from bridge.verify.compare.row_diff import Difference
+
+Range = tuple[Values | None, Values | None]
+"""Keys above the first, not above the second; None is no bound."""
+
+
+@dataclass
+class Tally:
+    """What the comparison of a table has come to so far."""
+
+    rows: int = 0
+    chunks: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    upto: Values | None = None
+    """Everything up to this key has been looked at, and was equal."""
+    is_done: bool = False
+    """All of the table has been looked at."""
+
+    def add(self, chunk: Range, rows: int, found: Sequence[Difference]) -> None:
+        """One chunk is done; those before it are."""
+        self.rows += rows
+        self.chunks += 1
+        self.differences += found
+        if not self.differences and chunk[1] is not None:
+            self.upto = chunk[1]
+
+
+class Chunk(NamedTuple):
+    """The n-th range of a table."""
+
+    number: int
+    range: Range
+
+
+class Walk:
+    """The ranges of one table, in the order of its key, beginning behind tally.upto.
+
+    Workers take ranges as they come free, so that a large table is read by all of them at once; what they find is
+    counted in the order of the ranges, whoever is first, so that tally.upto leaves nothing out.
+
+    boundary: the key that stands so many rows behind another one, None behind the last.
+    on_chunk: told how it stands after each range, one call at a time.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        boundary: Callable[[Values | None, int], Values | None],
+        pace: Pace,
+        on_chunk: Callable[[Tally], None],
+    ) -> None:
+        self.tally = tally
+        self._boundary, self._pace, self._on_chunk = boundary, pace, on_chunk
+        self._changed = Condition()
+        self._low, self._taken, self._is_last = tally.upto, 0, tally.is_done
+        self._finished: dict[int, tuple[Range, int, Sequence[Difference]]] = {}
+        self._counted = 0
+        self._failure: BaseException | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Some ranges are nobody's yet."""
+        return not (self._is_last or self._failure)
+
+    def work(self, compare: Callable[[Range], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
+        """Compares ranges until none is left; called by as many workers as there are.  pause: may wait before each."""
+        try:
+            for chunk in self._chunks():
+                pause()
+                began = time.monotonic()
+                rows, found = compare(chunk.range)
+                self._done(chunk, rows, found, time.monotonic() - began)
+        except BaseException as error:
+            with self._changed:
+                self._failure = self._failure or error
+                self._changed.notify_all()
+            raise
+
+    def finished(self) -> Tally:
+        """Waits for the ranges that other workers still compare; raises what stopped one of them."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or (self._is_last and self._counted == self._taken))
+            if self._failure:
+                raise self._failure
+            self.tally.is_done = True
+            return self.tally
+
+    def _chunks(self) -> Iterator[Chunk]:
+        while (chunk := self._take()) is not None:
+            yield chunk
+
+    def _take(self) -> Chunk | None:
+        with self._changed:
+            if self._is_last or self._failure:
+                return None
+            low, number = self._low, self._taken
+            self._low = self._boundary(low, self._pace.rows)
+            if self._low == low:  # a key that no literal finds: the rest is one range, rather than the same for ever
+                self._low = None
+            self._taken, self._is_last = number + 1, self._low is None
+            return Chunk(number, (low, self._low))
+
+    def _done(self, chunk: Chunk, rows: int, found: Sequence[Difference], seconds: float) -> None:
+        with self._changed:
+            self._pace.took(seconds)
+            self._finished[chunk.number] = chunk.range, rows, found
+            while self._counted in self._finished:
+                self.tally.add(*self._finished.pop(self._counted))
+                self._counted += 1
+                self._on_chunk(self.tally)
+            self._changed.notify_all()

@@ -1,0 +1,144 @@
+"""Keys as SQL: order, ranges between two keys, and literals for them.  Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.mysql.connection import quote_name
+from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.protocols.values import literals
+from bridge.verify.compare.checksums import UNREADABLE, readable
+
+Values = tuple[bytes | None, ...]
+"""Canonical values (`checksums.canonical`) of a key or a row."""
+
+_FLOAT32: Final = struct.Struct("f")
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One column of a key on one server.
+
+    ordered: the SQL expression that ranges and ORDER BY use.
+    collate: what is put behind a text literal to compare it with `ordered`.
+    """
+
+    column: ColumnInfo
+    ordered: str
+    collate: str
+    alias: str
+
+    def literal(self, value: bytes) -> str:
+        """A literal to compare with `ordered`."""
+        if self.column.value_class is ValueClass.NAME:
+            return f"_utf8mb4 x'{value[2:].hex()}' COLLATE utf8mb4_bin"
+        if self.column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
+            return literal_of(self.column, value)
+        if value.startswith(UNREADABLE):
+            return self.collate.format(literal_of(self.column, value))
+        text = f"_utf8mb4 x'{value.hex()}'" if value else "_utf8mb4 ''"
+        return f"{self.collate.format(text)}"
+
+
+def key_parts(
+    mine: Sequence[ColumnInfo], theirs: Sequence[ColumnInfo], alias: str = "", *, own_order: bool = True
+) -> tuple[KeyPart, ...]:
+    """The parts of a key on one of two servers.
+
+    Where both columns have the same collation its own order serves, and an index with it; otherwise, or without
+    `own_order`, text is ordered by utf8mb4_bin on both sides, so that a range holds the same keys on either.
+    """
+    return tuple(_part(column, other, alias, own_order) for column, other in zip(mine, theirs, strict=True))
+
+
+def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) -> KeyPart:
+    name = quote_name(alias, column.name) if alias else quote_name(column.name)
+    if column.value_class is ValueClass.NAME:
+        return KeyPart(column, f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin", "", alias)
+    if column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
+        return KeyPart(column, name, "", alias)
+    if own_order and column.collation == other.collation:
+        return KeyPart(column, name, f"CONVERT({{}} USING {column.charset}) COLLATE {column.collation}", alias)
+    return KeyPart(column, f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin", "{} COLLATE utf8mb4_bin", alias)
+
+
+def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int) -> str:
+    """The key that stands `offset` rows behind the first, in canonical form; `rows` is FROM and WHERE."""
+    values = ",".join(readable(part.column, part.alias) for part in parts)
+    return f"SELECT {values} {rows} ORDER BY {','.join(part.ordered for part in parts)} LIMIT 1 OFFSET {offset}"
+
+
+def between(parts: Sequence[KeyPart], low: Values | None, high: Values | None) -> str:
+    """A condition: keys above `low` and not above `high`; None is no bound.  Of an index, NULL is below every value."""
+    conditions = []
+    if low is not None:
+        conditions.append(_beyond(parts, low, _above, or_equal=False))
+    if high is not None:
+        conditions.append(_beyond(parts, high, _below, or_equal=True))
+    return " AND ".join(conditions) or "1=1"
+
+
+def _equal(part: KeyPart, value: bytes | None) -> str:
+    return f"{part.ordered} IS NULL" if value is None else f"{part.ordered}={part.literal(value)}"
+
+
+def _above(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
+    if value is None:
+        return "1=1" if or_equal else f"{part.ordered} IS NOT NULL"
+    return f"{part.ordered}>{'=' if or_equal else ''}{part.literal(value)}"
+
+
+def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
+    """NULL stands before every value (of an index: a key has none)."""
+    if value is None:
+        return f"{part.ordered} IS NULL" if or_equal else "1=0"
+    below = f"{part.ordered}<{'=' if or_equal else ''}{part.literal(value)}"
+    return f"({below} OR {part.ordered} IS NULL)" if part.column.nullable else below
+
+
+def _beyond(parts: Sequence[KeyPart], bound: Values, beyond: Callable[..., str], *, or_equal: bool) -> str:
+    """A row comparison written out: servers use an index for this form, and not for (a, b) > (1, 2)."""
+    last = len(parts) - 1
+    steps = [
+        " AND ".join(
+            [
+                *(_equal(parts[j], bound[j]) for j in range(i)),
+                beyond(parts[i], bound[i], or_equal=or_equal and i == last),
+            ]
+        )
+        for i in range(len(parts))
+    ]
+    if len(steps) == 1:
+        return steps[0]
+    return f"{beyond(parts[0], bound[0], or_equal=True)} AND ({' OR '.join(f'({step})' for step in steps)})"
+
+
+def any_of(parts: Sequence[KeyPart], keys: Sequence[Values]) -> str:
+    """A condition: the key is one of these."""
+    return " OR ".join("(" + " AND ".join(_equal(p, v) for p, v in zip(parts, key, strict=True)) + ")" for key in keys)
+
+
+def literal_of(column: ColumnInfo, value: bytes | None) -> str:
+    """A canonical value as a literal to write, in the form the decoders give theirs."""
+    if value is None:
+        return literals.NULL
+    match column.value_class:
+        case ValueClass.INTEGER | ValueClass.DECIMAL | ValueClass.NUMBER:
+            return value.decode()
+        case ValueClass.FLOAT:
+            return literals.double_number(_FLOAT32.unpack(_FLOAT32.pack(float(value)))[0])
+        case ValueClass.DOUBLE:
+            return literals.double_number(float(value))
+        case ValueClass.NAME:
+            return "0" if value[:1] == b"1" and column.data_type == "enum" else literals.text(value[2:].decode())
+        case ValueClass.TEXT if value.startswith(UNREADABLE):
+            return f"_{column.charset} x'{value[1:].hex()}'"
+        case ValueClass.TEMPORAL | ValueClass.TEXT | ValueClass.JSON:
+            return literals.text(value.decode())
+        case ValueClass.BINARY:
+            return literals.binary(value)
+        case ValueClass.OTHER:
+            return f"x'{value.decode()}'"

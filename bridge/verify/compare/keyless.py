@@ -1,0 +1,88 @@
+"""Tables with neither a key nor an index: one pass over each side, as a stream of hashes that is counted in buckets.
+
+No range of such a table can be asked for, so the server goes through it once; but it does so only as fast as the
+hashes are taken, which is done by pieces of some time each, with a wait between them where the server is busy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bridge.verify.compare.checksums import row_hash, streamed_hash
+from bridge.verify.compare.side import Side
+
+BUCKETS: Final = 4_096
+_NO_HASH: Final = BUCKETS
+"""The bucket of rows whose text was too long to be hashed."""
+
+
+class Buckets:
+    """Count, XOR and sum (modulo 2^64) of the hashes of each bucket."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._counts = np.zeros(BUCKETS + 1, np.int64)
+        self._xors = np.zeros(BUCKETS, np.uint64)
+        self._sums = np.zeros(BUCKETS, np.uint64)
+
+    def add(self, hashes: list[bytes | None]) -> None:
+        """Counts rows by their hashes of 8 bytes."""
+        self.rows += len(hashes)
+        known = [one for one in hashes if one is not None]
+        self._counts[_NO_HASH] += len(hashes) - len(known)
+        if not known:
+            return
+        numbers = np.sort(np.frombuffer(b"".join(known), ">u8").astype(np.uint64))
+        buckets = (numbers // np.uint64(1 << 52)).astype(np.int64)
+        starts = np.flatnonzero(np.diff(buckets, prepend=-1))
+        mine = buckets[starts]
+        self._counts[:BUCKETS] += np.bincount(buckets, minlength=BUCKETS)
+        self._xors[mine] ^= np.bitwise_xor.reduceat(numbers, starts)
+        self._sums[mine] += np.add.reduceat(numbers, starts)
+
+    def differing(self, other: Buckets) -> list[int]:
+        """Buckets that are not equal, with that of rows without a hash where there are any."""
+        unlike = (
+            (self._counts[:BUCKETS] != other._counts[:BUCKETS])
+            | (self._xors != other._xors)
+            | (self._sums != other._sums)
+        )
+        found: npt.NDArray[np.intp] = np.flatnonzero(unlike)
+        unhashed = self._counts[_NO_HASH] or other._counts[_NO_HASH]
+        return [*map(int, found), *([_NO_HASH] if unhashed else [])]
+
+
+def stream_buckets(side: Side, seconds: float, pause: Callable[[int], None]) -> Buckets:
+    """All rows of one side.  pause: called before each piece of about `seconds`, with the rows so far; may wait."""
+    buckets = Buckets()
+    pause(0)
+    for piece in _pieces(side.reader.stream(f"SELECT {streamed_hash(side.tokens())} {side.source()}"), seconds):
+        buckets.add([row[0] for row in piece])
+        pause(buckets.rows)
+    return buckets
+
+
+def _pieces(blocks: Iterator[list[tuple[Any, ...]]], seconds: float) -> Iterator[list[tuple[Any, ...]]]:
+    piece: list[tuple[Any, ...]] = []
+    began = time.monotonic()
+    for block in blocks:
+        piece += block
+        if time.monotonic() - began >= seconds:
+            yield piece
+            piece, began = [], time.monotonic()
+    if piece:
+        yield piece
+
+
+def in_bucket(side: Side, buckets: list[int]) -> str:
+    """A condition: the row lies in one of these buckets."""
+    numbers = ",".join(str(bucket) for bucket in buckets if bucket != _NO_HASH)
+    told = [f"{row_hash(side.tokens())} DIV {1 << 52} IN ({numbers})"] if numbers else []
+    if _NO_HASH in buckets:
+        told.append(f"{row_hash(side.tokens())} IS NULL")
+    return " OR ".join(told)

@@ -1,0 +1,279 @@
+"""Rows as they were read from two servers, and what tells them apart.  Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.verify.compare.key_sql import Values
+
+_FLOAT32: Final = struct.Struct("f")
+
+
+class Finding(StrEnum):
+    """What is wrong with a row of the target."""
+
+    DIFFERENT = "different"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them; lacks:
+    others were there, and nobody knows their values."""
+
+    values: Values
+    known: frozenset[int] | None = None
+    lacks: bool = False
+
+    def knows(self, i: int) -> bool:
+        """The value of column i is known."""
+        return self.known is None or i in self.known
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row that is not as it should be; for a table without a key, one of `copies` equal rows."""
+
+    finding: Finding
+    key: Values
+    expected: Row | None
+    actual: Row | None
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns that are compared, of both sides, and which of them are the key; no key: a multiset of rows."""
+
+    expected: tuple[ColumnInfo, ...]
+    actual: tuple[ColumnInfo, ...]
+    key: tuple[int, ...]
+
+    def key_of(self, values: Sequence[bytes | None]) -> Values:
+        """The key of a row."""
+        return tuple(values[i] for i in self.key)
+
+    def comparable(self, i: int, value: bytes | None) -> Hashable:
+        """A value such that equal ones compare equal: JSON by its parsed form, numbers by their value."""
+        if value is None:
+            return None
+        classes = {self.expected[i].value_class, self.actual[i].value_class}
+        if ValueClass.JSON in classes:
+            return parsed_json(value)
+        try:
+            if ValueClass.FLOAT in classes:
+                return _float32(float(value))
+            if ValueClass.DOUBLE in classes:
+                return float(value)
+            if ValueClass.DECIMAL in classes:
+                return Decimal(value.decode())
+            if ValueClass.TEMPORAL in classes:
+                return self._moment(i, value)
+            return value
+        except (ValueError, ArithmeticError):
+            return value
+
+    def _moment(self, i: int, value: bytes) -> bytes:
+        """Digits of the fraction are the column's, and so is whether there is a time of day."""
+        value = value.rstrip(b"0").rstrip(b".") if b"." in value else value
+        if "date" in {self.expected[i].data_type, self.actual[i].data_type}:
+            return value.removesuffix(b" 00:00:00")
+        return value
+
+    def identity(self, key: Values) -> Hashable:
+        """A key such that equal ones are equal, however many digits each side's columns have."""
+        return tuple(self.comparable(i, value) for i, value in zip(self.key, key, strict=True))
+
+    def spelling(self, key: Values) -> Hashable:
+        """The same for keys that the target may take for one, as it looks on letters and blanks."""
+        return tuple(
+            _folded(value.decode(errors="replace"), self.actual[i].collation)
+            if value is not None and self.actual[i].value_class is ValueClass.TEXT
+            else self.comparable(i, value)
+            for i, value in zip(self.key, key, strict=True)
+        )
+
+    def is_equal(self, expected: Row, actual: Row) -> bool:
+        """The values that are known are equal."""
+        return not self.differing(expected, actual)
+
+    def differing(self, expected: Row, actual: Row) -> list[int]:
+        """Numbers of the columns whose known values differ."""
+        return [
+            i
+            for i, (left, right) in enumerate(zip(expected.values, actual.values, strict=True))
+            if left != right and expected.knows(i) and self.comparable(i, left) != self.comparable(i, right)
+        ]
+
+
+def _float32(value: float) -> float:
+    try:
+        return float(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
+    except OverflowError:
+        return value
+
+
+def parsed_json(text: bytes) -> Hashable:
+    """JSON such that documents of equal meaning compare equal: order of members and spacing do not count, 2 is 2.0;
+    a name that comes twice counts twice; text that is no JSON stands for itself."""
+    try:
+        return _frozen(json.loads(text, object_pairs_hook=_Members, parse_float=_number))
+    except (ValueError, RecursionError):
+        return text
+
+
+class _Members(list[tuple[str, object]]):
+    """Of a JSON object.  Which of two with one name counts, servers do not agree upon."""
+
+
+def _number(text: str) -> float | Decimal:
+    """As servers have it; beyond their range, as it is written."""
+    number = float(text)
+    return number if math.isfinite(number) else Decimal(text)
+
+
+def _frozen(value: object) -> Hashable:
+    match value:
+        case _Members():
+            return ("object", frozenset(Counter((name, _frozen(member)) for name, member in value).items()))
+        case list():
+            return ("array", tuple(map(_frozen, value)))
+        case bool() | None:
+            return ("constant", value)  # True is 1 to Python
+        case str():
+            return ("text", value)
+        case int() | float() | Decimal():
+            return ("number", value)
+    raise AssertionError(type(value))
+
+
+def by_key(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+    """What differs between rows of one range of keys.  A row whose key differs in case or trailing space only, so that
+    both cannot stand on the target, is one that differs."""
+    differences: list[Difference] = []
+    missing, extra = list(expected), list(actual)
+    for look in (tuple, shape.identity, shape.spelling):
+        pairs, missing, extra = _paired(shape, missing, extra, look)
+        differences += (
+            Difference(Finding.DIFFERENT, shape.key_of(row.values), row, other)
+            for row, other in pairs
+            if not shape.is_equal(row, other)
+        )
+    differences += (Difference(Finding.MISSING, shape.key_of(row.values), row, None) for row in missing)
+    differences += (Difference(Finding.EXTRA, shape.key_of(row.values), None, row) for row in extra)
+    return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
+
+
+def _paired(
+    shape: Shape, expected: Sequence[Row], actual: Sequence[Row], look: Callable[[Values], Hashable]
+) -> tuple[list[tuple[Row, Row]], list[Row], list[Row]]:
+    """Rows of both sides whose keys look the same, and those of either side that are left."""
+    waiting: dict[Hashable, list[Row]] = {}
+    for row in actual:
+        waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
+    pairs, alone = [], []
+    for row in expected:
+        others = waiting.get(look(shape.key_of(row.values)))
+        if others:
+            pairs.append((row, others.pop()))
+        else:
+            alone.append(row)
+    return pairs, alone, [row for rows in waiting.values() for row in rows]
+
+
+def without_moved(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+    """A row that two servers order differently is missing in one range and extra in another: it is neither."""
+    extra = {shape.identity(d.key): d.actual for d in differences if d.finding is Finding.EXTRA}
+    missing = {shape.identity(d.key): d for d in differences if d.finding is Finding.MISSING}
+    both = extra.keys() & missing.keys()
+    if not both:
+        return list(differences)
+    kept = [d for d in differences if d.finding is Finding.DIFFERENT or shape.identity(d.key) not in both]
+    for key in both:
+        expected, actual = missing[key].expected, extra[key]
+        if expected and actual and not shape.is_equal(expected, actual):
+            kept.append(Difference(Finding.DIFFERENT, missing[key].key, expected, actual))
+    return kept
+
+
+def _folded(text: str, collation: str) -> str:
+    """A text such that those which a collation takes for one are equal.  Its name says what it looks away from: case
+    and accents, unless it says _bin, _cs or _as, and blanks at the end, unless it says NO PAD or is one of 0900."""
+    if not ("nopad" in collation or "_0900_" in collation):
+        text = text.rstrip(" ")
+    if collation.endswith(("_bin", "_cs")):
+        return text
+    text = text.casefold()
+    if "_as_" in collation:
+        return text
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
+
+
+def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+    """What differs between rows without keys: equal rows are counted, and a row that differs is one missing and one
+    extra.  An expected row of which only some values are known takes any row of the target that has them."""
+    left, right = list(expected), list(actual)
+    balance = Counter(_look_of(shape, row) for row in left)
+    balance.subtract(_look_of(shape, row) for row in right)
+    _match_partly_known(balance)
+    examples = {_look_of(shape, row): row for row in (*left, *right)}
+    differences = []
+    for look, copies in balance.items():
+        row = examples[look]
+        if copies > 0:
+            differences.append(Difference(Finding.MISSING, row.values, row, None, copies))
+        elif copies < 0:
+            differences.append(Difference(Finding.EXTRA, row.values, None, row, -copies))
+    return differences
+
+
+class _Look(NamedTuple):
+    """What a row without a key is known by.  known: numbers of the columns of known values, None for all."""
+
+    known: frozenset[int] | None
+    values: tuple[Hashable, ...]
+
+    def under(self, known: frozenset[int]) -> tuple[Hashable, ...]:
+        return tuple(self.values[i] for i in sorted(known))
+
+
+def _look_of(shape: Shape, row: Row) -> _Look:
+    known = None if row.known is None or len(row.known) == len(row.values) else row.known
+    return _Look(known, tuple(shape.comparable(i, value) for i, value in enumerate(row.values)))
+
+
+def _match_partly_known(balance: Counter[_Look]) -> None:
+    """Rows of which more is known choose first: since columns only ever come to be known, what is known of one row is
+    part of what is known of the other, and no choice takes a row away that only a later one could have taken."""
+    for known in sorted({look.known for look in balance if look.known is not None}, key=len, reverse=True):
+        surplus: dict[Hashable, list[_Look]] = {}
+        for look, copies in balance.items():
+            if look.known is None and copies < 0:
+                surplus.setdefault(look.under(known), []).append(look)
+        for look in [look for look, copies in balance.items() if look.known == known and copies > 0]:
+            for other in surplus.get(look.under(known), ()):
+                taken = min(balance[look], -balance[other])
+                balance[look] -= taken
+                balance[other] += taken
+
+
+def netted(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+    """The same for rows without a key: what is missing in one range and extra in another cancels."""
+    if len({difference.finding for difference in differences}) < 2:
+        return list(differences)
+    left, right = (
+        [row for d in differences if d.finding is finding and (row := d.expected or d.actual) for _ in range(d.copies)]
+        for finding in (Finding.MISSING, Finding.EXTRA)
+    )
+    return as_multisets(shape, left, right)

@@ -1,0 +1,85 @@
+"""One side of a comparison: a table as a server has it, as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.mysql.table_definition import ColumnInfo
+from bridge.verify.compare.checksums import readable, token
+from bridge.verify.compare.key_sql import KeyPart, Values
+from bridge.verify.compare.row_diff import Row
+from bridge.verify.snapshot_reader import Reader
+
+LACKS: Final = "?"
+"""Of a column that the log does not hold for a row though it was there."""
+
+
+@dataclass(frozen=True)
+class PartlyKnown:
+    """Which columns are known differs from row to row.
+
+    code: SQL of a text with a 1 for each column that is; always: the columns that are known of every row.
+    """
+
+    code: str
+    always: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A table as one server has it.
+
+
+    rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
+    partly: set when some rows have columns of unknown value.
+    absent: numbers of columns that this side does not have; True where NULL would be their value.
+    """
+
+    reader: Reader
+    rows: str
+    columns: tuple[ColumnInfo, ...]
+    key: tuple[KeyPart, ...]
+    condition: str = "1=1"
+    alias: str = ""
+    partly: PartlyKnown | None = None
+    absent: Mapping[int, bool] = field(default_factory=dict)
+
+    def source(self, more: str = "1=1") -> str:
+        """FROM and WHERE."""
+        return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
+
+    def tokens(self) -> list[str]:
+        """How each value stands in its row's text; U where it is unknown."""
+        return [self._token(i, column) for i, column in enumerate(self.columns)]
+
+    def fetch(self, more: str) -> list[Row]:
+        """The rows under a further condition."""
+        values = [self._readable(i, column) for i, column in enumerate(self.columns)]
+        code = self.partly.code if self.partly else "NULL"
+        found = self.reader.rows(f"SELECT {','.join(values)},{code} {self.source(more)}")
+        return [Row(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
+
+    def _known(self, code: str | None) -> frozenset[int] | None:
+        return None if code is None else frozenset(i for i, known in enumerate(code) if known == "1")
+
+    def _token(self, i: int, column: ColumnInfo) -> str:
+        if i in self.absent:
+            return "'N'" if self.absent[i] else "'U'"
+        return self._if_known(i, token(column, self.alias), "'U'")
+
+    def _readable(self, i: int, column: ColumnInfo) -> str:
+        if i in self.absent:
+            return "NULL" if self.absent[i] else "HEX('no such column')"
+        return self._if_known(i, readable(column, self.alias), "NULL")
+
+    def _if_known(self, i: int, expression: str, otherwise: str) -> str:
+        if self.partly is None or i in self.partly.always:
+            return expression
+        return f"IF(SUBSTRING({self.partly.code},{i + 1},1)='1',{expression},{otherwise})"
+
+
+def unhexed(values: Sequence[object]) -> Values:
+    """Values as `checksums.readable` gives them."""
+    return tuple(None if value is None else bytes.fromhex(str(value)) for value in values)

@@ -1,0 +1,102 @@
+"""Workers that compare tables beside each other; those without a table of their own help with the large ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from threading import Condition
+from typing import Generic, TypeVar
+
+from bridge.verify.compare.bisect import Comparison
+from bridge.verify.compare.key_ranges import Walk
+from bridge.verify.load_throttle import Throttle
+
+T = TypeVar("T")
+R = TypeVar("R")
+Shared = tuple[Comparison, Walk]
+
+
+class Crew(Generic[T]):
+    """tables: in the order in which they are begun."""
+
+    def __init__(self, tables: Iterable[T]) -> None:
+        self._waiting = deque(tables)
+        self._changed = Condition()
+        self._shared: list[Shared] = []
+        self._owners = 0
+        self._is_stopped = False
+        self._failure: BaseException | None = None
+
+    def results(self, workers: Sequence[Callable[[], list[R]]], throttle: Throttle) -> list[R]:
+        """Runs the workers at once; raises the first failure, when all of them have ended."""
+        with ThreadPoolExecutor(len(workers), thread_name_prefix="tables") as pool:
+            futures = [pool.submit(worker) for worker in workers]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
+                self.stop()
+                throttle.stop()
+        if self._failure:
+            raise self._failure
+        return [result for future in futures for result in future.result()]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around all that one worker does: when one fails, all end."""
+        try:
+            yield
+        except BaseException as error:
+            with self._changed:
+                self._failure = self._failure or error
+            raise
+
+    def stop(self) -> None:
+        """Nothing more is begun."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def own_tables(self) -> Iterator[T]:
+        """Tables for one worker, until none waits."""
+        while True:
+            with self._changed:
+                if self._is_stopped or not self._waiting:
+                    return
+                table = self._waiting.popleft()
+                self._owners += 1
+            try:
+                yield table
+            finally:
+                with self._changed:
+                    self._owners -= 1
+                    self._changed.notify_all()
+
+    @contextmanager
+    def shared(self, comparison: Comparison, walk: Walk) -> Iterator[None]:
+        """While others may help with a table."""
+        with self._changed:
+            self._shared.append((comparison, walk))
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._shared.remove((comparison, walk))
+
+    def others_tables(self) -> Iterator[Shared]:
+        """Tables that others have begun and that have ranges left, until all are through."""
+        while (found := self._next_shared()) is not None:
+            yield found
+
+    def _next_shared(self) -> Shared | None:
+        with self._changed:
+            while not self._is_stopped and (self._owners or self._open()):
+                if found := self._open():
+                    return found
+                self._changed.wait()
+            return None
+
+    def _open(self) -> Shared | None:
+        return next((shared for shared in self._shared if shared[1].has_more), None)

@@ -1,0 +1,107 @@
+"""What an ALTER TABLE does to columns and to rows, read from its text.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from bridge.ddl.lexer import Token, tokens
+
+_NO_COLUMN: Final = frozenset(
+    [
+        "INDEX",
+        "KEY",
+        "PRIMARY",
+        "UNIQUE",
+        "FULLTEXT",
+        "SPATIAL",
+        "FOREIGN",
+        "CONSTRAINT",
+        "CHECK",
+        "PARTITION",
+        "PARTITIONS",
+        "PERIOD",
+        "SYSTEM",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ColumnChanges:
+    """All names in lower case, as they were before the statement.
+
+    renamed: old to new names.  dropped: gone, perhaps to come again with other values.
+    retyped: whose values from before the statement may read otherwise behind it.
+    loses_rows: partitions went with their rows.
+    """
+
+    renamed: Mapping[str, str]
+    dropped: frozenset[str]
+    retyped: frozenset[str]
+    loses_rows: bool
+
+
+def column_changes(statement: str) -> ColumnChanges:
+    """The effects of an ALTER TABLE."""
+    renamed: dict[str, str] = {}
+    dropped: set[str] = set()
+    retyped: set[str] = set()
+    loses_rows = False
+    for part in _specifications(tokens(statement)):
+        words = [token.word for token in part]
+        names = [token.name for token in part]
+        match words:
+            case ["DROP" | "TRUNCATE", "PARTITION", *_]:
+                loses_rows = True
+            case ["RENAME", "COLUMN", *_] if len(part) >= 5:
+                renamed[_lower(names[2])] = _lower(names[4])
+            case ["DROP", *_]:
+                dropped.update(_column(part))
+            case ["MODIFY", *_]:
+                retyped.update(_column(part))
+            case ["CHANGE", *_]:
+                old, new = (*_column(part, 2), "", "")[:2]
+                retyped.add(old)
+                if old != new:
+                    renamed[old] = new
+    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
+
+
+def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """What stands between the commas of an ALTER TABLE, the table's name left out."""
+    start, depth = _behind_table(found), 0
+    at = start
+    for at in range(start, len(found)):
+        depth += {"(": 1, ")": -1}.get(found[at].text, 0)
+        if found[at].text == "," and depth == 0:
+            yield found[start:at]
+            start = at + 1
+    if start < len(found):
+        yield found[start:]
+
+
+def _behind_table(found: Sequence[Token]) -> int:
+    at = next((i + 1 for i, (one, two) in enumerate(pairwise(found)) if (one.word, two.word) == ("ALTER", "TABLE")), 0)
+    at += 1
+    if [token.word for token in found[at : at + 2]] == ["IF", "EXISTS"]:
+        at += 2
+    at += 1
+    return at + 2 if found[at : at + 1] and found[at].text == "." else at
+
+
+def _column(part: Sequence[Token], count: int = 1) -> list[str]:
+    """The names behind the verb; none when it is about an index, a key or a partition."""
+    at = 1
+    if part[at : at + 1] and part[at].word == "COLUMN":
+        at += 1
+    elif part[at : at + 1] and part[at].word in _NO_COLUMN:
+        return []
+    if [token.word for token in part[at : at + 2]] == ["IF", "EXISTS"]:
+        at += 2
+    return [_lower(token.name) for token in part[at : at + count]]
+
+
+def _lower(name: str | None) -> str:
+    return (name or "").lower()

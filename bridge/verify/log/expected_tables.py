@@ -1,0 +1,194 @@
+"""Tables of what should be, beside what is: temporary, of the target's own types, gone with their session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP
+from bridge.mysql.connection import quote_name
+from bridge.mysql.table_definition import ColumnInfo, Definition
+from bridge.protocols.values import literals
+from bridge.rows.arrow_images import TEXT, groups
+from bridge.rows.render import STATEMENT_BYTES
+from bridge.verify.compare.side import LACKS
+
+GONE: Final = "bridge gone"
+KNOWN: Final = "bridge known"
+PERHAPS: Final = "bridge perhaps"
+COMMIT_TS: Final = "bridge commit_ts"
+PARTITION: Final = "bridge partition"
+OFFSET: Final = "bridge offset"
+INDEX: Final = "bridge index"
+_META: Final = (
+    (GONE, "BOOL NOT NULL"),
+    (KNOWN, "TEXT CHARACTER SET ascii NOT NULL"),
+    (PERHAPS, "BOOL NOT NULL"),
+    (COMMIT_TS, "BIGINT NOT NULL"),
+    (PARTITION, "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
+    (OFFSET, "BIGINT NOT NULL"),
+    (INDEX, "INT NOT NULL"),
+)
+_DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS)
+"""What tells which of two steps is the later one, in the order in which it can be assigned: the answer stays the same
+while one after the other becomes the later step's."""
+_LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
+_LONG: Final = 1000
+"""Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A table of expected rows.
+
+    name: quoted; shapes: the columns that messages have, joined by SEP; index: columns of an index, of a table without
+    a key.
+    """
+
+    name: str
+    definition: Definition
+    key: tuple[str, ...]
+    shapes: tuple[str, ...]
+    index: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that any message has, in lower case, in the table's order."""
+        named = {name for shape in self.shapes for name in shape.split(SEP)}
+        return [name for name in self.definition.columns if name in named]
+
+    @property
+    def is_partly(self) -> bool:
+        """Some messages have more columns than others."""
+        return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
+
+    def create(self) -> str:
+        """The statement that makes it."""
+        lines = [
+            _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
+        ]
+        lines += [f"{quote_name(name)} {kind}" for name, kind in _META]
+        if self.key:
+            lines.append(self._index())
+        if self.index:
+            lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
+        return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB"
+
+    def inserts(self, rows: pa.Table) -> Iterator[str]:
+        """The statements that load folded steps of this table.
+
+        Of rows whose keys differ to the messages and not to the target (case, a type that was changed) the last wins.
+        """
+        for by_time, lacks, names in _distinct(rows, "by_time", "lacks", "names"):
+            alike = (pc.equal(rows["by_time"], by_time), pc.equal(rows["lacks"], lacks), pc.equal(rows["names"], names))
+            mine = rows.filter(reduce(pc.and_, alike))
+            stays = pc.is_valid(mine["image"])
+            known = self._known(names, lacks=lacks)
+            yield from self._load(mine.filter(stays), names.split(SEP), "image", known, by_time=by_time)
+            if self.key:
+                yield from self._load(mine.filter(pc.invert(stays)), list(self.key), "key", None, by_time=by_time)
+
+    def _known(self, names: str, *, lacks: bool) -> str:
+        """What `PartlyKnown` calls the code, "" where every row has all columns."""
+        if not self.is_partly:
+            return ""
+        mine, other = names.split(SEP), LACKS if lacks else "0"
+        return "".join("1" if name in mine else other for name in self.named)
+
+    def _load(
+        self, rows: pa.Table, names: Sequence[str], values: str, known: str | None, *, by_time: bool
+    ) -> Iterator[str]:
+        """known: None for rows that are gone."""
+        if rows.num_rows == 0:
+            return
+        columns = [quote_name(self.definition.columns[name].name) for name in names]
+        meta = [quote_name(name) for name, _ in _META]
+        head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
+        tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        bodies = pc.binary_join_element_wise(
+            pc.replace_substring(rows[values].combine_chunks(), SEP, ","),
+            pa.scalar(f"{int(known is None)},'{known or ''}'", TEXT),
+            pc.if_else(rows["perhaps"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
+            rows["commit_ts"].combine_chunks().cast(TEXT),
+            _partitions(rows),
+            *(rows[name].combine_chunks().cast(TEXT) for name in ("offset", "index")),
+            pa.scalar(",", TEXT),
+        )
+        for body in groups(_repeated(bodies, rows), "),(", STATEMENT_BYTES):
+            yield f"{head}{body}{tail}"
+
+    def _last_wins(self, *, by_time: bool) -> str:
+        newer = _LATER_BY_TIME if by_time else _LATER
+        names = [
+            *(column.name for _, column in self._columns()),
+            *(name for name, _ in _META if name not in _DECIDE),
+            *_DECIDE,
+        ]
+        return " ON DUPLICATE KEY UPDATE " + ",".join(
+            f"{name}=IF({newer},VALUES({name}),{name})" for name in map(quote_name, names)
+        )
+
+    def _columns(self) -> list[tuple[str, ColumnInfo]]:
+        return [(name, column) for name, column in self.definition.columns.items() if not column.generated]
+
+    def _index(self) -> str:
+        index = next(i for i in self.definition.indexes.values() if set(i.parts) == set(self.key))
+        return f"PRIMARY KEY ({','.join(quote_name(self.definition.columns[part].name) for part in index.parts)})"
+
+
+def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
+    kind = column.type
+    length = _LENGTH.match(kind)
+    if not (is_key or is_indexed) and length and int(length[1]) > _LONG:
+        kind = "longtext" if column.data_type == "varchar" else "longblob"
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
+
+
+def _later(names: Sequence[str]) -> str:
+    """Rows compared by some of their columns, the first one first."""
+    name, *rest = map(quote_name, names)
+    later = f"VALUES({name})>{name}"
+    return f"({later} OR (VALUES({name})={name} AND {_later(names[1:])}))" if rest else later
+
+
+_IMAGE_WINS: Final = f"VALUES({quote_name(GONE)})<={quote_name(GONE)}"
+_LATER: Final = (
+    f"VALUES({quote_name(COMMIT_TS)})>{quote_name(COMMIT_TS)}"
+    f" OR (VALUES({quote_name(COMMIT_TS)})={quote_name(COMMIT_TS)} AND {_IMAGE_WINS})"
+)
+_LATER_BY_TIME: Final = (
+    f"IF(VALUES({quote_name(PARTITION)})={quote_name(PARTITION)},"
+    f"{_later((OFFSET, INDEX))} OR (VALUES({quote_name(OFFSET)})={quote_name(OFFSET)}"
+    f" AND VALUES({quote_name(INDEX)})={quote_name(INDEX)} AND {_IMAGE_WINS}),"
+    f"{_later((COMMIT_TS, PARTITION))})"
+)
+"""Within a partition its order counts, between partitions that of event times."""
+
+
+def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+    found = rows.select(names).group_by(names).aggregate([]).to_pylist()
+    return [tuple(row[name] for name in names) for row in found]
+
+
+def _partitions(rows: pa.Table) -> pa.Array:
+    """'topic/partition' as a literal; a capture file may call its topic anything."""
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    begun = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT)
+    numbers = rows["partition"].combine_chunks().cast(TEXT)
+    where = pc.binary_join_element_wise(begun.take(topics.indices), numbers, pa.scalar("/", TEXT))
+    return pc.binary_join_element_wise(where, pa.scalar("'", TEXT), pa.scalar("", TEXT))
+
+
+def _repeated(bodies: pa.Array, rows: pa.Table) -> pa.Array:
+    """Rows of a table without a key, as often as they are there."""
+    copies = [max(1, count) for count in rows["copies"].to_pylist()]
+    if max(copies) == 1:
+        return bodies
+    return bodies.take(pa.array([i for i, count in enumerate(copies) for _ in range(count)]))

@@ -1,0 +1,519 @@
+"""The last state of every key, folded from row changes: what Spark's executors compute for verify.  Pure, over Arrow.
+
+A row change is one or two steps: its row comes to have an image, or goes from a key.  The last step of a key is its
+state.  Rows of tables without a key are counted instead: each image comes or goes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP, Kind
+from bridge.mysql.catalog import Table, TableName
+from bridge.mysql.state.progress import PartitionStart
+from bridge.protocols.values.untyped import split_forms, with_forms
+from bridge.rows.arrow_images import TEXT, joined, parts_of
+from bridge.rows.order_and_slices import by_table
+from bridge.rows.resolve_types import typed
+from bridge.verify.log.lineage import Cut, Life, PartitionId, Span, key_of
+
+STEP_SCHEMA: Final = pa.schema(
+    [
+        pa.field("place", pa.int32()),
+        pa.field("key", TEXT),
+        pa.field("names", pa.string()),
+        pa.field("image", TEXT),
+        pa.field("perhaps", pa.bool_()),
+        pa.field("commit_ts", pa.int64()),
+        pa.field("by_time", pa.bool_()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("index", pa.int32()),
+        pa.field("copies", pa.int64()),
+        pa.field("resent", pa.int64()),
+        pa.field("basis", TEXT),
+        pa.field("unit", TEXT),
+        pa.field("lacks", pa.bool_()),
+    ]
+)
+"""place: number of the table; key, image: literals joined by SEP, the image null when the row goes; names: of the
+image's columns on the target, joined by SEP.  copies: 0 for tables with a key, else how many copies of the image come
+(> 0) or go; resent: how many of them the producer sent again.
+
+basis: of an image that holds a part of its row, the key whose row had the rest just before; null when the image is
+whole.  unit: stands for all keys between which such rows move, null for the others.  lacks: the log does not hold the
+rest of the row."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table of the target.  key: lower-case names, () without one; columns: those that any message has, where some
+    have more of them than others."""
+
+    table: Table
+    key: tuple[str, ...]
+    columns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """What executors must know.
+
+    limit: commit_ts (TSO) from which on nothing is in the target yet.
+    read: where the order is the partitions', how far the target is in each; None where the order is that of commit_ts.
+    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending: what comes later and
+        below it has been sent before.
+    units: by table and key, what stands for the keys between which rows move whose messages hold a part of them.
+    begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
+    """
+
+    places: tuple[Place, ...]
+    lives: Mapping[tuple[str, str], Life]
+    limit: int
+    read: Mapping[PartitionId, PartitionStart] | None
+    boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
+    units: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(default_factory=dict)
+
+    def number_of(self, name: TableName) -> int | None:
+        """The number of a table's place, None when the target does not have it."""
+        wanted = key_of(name)
+        return next((i for i, place in enumerate(self.places) if key_of(place.table.name) == wanted), None)
+
+
+def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
+    """The row changes that the target should hold."""
+    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
+    if plan.read is None:
+        limits = pa.scalar(plan.limit, pa.int64())
+        if any(begin > plan.limit for begin in plan.begins.values()):
+            limits = pa.array(per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0))))
+        return events.filter(pc.and_(is_row, pc.less(events["commit_ts"], limits)))
+    starts = plan.read
+    offsets = per_partition(events, lambda where: starts[where].offset if where in starts else 0)
+    floors = per_partition(events, lambda where: (starts[where].floor or 0) if where in starts else 0)
+    is_read = pc.less(events["offset"], pa.array(offsets))
+    is_below = pc.and_(pc.invert(events["by_time"]), pc.less(events["commit_ts"], pa.array(floors)))
+    return events.filter(pc.and_(is_row, pc.or_(is_read, is_below)))
+
+
+def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
+    """A number for each event by its topic and partition."""
+    where = list(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True))
+    known = {one: number(one) for one in set(where)}
+    return np.array([known[one] for one in where], dtype=np.int64)
+
+
+def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
+    """Row changes by the span they belong to."""
+    for name, changes in by_table(events).items():
+        life = plan.lives.get(key_of(name)) or Life([], [Span(name)])
+        if not life.cuts:
+            yield life.spans[0], changes
+            continue
+        epochs = sum((_is_behind(cut, changes) for cut in life.cuts), np.zeros(changes.num_rows, np.int64))
+        for i, span in enumerate(life.spans):
+            mine = epochs == i
+            if mine.any():
+                yield span, changes.filter(pa.array(mine))
+
+
+def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
+    later: npt.NDArray[np.int64] = (changes["commit_ts"].to_numpy() > cut.ts).astype(np.int64)
+    if not cut.offsets:
+        return later
+    offsets = per_partition(changes, lambda where: cut.offsets.get(where, -1))
+    by_offset = (changes["offset"].to_numpy() > offsets).astype(np.int64)
+    is_known = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
+    return np.where(is_known, by_offset, later)
+
+
+class LoggedShape(NamedTuple):
+    """Columns of row changes.  schema, table: that hold the rows now; columns: their names there, in message order;
+    handle: the handle key's; retyped: those that have got another type since.  Names are joined by SEP."""
+
+    schema: str
+    table: str
+    columns: str
+    handle: str
+    retyped: str
+
+
+def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
+    """What columns the row changes have."""
+    found: set[LoggedShape] = set()
+    for span, changes in spans_of(plan, in_target(plan, events)):
+        if span.place is None:
+            continue
+        for shape in changes.select(["columns", "key"]).group_by(["columns", "key"]).aggregate([]).to_pylist():
+            names = [span.now(name) for name in split_forms(shape["columns"])[0].split(SEP)]
+            handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
+            texts = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
+            found.add(LoggedShape(*span.place, *texts))
+    return found
+
+
+def known_names(place: Place, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
+    """Positions of the columns whose values the target should hold: those it has and does not generate itself, as long
+    as they have not got another type since."""
+    columns = place.table.columns
+    return [
+        i
+        for i, name in enumerate(names)
+        if name is not None
+        and name in columns
+        and not columns[name].generated
+        and (name not in retyped or name in place.key)
+    ]
+
+
+def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
+    """The steps that row changes come to; rows whose key the messages do not hold are left out."""
+    found = _with_units(plan, _steps(plan, events))
+    return found.combine_chunks()
+
+
+def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
+    """Keys, each with its table, between which a row moves whose message holds a part of it."""
+    if not any(place.columns for place in plan.places):
+        return set()
+    parts = pc.and_(pc.equal(events["kind"], int(Kind.UPDATE)), events["by_time"])
+    found = _steps(plan, events.filter(parts))
+    found = found.filter(pc.fill_null(pc.not_equal(found["basis"], found["key"]), False))
+    places, olds, news = (found[name].to_pylist() for name in ("place", "basis", "key"))
+    return {((place, old), (place, new)) for place, old, new in zip(places, olds, news, strict=True)}
+
+
+def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
+    found = [STEP_SCHEMA.empty_table()]
+    for span, changes in spans_of(plan, in_target(plan, events)):
+        number = None if span.place is None else plan.number_of(span.place)
+        if number is None:
+            continue
+        for shape in pc.unique(changes["columns"]).to_pylist():
+            mine = changes.filter(pc.equal(changes["columns"], shape))
+            found += _steps_of_shape(plan, number, span, mine)
+    return pa.concat_tables(found)
+
+
+def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+    if not plan.units:
+        return found
+    keys = zip(found["place"].to_pylist(), found["key"].to_pylist(), strict=True)
+    units = pa.array([plan.units.get(key) for key in keys], TEXT)
+    return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
+
+
+def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -> Iterator[pa.Table]:
+    place = plan.places[number]
+    texts, forms = split_forms(changes["columns"][0].as_py())
+    names = [span.now(name) for name in texts.split(SEP)]
+    kept = known_names(place, span.retyped, names)
+    kept_names = [names[i] or "" for i in kept]
+    if not set(place.key) <= set(kept_names) or not kept:
+        return
+    columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
+    for at, values in (
+        ("columns", pa.repeat(columns, changes.num_rows)),
+        ("before", _kept(changes["before"], kept, len(names))),
+        ("after", _kept(changes["after"], kept, len(names))),
+    ):
+        changes = changes.set_column(changes.schema.get_field_index(at), at, values.cast(pa.string()))
+    changes = typed(place.table, changes)
+    make = _keyed_steps if place.key else _copy_steps
+    yield from make(plan, number, span, changes, kept_names)
+
+
+def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array:
+    whole = images.combine_chunks().cast(TEXT)
+    return whole if len(positions) == count else joined(parts_of(whole, positions))
+
+
+def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
+    positions = [names.index(part) for part in plan.places[number].key]
+    before, after = (changes[image].combine_chunks().cast(TEXT) for image in ("before", "after"))
+    old, new = joined(parts_of(before, positions)), joined(parts_of(after, positions))
+    goes = pc.and_(pc.is_valid(old), pc.invert(pc.fill_null(pc.equal(old, new), False)))
+    nothing = pa.nulls(changes.num_rows, TEXT)
+    zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
+    joined_names = SEP.join(names)
+    basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.places[number].columns else None
+    yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(goes)
+    yield _step_table(number, span, changes, new, joined_names, after, zero, zero, basis).filter(pc.is_valid(new))
+
+
+def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
+    """Where the rest of a row is, of which messages hold a part: those of an update that has no commit_ts (TiCDC sends
+    whole rows).  What an insert lacks its row never had."""
+    is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"]).combine_chunks()
+    return pc.if_else(is_part, keys, pa.scalar(None, TEXT))
+
+
+def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
+    floors = per_partition_offsets(plan, changes)
+    resent = pa.array((changes["commit_ts"].to_numpy() < floors).astype(np.int64))
+    joined_names = SEP.join(names)
+    for image, copies in (("before", -1), ("after", 1)):
+        images = changes[image].combine_chunks().cast(TEXT)
+        one = pa.repeat(pa.scalar(copies, pa.int64()), changes.num_rows)
+        yield _step_table(number, span, changes, images, joined_names, images, one, pc.multiply(resent, copies)).filter(
+            pc.is_valid(images)
+        )
+
+
+def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
+    """For each change the highest boundary that its partition had before it: what comes below it came before."""
+    floors = np.full(changes.num_rows, -1, dtype=np.int64)
+    offsets = changes["offset"].to_numpy()
+    topics, partitions = changes["topic"].to_pylist(), changes["partition"].to_pylist()
+    where = list(zip(topics, partitions, strict=True))
+    for one in set(where):
+        at, highest = plan.boundaries.get(one, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        if len(at) == 0:
+            continue
+        mine = np.array([other == one for other in where])
+        before = np.searchsorted(at, offsets[mine], "left") - 1
+        floors[mine] = np.where(before >= 0, highest[np.maximum(before, 0)], -1)
+    return floors
+
+
+def _step_table(
+    number: int,
+    span: Span,
+    changes: pa.Table,
+    key: pa.Array,
+    names: str,
+    image: pa.Array,
+    copies: pa.Array,
+    resent: pa.Array,
+    basis: pa.Array | None = None,
+) -> pa.Table:
+    size = changes.num_rows
+    position = [
+        changes[name].combine_chunks() for name in ("commit_ts", "by_time", "topic", "partition", "offset", "index")
+    ]
+    arrays = [
+        pa.repeat(pa.scalar(number, pa.int32()), size),
+        key,
+        pa.repeat(names, size),
+        image,
+        pa.repeat(span.perhaps, size),
+        *position,
+        copies,
+        resent,
+        pa.nulls(size, TEXT) if basis is None else basis,
+        pa.nulls(size, TEXT),
+        pa.repeat(False, size),
+    ]
+    return pa.Table.from_arrays(
+        [array.cast(f.type) for array, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
+    )
+
+
+def fold_steps(found: pa.Table) -> pa.Table:
+    """Keyed: the last step of each key, and what it takes to complete it.  Without a key: copies of a change added up.
+    May be applied again to tables of what it gave; when it has all of them, `completed` makes one step of each key."""
+    is_keyed = pc.equal(found["copies"], 0)
+    return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
+
+
+def _last(found: pa.Table) -> pa.Table:
+    if found.num_rows == 0 or not _has_parts(found):
+        return _last_of_keys(found)
+    is_linked = pc.is_valid(found["unit"])
+    return pa.concat_tables([found.filter(is_linked), _last_whole_and_later(found.filter(pc.invert(is_linked)))])
+
+
+def _has_parts(found: pa.Table) -> bool:
+    """Some images must be completed, or are what others are completed from."""
+    return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
+
+
+def _last_of_keys(found: pa.Table) -> pa.Table:
+    """By commit ts, where an image beats a delete; by event time and position where there is nothing else."""
+    if found.num_rows == 0:
+        return found
+    keys = _codes(found, "key")
+    found, order = _ordered(found.combine_chunks(), keys)
+    last = np.empty(keys.max() + 1, dtype=np.int64)
+    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
+    return found.take(pa.array(last))
+
+
+def _last_whole_and_later(found: pa.Table) -> pa.Table:
+    """Of each key the last step that needs no other, and behind it the last of each column list."""
+    if found.num_rows == 0:
+        return found
+    keys, lists = _codes(found, "key"), _codes(found, "key", "names")
+    found, order = _ordered(found.combine_chunks(), keys)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    is_part = pc.is_valid(found["basis"]).to_numpy(zero_copy_only=False)
+    whole = np.full(keys.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(whole, keys[~is_part], rank[~is_part])
+    last = np.full(lists.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(last, lists[is_part], rank[is_part])
+    stays = np.where(is_part, (rank == last[lists]) & (rank > whole[keys]), rank == whole[keys])
+    return found.filter(pa.array(stays))
+
+
+def completed(found: pa.Table) -> pa.Table:
+    """All that `fold_steps` has left of some keys, to one step of each: images that hold a part of a row with the rest
+    as it was before."""
+    if found.num_rows == 0 or not _has_parts(found):
+        return found
+    keys = _codes(found, "key")
+    is_one = pc.and_(pc.is_null(found["basis"]), pc.is_null(found["unit"])).to_numpy(zero_copy_only=False)
+    of_several = np.zeros(keys.max() + 1, dtype=np.bool_)
+    of_several[keys[~is_one]] = True
+    mine = of_several[keys]
+    parts = found.filter(pa.array(mine)).combine_chunks()
+    units = pc.coalesce(parts["unit"], parts["key"])
+    parts, order = _ordered(parts, _codes(parts.append_column("whose", units), "whose"))
+    return pa.concat_tables([found.filter(pa.array(~mine)), _replayed(parts.take(pa.array(order)))])
+
+
+def _replayed(parts: pa.Table) -> pa.Table:
+    """Steps in order, one after the other."""
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    states: dict[tuple[int, str], dict[str, str]] = {}
+    for step in parts.to_pylist():
+        key, values = (step["place"], step["key"]), None
+        if step["image"] is not None:
+            values = dict(zip(step["names"].split(SEP), step["image"].split(SEP), strict=True))
+            if step["basis"] is not None:
+                before = (step["place"], step["basis"])
+                step["lacks"] = before not in states or rows[before]["lacks"]
+                values = states.get(before, {}) | values
+            step |= {"names": SEP.join(values), "image": SEP.join(values.values())}
+            states[key] = values
+        else:
+            states.pop(key, None)
+        rows[key] = step | {"basis": None, "unit": None}
+    return pa.Table.from_pylist(list(rows.values()), STEP_SCHEMA)
+
+
+def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
+    """Equal numbers for equal values of these columns within a table."""
+    values = [found["place"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
+    identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
+    codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The order of steps; their event times are raised to what each partition has shown before of the same keys."""
+    by_time = found["by_time"].to_numpy(zero_copy_only=False)
+    if by_time.any():
+        times = pa.array(_in_partition_order(found, keys, by_time))
+        found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
+    is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
+    order = np.lexsort(
+        (
+            ~is_image,  # a row that moves is what its old key had
+            found["index"].to_numpy(),
+            found["offset"].to_numpy(),
+            found["partition"].to_numpy(),
+            is_image & ~by_time,
+            found["commit_ts"].to_numpy(),
+        )
+    )
+    return found, order
+
+
+def _in_partition_order(
+    found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Times of steps such that a key's steps of one partition never go back: there the order is the partition's, and
+    between partitions that of event times (as `stream.merge` has it)."""
+    times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
+    partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
+    order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))
+    starts = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(partitions[order], prepend=-1) != 0)
+    known, ranks = np.unique(times, return_inverse=True)
+    base = np.cumsum(starts) * len(known)
+    highest = known[np.maximum.accumulate(base + ranks[order]) - base]
+    raised = np.empty_like(times)
+    raised[order] = highest
+    return np.where(by_time, raised, times)
+
+
+_OF_KEYS: Final = ("basis", "unit", "lacks")
+_SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time")
+
+
+def _counted(found: pa.Table) -> pa.Table:
+    """One row for each change of an image, with its copies; the position of one of them."""
+    if found.num_rows == 0:
+        return found
+    comes = pc.greater(found["copies"], 0)
+    groups = [*_SAME_CHANGE, "comes"]
+    added = (
+        found.append_column("comes", comes)
+        .group_by(groups)
+        .aggregate(
+            [
+                ("image", "min"), ("topic", "min"), ("partition", "min"), ("offset", "min"), ("index", "min"),
+                ("copies", "sum"), ("resent", "sum"),
+            ]
+        )
+    )  # fmt: skip
+    arrays = [
+        added[
+            field.name
+            if field.name in _SAME_CHANGE
+            else f"{field.name}_{'sum' if field.name in ('copies', 'resent') else 'min'}"
+        ].combine_chunks()
+        for field in STEP_SCHEMA
+        if field.name not in _OF_KEYS
+    ]
+    arrays += [pa.nulls(added.num_rows, TEXT), pa.nulls(added.num_rows, TEXT), pa.repeat(False, added.num_rows)]
+    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA)
+
+
+def balance(found: pa.Table) -> pa.Table:
+    """Folded steps of tables without a key, to one row for each image that should be there, with how many copies.
+
+    A change that came again below a boundary counts once, unless it came only there.  Rows that may have gone with
+    their partition are left out.
+    """
+    found = found.filter(pc.invert(found["perhaps"]))
+    if found.num_rows == 0:
+        return found
+    fresh = pc.subtract(found["copies"], found["resent"])
+    counted = pc.if_else(pc.equal(fresh, 0), found["copies"], fresh)
+    found = found.set_column(found.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), counted)
+    encoded = (
+        pc.binary_join_element_wise(
+            found["place"].cast(TEXT), found["names"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT)
+        )
+        .combine_chunks()
+        .dictionary_encode()
+    )
+    codes = encoded.indices.to_numpy()
+    total = np.bincount(codes, weights=found["copies"].to_numpy()).astype(np.int64)
+    first = np.empty(len(total), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    one = found.take(pa.array(first))
+    one = one.set_column(one.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), pa.array(total))
+    return one.filter(pc.greater(one["copies"], 0))
+
+
+def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Steps by bucket: all of a key are in one, and so are all keys of a unit."""
+    if found.num_rows == 0:
+        return
+    keys = pc.coalesce(found["unit"], found["key"]).to_pylist()
+    hashes = np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, found.num_rows)
+    numbers = hashes % count
+    for number in np.unique(numbers):
+        yield int(number), found.filter(pa.array(numbers == number))

@@ -1,0 +1,239 @@
+"""Where rows of earlier messages are now: schema changes rename, empty and drop tables, and rename and drop columns.
+
+Pure.  Every name that messages use has a life, cut by the schema changes that touch it; the rows between two cuts are
+one span, which knows in which table its rows are now and what their columns are called there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.lexer import tokens
+from bridge.ddl.parser import Classified, classify
+from bridge.events import ms_tso, tso_ms
+from bridge.mysql.catalog import TableName
+from bridge.verify.log.column_changes import ColumnChanges, column_changes
+
+PartitionId = tuple[str, int]
+NameKey = tuple[str, str]
+
+_SECOND_MS: Final = 1000
+
+
+@dataclass(frozen=True)
+class LoggedChange:
+    """A schema change as the log has it.  offsets: where its copies lie, by partition."""
+
+    commit_ts: int
+    by_time: bool
+    schema: str
+    text: str
+    offsets: Mapping[PartitionId, int]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Tells rows before a schema change from those behind it.
+
+    ts: rows at or below it come before; where an order by time has the change in the row's own partition, its offset
+    decides.
+    """
+
+    ts: int
+    offsets: Mapping[PartitionId, int]
+
+    @classmethod
+    def of(cls, change: LoggedChange) -> Cut:
+        """Equal event times count as earlier, and one in whole seconds stands for its second (design, decision 13)."""
+        if not change.by_time:
+            return cls(change.commit_ts, {})
+        ms = tso_ms(change.commit_ts)
+        width = _SECOND_MS if ms % _SECOND_MS == 0 else 1
+        return cls(ms_tso(ms + width) - 1, change.offsets)
+
+
+@dataclass(frozen=True)
+class Span:
+    """place: the table that holds the rows now, None when they are gone or nothing is known of them.
+    columns: lower-case names in messages to those now, None for columns that are gone; others kept their names.
+    retyped: columns, by their names now, whose values may read otherwise since.
+    perhaps: a row may have gone with its partition.
+    """
+
+    place: TableName | None
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    retyped: frozenset[str] = frozenset()
+    perhaps: bool = False
+
+    def now(self, name: str) -> str | None:
+        """What a column of the messages is called now, in lower case."""
+        return self.columns.get(name.lower(), name.lower())
+
+
+@dataclass
+class Life:
+    """cuts and the spans between them: one span more than cuts."""
+
+    cuts: list[Cut]
+    spans: list[Span]
+
+
+@dataclass
+class Lineage:
+    """lives: by lower-case name in the messages.
+    since: up to this commit ts the log may have lost messages.
+    whole: tables of which the log holds every row, as it saw them made or emptied; dropped: tables that must not exist.
+    """
+
+    lives: dict[NameKey, Life]
+    since: int = 0
+    whole: set[NameKey] = field(default_factory=set)
+    dropped: dict[NameKey, TableName] = field(default_factory=dict)
+    made: dict[NameKey, TableName] = field(default_factory=dict)
+
+    def life(self, name: TableName) -> Life:
+        """The life of a name."""
+        return self.lives.setdefault(key_of(name), Life([], [Span(name)]))
+
+
+def key_of(name: TableName) -> NameKey:
+    """Names of tables are compared without regard to case, as in TiDB."""
+    return name.schema.lower(), name.table.lower()
+
+
+def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: int = 0) -> Lineage:
+    """The lineage of all tables; names: those that rows have; changes: schema changes in order, copies folded.
+
+    since: up to this commit ts (TSO) the log may have lost messages, rows of tables that it saw made among them.
+    """
+    lineage = Lineage({}, since)
+    for name in names:
+        lineage.life(name)
+    for change in changes:
+        classified = classify(change.text, change.schema)
+        if isinstance(classified, Classified):
+            _apply(lineage, change, classified)
+    return lineage
+
+
+def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
+    tables, cut, is_whole = classified.tables, Cut.of(change), change.commit_ts > lineage.since
+    if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
+        _end(lineage, tables, cut)  # rows come and go that no message tells of
+        lineage.whole -= {key_of(name) for name in tables}
+        return
+    match classified.kind:
+        case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
+            _end(lineage, tables, cut)
+            _made(lineage, tables[0], whole=is_whole)
+        case StatementKind.TRUNCATE_TABLE:
+            _end(lineage, tables, cut)
+            lineage.whole |= {key_of(tables[0])} if is_whole else set()
+        case StatementKind.DROP_TABLE:
+            _end(lineage, tables, cut)
+            _dropped(lineage, tables)
+        case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
+            places = {span.place for life in lineage.lives.values() for span in life.spans if span.place}
+            places |= set(lineage.made.values())
+            inside = [name for name in places if name.schema.lower() == classified.database.lower()]
+            _end(lineage, inside, cut)
+            _dropped(lineage, inside)
+        case StatementKind.RENAME_TABLE:
+            for old, new in list(pairwise(tables))[::2]:
+                _rename(lineage, old, new, cut)
+        case StatementKind.ALTER_TABLE:
+            _alter(lineage, tables[0], column_changes(change.text), cut)
+            if ChangeClass.RENAME_TABLE in classified.classes:
+                _rename(lineage, tables[0], tables[-1], cut)
+
+
+def _empties_database(classified: Classified) -> bool:
+    """DROP, and CREATE OR REPLACE."""
+    return ChangeClass.DROP_DATABASE in classified.classes
+
+
+def _if_not_exists(text: str) -> bool:
+    """It may have left alone what was there."""
+    words = [token.word for token in tokens(text)[:8]]
+    return any(words[i : i + 3] == ["IF", "NOT", "EXISTS"] for i in range(len(words)))
+
+
+def _made(lineage: Lineage, name: TableName, *, whole: bool) -> None:
+    key = key_of(name)
+    lineage.made[key] = name
+    lineage.dropped.pop(key, None)
+    if whole:
+        lineage.whole.add(key)
+
+
+def _dropped(lineage: Lineage, names: Iterable[TableName]) -> None:
+    for name in names:
+        lineage.whole.discard(key_of(name))
+        lineage.made.pop(key_of(name), None)
+        lineage.dropped[key_of(name)] = name
+
+
+def _at(lineage: Lineage, name: TableName) -> list[tuple[Life, int]]:
+    """The spans whose rows are in a table now."""
+    return [
+        (life, i)
+        for life in lineage.lives.values()
+        for i, span in enumerate(life.spans)
+        if span.place is not None and key_of(span.place) == key_of(name)
+    ]
+
+
+def _end(lineage: Lineage, names: Iterable[TableName], cut: Cut) -> None:
+    """The rows that these tables hold are of no account any more."""
+    for name in names:
+        lineage.life(name)
+        for life, i in _at(lineage, name):
+            life.spans[i] = replace(life.spans[i], place=None)
+        _begin(lineage, name, cut)
+
+
+def _begin(lineage: Lineage, name: TableName, cut: Cut) -> None:
+    """Rows of that name belong to a new span from here on."""
+    life = lineage.life(name)
+    life.cuts.append(cut)
+    life.spans.append(Span(name))
+
+
+def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
+    lineage.life(old)
+    moving = _at(lineage, old)
+    _end(lineage, [new], cut)
+    for life, i in moving:
+        life.spans[i] = replace(life.spans[i], place=new)
+    _begin(lineage, old, cut)
+    is_whole = key_of(old) in lineage.whole
+    _dropped(lineage, [old])
+    lineage.whole.discard(key_of(new))
+    _made(lineage, new, whole=is_whole)
+
+
+def _alter(lineage: Lineage, name: TableName, changes: ColumnChanges, cut: Cut) -> None:
+    if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows):
+        return
+    lineage.life(name)
+    for life, i in _at(lineage, name):
+        life.spans[i] = _altered(life.spans[i], changes)
+    _begin(lineage, name, cut)
+
+
+def _altered(span: Span, changes: ColumnChanges) -> Span:
+    columns: dict[str, str | None] = {}
+    for name in {*span.columns, *changes.renamed, *changes.dropped}:
+        now = span.now(name)
+        columns[name] = None if now is None or now in changes.dropped else changes.renamed.get(now, now)
+    retyped = (span.retyped | changes.retyped) - changes.dropped
+    return replace(
+        span,
+        columns=columns,
+        retyped=frozenset(changes.renamed.get(name, name) for name in retyped),
+        perhaps=span.perhaps or changes.loses_rows,
+    )

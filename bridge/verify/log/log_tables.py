@@ -1,0 +1,162 @@
+"""How the tables of the log compare with the target's: keys, columns, and both sides as SQL.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bridge.events import SEP
+from bridge.mysql.catalog import Table, TableName
+from bridge.mysql.connection import quote_name
+from bridge.mysql.table_definition import Definition
+from bridge.verify.compare.checksums import row_hash
+from bridge.verify.compare.comparable_columns import index_to_go_by
+from bridge.verify.compare.key_sql import key_parts
+from bridge.verify.compare.row_diff import Shape
+from bridge.verify.compare.side import PartlyKnown, Side
+from bridge.verify.log.expected_tables import GONE, KNOWN, PERHAPS, Scratch
+from bridge.verify.log.last_states import LoggedShape, Place, known_names
+from bridge.verify.log.lineage import Lineage, key_of
+from bridge.verify.snapshot_reader import Reader
+
+_EXPECTED: Final = "x"
+_ACTUAL: Final = "t"
+
+
+@dataclass(frozen=True)
+class LoggedTable:
+    """A table of the target that the log speaks of.
+
+    index: lower-case names of an index's columns, by whose ranges a table without a key is compared, () without one.
+    missing: columns that messages have and the target lacks.
+    is_whole: the log holds every row; otherwise rows that it never mentioned are not covered.
+    perhaps: some rows may have gone with their partitions.
+    """
+
+    place: Place
+    definition: Definition
+    scratch: Scratch
+    index: tuple[str, ...]
+    missing: tuple[str, ...]
+    is_whole: bool
+    perhaps: bool
+
+    @property
+    def name(self) -> TableName:
+        """As the target has it."""
+        return self.definition.name
+
+    @property
+    def shape(self) -> Shape:
+        """What is compared: every column that some row of the log has."""
+        columns = tuple(self.definition.columns[name] for name in self.scratch.named)
+        names = [column.name.lower() for column in columns]
+        return Shape(columns, columns, tuple(names.index(part) for part in self.place.key if names))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the columns that ranges go by."""
+        names = [column.name.lower() for column in self.shape.actual]
+        return self.shape.key or tuple(names.index(part) for part in self.index if names)
+
+    @property
+    def matched(self) -> str:
+        """FROM: the target's rows that the log speaks of."""
+        return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.scratch.name} {_EXPECTED} ON {self._same_key}"
+
+    @property
+    def _same_key(self) -> str:
+        names = [quote_name(self.definition.columns[part].name) for part in self.place.key]
+        return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
+
+    def sides(self, reader: Reader) -> tuple[Side, Side]:
+        """What should be, and what is."""
+        shape = self.shape
+        key = [shape.actual[i] for i in self.order]
+        partly = self._partly
+        expected = Side(
+            reader,
+            f"{self.scratch.name} {_EXPECTED}",
+            shape.expected,
+            key_parts(key, key, _EXPECTED),
+            condition=self._expected_rows(),
+            alias=_EXPECTED,
+            partly=partly,
+        )
+        actual = Side(
+            reader,
+            f"{quote_name(*self.name)} {_ACTUAL}",
+            shape.actual,
+            key_parts(key, key, _ACTUAL),
+            alias=_ACTUAL,
+        )
+        if not self.place.key:
+            return expected, actual if self.is_whole or partly else replace(
+                actual, condition=_also_in(actual, expected)
+            )
+        if self.is_whole and partly is None:
+            return expected, actual
+        if self.is_whole:
+            outer = self.matched.replace(f" {_ACTUAL} JOIN ", f" {_ACTUAL} LEFT JOIN ", 1)
+            return expected, replace(actual, rows=outer, partly=partly)
+        return expected, replace(actual, rows=self.matched, partly=partly)
+
+    @property
+    def _partly(self) -> PartlyKnown | None:
+        if not self.scratch.is_partly:
+            return None
+        common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.scratch.shapes))
+        always = frozenset(i for i, name in enumerate(self.scratch.named) if name in common)
+        return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
+
+    def _expected_rows(self) -> str:
+        stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
+        if not (self.perhaps and self.place.key):
+            return stays
+        there = f"EXISTS (SELECT 1 FROM {quote_name(*self.name)} {_ACTUAL} WHERE {self._same_key})"
+        return f"{stays} AND ({_EXPECTED}.{quote_name(PERHAPS)}=0 OR {there})"
+
+
+def _also_in(actual: Side, expected: Side) -> str:
+    return f"{row_hash(actual.tokens())} IN (SELECT {row_hash(expected.tokens())} {expected.source()})"
+
+
+def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
+    """The key to fold by: one of the target's that the messages hold, the one they name first, () without any."""
+    held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
+    named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
+    keys = [key for key in table.keys if key in definition.keys]
+    usable = [key for key in keys if not shapes or any(columns.issuperset(key) for columns in held)]
+    handles = [key for key in usable if frozenset(key) in named]
+    return next(iter([*handles, *usable]), ())
+
+
+def logged_table(
+    number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
+) -> LoggedTable:
+    """A table that both have.  number: of its place; schema: the database for temporary tables."""
+    place = Place(table, choose_log_key(table, definition, shapes))
+    known = {_known(place, shape) for shape in shapes}
+    spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
+    perhaps = any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name))
+    is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(place.key or not perhaps)
+    everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
+    index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
+    scratch = Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index)
+    return LoggedTable(
+        replace(place, columns=frozenset(scratch.named)) if scratch.is_partly else place,
+        definition,
+        scratch,
+        index,
+        tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
+        is_whole,
+        perhaps,
+    )
+
+
+def _known(place: Place, shape: LoggedShape) -> str:
+    """The columns that are loaded; "" for rows whose key the messages do not hold."""
+    names = shape.columns.split(SEP)
+    kept = [names[i] for i in known_names(place, shape.retyped.split(SEP), names)]
+    return SEP.join(kept) if set(place.key) <= set(kept) else ""

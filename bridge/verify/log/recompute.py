@@ -1,0 +1,214 @@
+"""Recomputes the last state of every key from the messages, on Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import RDD, StorageLevel
+
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.mysql.catalog import TableName
+from bridge.pipeline.backlog import LeftOut, without_left_out
+from bridge.pipeline.batch_decode import EventDecoder, unpacked
+from bridge.rows.grouping import distinct, ends, linked, numbered
+from bridge.sources.source import MicroBatch
+from bridge.verify.log.expected_tables import Scratch
+from bridge.verify.log.last_states import (
+    STEP_SCHEMA,
+    LoggedShape,
+    LogPlan,
+    balance,
+    buckets,
+    completed,
+    fold_steps,
+    links,
+    shapes,
+    steps,
+)
+from bridge.verify.log.lineage import LoggedChange, PartitionId
+
+_EVENTS_PER_BUCKET: Final = 250_000
+_CODEC: Final = "lz4_raw"
+_STEPS_HELD: Final = 500_000
+"""An executor folds what it has when it holds so many steps."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What is not rows, and which tables rows are of.
+
+    changes: schema changes in order, copies folded.  boundaries: by partition, offsets and the highest boundary at or
+    before each.  bad: positions and reasons of messages that could not be decoded.  left_out: tables whose rows are not
+    replicated.  events: how many there are.
+    firsts: by partition, the commit_ts (TSO) of what it holds first.
+    """
+
+    changes: list[LoggedChange]
+    boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
+    bad: list[tuple[Position, str]]
+    left_out: tuple[LeftOut, ...]
+    names: set[TableName]
+    events: int
+    firsts: dict[PartitionId, int]
+
+
+class Log:
+    """All events of the messages, decoded once and kept with the executors."""
+
+    def __init__(self, messages: MicroBatch, decode: EventDecoder) -> None:
+        self._packed: RDD[bytes] = messages.packed(decode).map(_compressed).persist(StorageLevel.MEMORY_AND_DISK)
+
+    def close(self) -> None:
+        """Releases the events."""
+        self._packed.unpersist()
+
+    def control(self) -> Control:
+        """Everything but the rows."""
+        brought = self._packed.map(lambda batch: _to_bytes(_control_events(_events(batch)))).collect()
+        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_from_bytes, brought)])
+        found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
+        rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
+        names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
+        events = int(pc.sum(rows["index"]).as_py() or 0)
+        found, left_out = without_left_out(found)
+        return Control(_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
+
+    def shapes(self, plan: LogPlan) -> set[LoggedShape]:
+        """`last_states.shapes` of all row changes."""
+        return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
+
+    def statements(self, plan: LogPlan, scratches: list[Scratch], events: int) -> Iterator[tuple[int, str]]:
+        """The statements that load the last states into scratch tables, each with the number of its place."""
+        plan = replace(plan, units=self._units(plan))
+        count = max(1, -(-events // _EVENTS_PER_BUCKET))
+        spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
+        return iter(spread.mapPartitions(_loading(scratches)).toLocalIterator(prefetchPartitions=True))
+
+    def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
+        """Another look at the messages, where some may hold a part of a row only."""
+        if plan.read is None or not any(place.columns for place in plan.places):
+            return {}
+        found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
+        return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
+
+
+def _compressed(content: bytes) -> bytes:
+    """A quarter of the size: what lies in the JVM, and goes there and back for each pass."""
+    body: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
+    return len(content).to_bytes(8, "big") + body
+
+
+def _whole(compressed: bytes) -> bytes:
+    body, size = memoryview(compressed)[8:], int.from_bytes(compressed[:8], "big")
+    content: bytes = pa.decompress(body, decompressed_size=size, codec=_CODEC, asbytes=True)
+    return content
+
+
+def _events(batch: bytes) -> pa.Table:
+    return unpacked([_whole(batch)])
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return _compressed(bytes(sink.getvalue()))
+
+
+def _from_bytes(value: bytes) -> pa.Table:
+    return pa.ipc.open_stream(_whole(value)).read_all()
+
+
+def _control_events(events: pa.Table) -> pa.Table:
+    """Events that are not rows; of rows, the first of each table and partition, whose `index` says how many there
+    were."""
+    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
+    return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
+
+
+def _one_of_each(rows: pa.Table) -> pa.Table:
+    _, tables = distinct(rows, ("schema", "table", "topic"))
+    partitions = rows["partition"].to_numpy().astype(np.int64)
+    codes = numbered(tables * (partitions.max(initial=0) + 1) + partitions)
+    order = np.argsort(rows["offset"].to_numpy(), kind="stable")
+    counts = pa.array(np.bincount(codes), pa.int32())
+    index = EVENT_SCHEMA.get_field_index("index")
+    return rows.take(pa.array(order[ends(codes[order])[0]])).set_column(index, EVENT_SCHEMA.field("index"), counts)
+
+
+def _changes(found: pa.Table) -> list[LoggedChange]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.SCHEMA_CHANGE)))
+    offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
+    changes: dict[tuple[int, str, str], LoggedChange] = {}
+    for row in mine.to_pylist():
+        identity = row["commit_ts"], row["schema"], row["text"]
+        lies = offsets.setdefault(identity, {})
+        lies.setdefault((row["topic"], row["partition"]), row["offset"])
+        changes.setdefault(identity, LoggedChange(row["commit_ts"], row["by_time"], row["schema"], row["text"], lies))
+    return list(changes.values())
+
+
+def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.BOUNDARY))).sort_by("offset")
+    by_partition: dict[PartitionId, tuple[list[int], list[int]]] = {}
+    names = ("topic", "partition", "offset", "commit_ts")
+    for topic, partition, offset, ts in zip(*(mine[name].to_pylist() for name in names), strict=True):
+        at, highest = by_partition.setdefault((topic, partition), ([], []))
+        if not highest or ts > highest[-1]:
+            at.append(offset)
+            highest.append(ts)
+    return {
+        where: (np.array(at, np.int64), np.array(highest, np.int64)) for where, (at, highest) in by_partition.items()
+    }
+
+
+def _firsts(found: pa.Table) -> dict[PartitionId, int]:
+    timed = found.filter(pc.not_equal(found["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
+    where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
+    return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
+
+
+def _bad(found: pa.Table) -> list[tuple[Position, str]]:
+    mine = found.filter(pc.equal(found["kind"], int(Kind.BAD)))
+    return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in mine.to_pylist()]
+
+
+def _stepping(plan: LogPlan, count: int) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
+    """Events to steps, folded as far as one task sees them, by bucket."""
+
+    def step(batches: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        held: list[pa.Table] = []
+        for batch in batches:
+            held.append(steps(plan, _events(batch)))
+            if sum(table.num_rows for table in held) >= _STEPS_HELD:
+                yield from _in_buckets(held, count)
+                held = []
+        if held:
+            yield from _in_buckets(held, count)
+
+    return step
+
+
+def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]:
+    for number, mine in buckets(fold_steps(pa.concat_tables(held)), count):
+        yield number, _to_bytes(mine)
+
+
+def _loading(scratches: list[Scratch]) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
+    """All steps of some buckets to the statements that load their last states."""
+
+    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+        mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
+        folded = completed(fold_steps(pa.concat_tables(mine)))
+        for place, scratch in enumerate(scratches):
+            mine = folded.filter(pc.equal(folded["place"], place))
+            for sql in scratch.inserts(mine if scratch.key else balance(mine)):
+                yield place, sql
+
+    return load

@@ -1,0 +1,370 @@
+"""Compares the target with what the messages say it should hold: no access to the upstream is needed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pymysql.err import MySQLError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bridge.config import Settings
+from bridge.ddl.parser import Classified, classify
+from bridge.errors import StoppedError, UsageError
+from bridge.mysql.catalog import TableName, load_tables
+from bridge.mysql.connection import Session, Target, is_lost_connection, quote_name, server_words
+from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.progress import (
+    PartitionStart,
+    Progress,
+    ProgressTable,
+    SchemaChange,
+    goes_by_partition,
+    topic_begins,
+)
+from bridge.mysql.state.quarantine import count_held
+from bridge.mysql.table_definition import list_tables, load_definitions
+from bridge.pipeline.batch_decode import event_decoder
+from bridge.sources.source import Extent, Source
+from bridge.spark.errors import source_error
+from bridge.spark.session import start_session
+from bridge.verify.checkpoint import State as Resume
+from bridge.verify.checkpoint import looks_of
+from bridge.verify.compare.bisect import Comparison
+from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.compare.key_sql import any_of, key_parts
+from bridge.verify.compare.row_diff import Difference, Finding
+from bridge.verify.compare.worker_pool import Crew
+from bridge.verify.driver_errors import expected_errors
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.load_throttle import Throttle
+from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
+from bridge.verify.log.last_states import LoggedShape, LogPlan
+from bridge.verify.log.lineage import Lineage, LoggedChange, PartitionId, key_of, trace
+from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.log.recompute import Control, Log
+from bridge.verify.options import VerifyOptions, Watcher
+from bridge.verify.report import Report, ShownRow, TableResult, shown_row
+from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshots import open_moment
+
+_SHOWN_BAD: Final = 3
+_NEVER: Final = 1 << 62
+"""Later than every commit_ts."""
+_LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
+
+
+@dataclass
+class _Loaded:
+    """A table whose expected rows are in a session.  refused: what the target said to them, "" when it took them."""
+
+    table: LoggedTable
+    session: Session
+    refused: str = ""
+
+
+class LogVerification:
+    """One verification of a target against the messages."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        target: Target,
+        source: Source,
+        protocol: str,
+        table: ProgressTable,
+        options: VerifyOptions,
+        watcher: Watcher,
+    ) -> None:
+        self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
+        self._table, self._options, self._watcher = table, options, watcher
+        self._fix = FixFile(options.fix_file) if options.fix_file else None
+
+    def run(self) -> Report:
+        """Compares every table of the log; raises StoppedError when a server or Spark fails."""
+        began = time.monotonic()
+        self._watcher.stage("starting Spark")
+        spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
+        with self._expected_errors(), ExitStack() as stack:
+            moment = open_moment(self._target, self._table, self._options.workers)
+            for session in moment.sessions:
+                stack.callback(session.close)
+            if moment.progress is None:
+                raise UsageError(
+                    f"the target knows no pipeline {self._table.name!r}, so that it is unknown how far it should be",
+                    mend="check --name and --target, or compare with the source: --against source --source URL",
+                )
+            self._look = self._target.connect(autocommit=True)
+            stack.callback(self._look.close)
+            log = self._log(spark)
+            stack.callback(log.close)
+            report = Report("log", moment.progress.applied_ts, moment.held_seconds)
+            self._compare(log, moment.progress, moment.sessions, report)
+        if self._fix:
+            heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
+            report.notes.append(f"{self._fix.write(heading):,} statements in {self._options.fix_file}")
+        report.seconds = time.monotonic() - began
+        return report
+
+    @contextmanager
+    def _expected_errors(self) -> Iterator[None]:
+        try:
+            with expected_errors(self._target):
+                yield
+        except (PySparkException, Py4JError) as error:
+            raise source_error(error) from error
+
+    def _log(self, spark: SparkSession) -> Log:
+        self._watcher.stage("decoding the messages")
+        tables = self._options.tables
+        given = self._settings.decode_options(tables if tables.rules else None)
+        options = replace(given, cut_rows=True, tells_unwanted=True)
+        decode = event_decoder(self._protocol, options)
+        self._extents = self._source.extents(spark)
+        return Log(self._source.everything(spark, self._extents), decode)
+
+    def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
+        control = log.control()
+        cut = _cut_partitions(self._extents, control)
+        lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
+        plan = LogPlan(
+            (), lineage.lives, progress.applied_ts, _read(progress), control.boundaries,
+            begins=topic_begins(progress.positions),
+        )  # fmt: skip
+        tables, report.tables = self._tables(log.shapes(plan), lineage)
+        places = tuple(table.place for table in tables)
+        loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
+        self._load(log.statements(replace(plan, places=places), [t.scratch for t in tables], control.events), loaded)
+        self._state = Resume(
+            {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+            resume=self._options.resume,
+        )
+        report.tables += self._all_tables(loaded, sessions)
+        if not (tables or report.tables):
+            report.notes.append("nothing of the log is in the target yet")
+        report.notes += (
+            f"{topic}/{partition} begins at offset {self._extents[topic, partition].low:,}: of tables made before what"
+            " it holds first, rows that no message mentions are not covered"
+            for topic, partition in cut
+        )
+        report.notes += _bad_notes(control)
+        report.notes += self._left_out_notes(control)
+        if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
+            report.notes.append(f"{held:,} messages or rows were put aside, so that the target lacks what they change")
+        self._state.forget()
+
+    def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
+        """The schema changes that have run on the target, with the texts that the operator put in their places."""
+        pending = {_identity(change) for change in progress.pending}
+        read, journal = _read(progress), Journal(self._table.name, self._table.schema)
+        applied = []
+        for change in changes:
+            identity = change.commit_ts, change.schema, change.text
+            if identity in pending or not (self._is_wanted(change) and _has_run(change, progress.applied_ts, read)):
+                continue
+            entry = journal.find(self._look, SchemaChange(change.commit_ts, change.schema, "", change.text, ""))
+            if entry is None or entry.state not in _LEFT_OUT:
+                applied.append(replace(change, text=entry.replacement) if entry and entry.replacement else change)
+        return applied
+
+    def _is_wanted(self, change: LoggedChange) -> bool:
+        classified = classify(change.text, change.schema)
+        if not isinstance(classified, Classified):
+            return False
+        if classified.database:
+            return self._options.tables.accepts_schema(classified.database)
+        return any(self._options.tables(*name) for name in classified.tables)
+
+    def _left_out_notes(self, control: Control) -> Iterator[str]:
+        """What the log holds and nobody writes, and rules of the filter that are of no table of the log."""
+        never = Counter[TableName]()
+        for found in control.left_out:
+            never[TableName(found.schema, found.table)] += found.rows if found.why else 0
+        met = control.names | never.keys() | {name for change in control.changes for name in _tables_of(change)}
+        for name, count in never.items():
+            if count:
+                yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
+        for rule in self._options.tables.unmatched(met) if met else ():
+            yield f"the filter rule {rule!r} matches no table of the log"
+
+    def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:
+        """The tables that can be compared, and results for those that cannot."""
+        wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
+        there = {key_of(name): name for name in list_tables(self._look)}
+        names = [there[key] for key in sorted(wanted) if key in there]
+        catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
+        tables: list[LoggedTable] = []
+        for name in names:
+            mine = sorted(shape for shape in shapes if key_of(TableName(*shape[:2])) == key_of(name))
+            tables.append(
+                logged_table(len(tables), self._table.schema, catalog[name], definitions[name], mine, lineage)
+            )
+        missing = [TableResult(wanted[key], schema=("the table is missing",)) for key in wanted.keys() - there.keys()]
+        left = [
+            TableResult(there[key], schema=("the table was dropped upstream",))
+            for key in lineage.dropped.keys() & there.keys() - wanted.keys()
+        ]
+        return tables, [*missing, *left]
+
+    def _load(self, statements: Iterator[tuple[int, str]], loaded: Sequence[_Loaded]) -> None:
+        self._watcher.stage("recomputing the last state of every key")
+        for one in loaded:
+            one.session.execute(one.table.scratch.create())
+        for number, sql in statements:
+            one = loaded[number]
+            if one.refused:
+                continue
+            try:
+                one.session.execute(sql)
+            except MySQLError as error:
+                if is_lost_connection(error):
+                    raise StoppedError(
+                        f"the target was lost: {server_words(error)}", where=str(self._target), mend="run verify again"
+                    ) from error
+                one.refused = server_words(error)
+
+    def _all_tables(self, loaded: Sequence[_Loaded], sessions: Sequence[Session]) -> list[TableResult]:
+        self._watcher.plan(sum(one.table.definition.rows for one in loaded))
+
+        throttle = Throttle(self._options.max_load, {"target": self._look}, self._watcher.stage)
+        crew = Crew[_Loaded](())
+
+        def work(session: Session) -> list[TableResult]:
+            with crew.at_work():
+                reader = Reader(session, is_snapshot=True, place=f"target {self._target}")
+                return [self._one_table(one, reader, throttle) for one in loaded if one.session is session]
+
+        return crew.results([partial(work, session) for session in sessions], throttle)
+
+    def _one_table(self, one: _Loaded, reader: Reader, throttle: Throttle) -> TableResult:
+        began = time.monotonic()
+        table = one.table
+        self._watcher.stage(str(table.name))
+        result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
+        if one.refused:
+            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        else:
+            self._compare_rows(table, reader, throttle, result)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _compare_rows(self, table: LoggedTable, reader: Reader, throttle: Throttle, result: TableResult) -> None:
+        if not table.shape.actual:
+            self._compare_unseen(table, reader, result)
+            return
+        tally = self._compared(table, reader, throttle)
+        differences = tally.differences
+        if not table.place.key and not table.is_whole:
+            differences = [d for d in differences if d.finding is not Finding.EXTRA]
+        result.rows, result.chunks = tally.rows, tally.chunks
+        result.count(differences)
+        if not table.is_whole:
+            result.not_covered = self._not_covered(table, reader, result)
+        result.notes = _notes(table)
+        result.shown = [self._shown(table, reader, d) for d in differences[: self._options.shown_rows]]
+        if self._fix and differences:
+            self._fix.add_rows(table.place.table, table.shape, differences)
+
+    def _compare_unseen(self, table: LoggedTable, reader: Reader, result: TableResult) -> None:
+        """No message has a row of it."""
+        count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
+        if table.is_whole:
+            result.extra = count
+        else:
+            result.not_covered = count
+
+    def _compared(self, table: LoggedTable, reader: Reader, throttle: Throttle) -> Tally:
+        expected, actual = table.sides(reader)
+        looks = looks_of(table.shape, table.order)
+        tally = self._state.tally(table.name, looks)
+        if tally.is_done:
+            return tally
+        told = 0
+
+        def on_chunk(tally: Tally) -> None:
+            nonlocal told
+            self._watcher.done(table.name, tally.rows - told)
+            told = tally.rows
+            self._state.keep(table.name, looks, tally)
+
+        with ThreadPoolExecutor(1) as pool:
+            tally = Comparison(
+                table.shape,
+                expected,
+                actual,
+                pool=pool,
+                throttle=throttle,
+                seconds=self._options.chunk_seconds,
+                on_chunk=on_chunk,
+            ).run(tally)
+        self._state.keep(table.name, looks, tally)
+        return tally
+
+    def _not_covered(self, table: LoggedTable, reader: Reader, result: TableResult) -> int:
+        rows = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
+        if not table.place.key:
+            return max(0, rows - result.rows + result.missing)
+        return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched}")[0][0])
+
+    def _shown(self, table: LoggedTable, reader: Reader, difference: Difference) -> ShownRow:
+        """With the position of the last change of the row, from the expected rows."""
+        if not table.place.key:
+            return shown_row(table.shape, difference)
+        columns = [table.shape.actual[i] for i in table.shape.key]
+        found = reader.rows(
+            f"SELECT {quote_name(COMMIT_TS)},CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
+            f" FROM {table.scratch.name}"
+            f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
+        )
+        return shown_row(table.shape, difference, *(found[0] if found else ()))
+
+
+def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
+    classified = classify(change.text, change.schema)
+    return classified.tables if isinstance(classified, Classified) else ()
+
+
+def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
+    """Partitions whose first messages Kafka no longer holds, each with the commit_ts up to which they may have been."""
+    return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
+
+
+def _read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:
+    """How far each partition is, where the pipeline goes by their order; None where it goes by commit ts."""
+    return progress.positions if goes_by_partition(progress.positions) else None
+
+
+def _identity(change: SchemaChange) -> tuple[int, str, str]:
+    return change.commit_ts, change.schema, change.text
+
+
+def _has_run(change: LoggedChange, applied_ts: int, read: Mapping[PartitionId, PartitionStart] | None) -> bool:
+    if read is None:
+        return change.commit_ts < applied_ts
+    starts = [(offset, read[where]) for where, offset in change.offsets.items() if where in read]
+    is_below = not change.by_time and any(change.commit_ts < (start.floor or 0) for _, start in starts)
+    return is_below or any(offset < start.offset for offset, start in starts)
+
+
+def _notes(table: LoggedTable) -> tuple[str, ...]:
+    seen = {column.name.lower() for column in table.shape.actual}
+    unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
+    notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
+    if not table.place.key:
+        notes.append("it has no key: rows are counted, not matched")
+    return tuple(notes)
+
+
+def _bad_notes(control: Control) -> Iterator[str]:
+    if control.bad:
+        yield f"{len(control.bad):,} messages could not be decoded: what they change is not covered"
+    for position, reason in control.bad[:_SHOWN_BAD]:
+        yield f"{position}: {reason}"

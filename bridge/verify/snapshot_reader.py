@@ -1,0 +1,82 @@
+"""Reading one moment of one server, a short look at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import StoppedError
+from bridge.mysql.connection import Session, error_code, is_lost_connection, server_words
+
+_TABLE_CHANGED: Final = 1412
+_LOOK: Final = "bridge_look"
+_BLOCK_ROWS: Final = 5_000
+_PATIENCE_SECONDS: Final = 86_400
+"""How long a server waits for a stream that is not read on, because a server is busy (`--max-load`)."""
+
+
+class Reader:
+    """A session that stands in a consistent snapshot, or in none (`is_snapshot`).
+
+    After each query it goes back to a savepoint, which gives up the metadata lock: a schema change on a table waits
+    for one query at most, not for the whole verification (mysqldump --single-transaction does the same).
+    """
+
+    def __init__(self, session: Session, *, is_snapshot: bool, place: str) -> None:
+        self._session, self._is_snapshot, self._place = session, is_snapshot, place
+        self.mark()
+
+    def mark(self) -> None:
+        """Sets the savepoint anew: what the session has written so far (temporary tables) stays."""
+        if self._is_snapshot:
+            self._session.execute(f"SAVEPOINT {_LOOK}")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query.  Raises StoppedError when the table was altered since the snapshot, or the server
+        refuses the query or is lost."""
+        return self._rows(self._session.rows, sql)
+
+    def _rows(self, ask: Callable[[str], list[tuple[Any, ...]]], sql: str) -> list[tuple[Any, ...]]:
+        try:
+            found = ask(sql)
+            if self._is_snapshot:
+                self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
+        except (MySQLError, OSError) as error:
+            raise self._stopped(error, sql) from error
+        return found
+
+    def text(self, sql: str, column: int) -> str:
+        """A text of a query's one row; bytes that are no UTF-8, as those of a binary default, are surrogates.  Raises
+        what `rows` does."""
+        found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
+        return found.decode("utf-8", "surrogateescape")
+
+    def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
+        try:
+            self._session.execute(f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}")
+            yield from self._session.stream(sql, _BLOCK_ROWS)
+            if self._is_snapshot:
+                self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
+        except (MySQLError, OSError) as error:
+            raise self._stopped(error, sql) from error
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._session.close()
+
+    def _stopped(self, error: Exception, sql: str) -> StoppedError:
+        if error_code(error) == _TABLE_CHANGED:
+            return StoppedError(
+                "a table was altered while it was verified",
+                where=f"{self._place}, {sql[:200]}",
+                mend="run verify again with --resume: what was found equal is not read again",
+            )
+        what = "was lost" if is_lost_connection(error) else "refused a query of verify"
+        return StoppedError(
+            f"the server {what}: {server_words(error)}",
+            where=f"{self._place}, {sql[:200]}",
+            mend="see that the server runs and that the user may read the tables; then run verify again with --resume",
+        )

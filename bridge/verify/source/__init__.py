@@ -1,0 +1,1 @@
+"""Verification against the upstream database."""

@@ -1,0 +1,72 @@
+"""What SHOW CREATE TABLE says, line by line, as the statements that would bring a target there.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from bridge.mysql.connection import quote_name
+from bridge.mysql.table_definition import Definition
+
+_NAME: Final = r"`(?P<name>(?:[^`]|``)+)`"
+_COLUMN: Final = re.compile(rf"  {_NAME} (?P<rest>.*?),?$")
+_INDEX: Final = re.compile(rf"  (?P<kind>PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY {_NAME}) (?P<rest>.*?),?$")
+
+
+def column_lines(create: str) -> dict[str, str]:
+    """Each column by lower-case name: its line of the CREATE TABLE."""
+    found = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
+    return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in found}
+
+
+def index_lines(create: str) -> dict[str, str]:
+    """Each index by name, PRIMARY among them: its line of the CREATE TABLE."""
+    found = (match for line in create.splitlines() if (match := _INDEX.match(line)))
+    return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in found}
+
+
+def create_statements(source: Definition, create: str) -> list[str]:
+    """For a table that is missing: its database and itself."""
+    qualified = create.replace(quote_name(source.name.table), quote_name(*source.name), 1)
+    return [f"CREATE DATABASE IF NOT EXISTS {quote_name(source.name.schema)}", qualified]
+
+
+def column_statements(table: Definition, create: str, missing: Iterable[str], changed: Iterable[str]) -> list[str]:
+    """For columns that are missing, and for those of another type."""
+    lines = column_lines(create)
+    alter = f"ALTER TABLE {quote_name(*table.name)}"
+    return [
+        *(f"{alter} ADD COLUMN {lines[name]}{_place(table, name)}" for name in missing if name in lines),
+        *(f"{alter} MODIFY COLUMN {lines[name]}" for name in changed if name in lines),
+    ]
+
+
+def opening_statements(target: Definition, barring: Iterable[str]) -> list[str]:
+    """For the target's own columns that no row could be written without: they may be NULL."""
+    columns = [target.columns[name] for name in barring]
+    return [
+        f"ALTER TABLE {quote_name(*target.name)} MODIFY COLUMN {quote_name(column.name)} {column.type}"
+        f"{f' CHARACTER SET {column.charset} COLLATE {column.collation}' if column.charset else ''} NULL"
+        for column in columns
+    ]
+
+
+def _place(source: Definition, name: str) -> str:
+    names = list(source.columns)
+    at = names.index(name)
+    return f" AFTER {quote_name(source.columns[names[at - 1]].name)}" if at else " FIRST"
+
+
+def index_statements(table: Definition, create: str, missing: Iterable[str], in_the_way: Collection[str]) -> list[str]:
+    """For indexes that are missing; in_the_way: names that the target's own indexes have."""
+    lines: Mapping[str, str] = index_lines(create)
+    return [
+        f"ALTER TABLE {quote_name(*table.name)} {_drop(name) if name in in_the_way else ''}ADD {lines[name]}"
+        for name in missing
+        if name in lines
+    ]
+
+
+def _drop(name: str) -> str:
+    return "DROP PRIMARY KEY, " if name == "PRIMARY" else f"DROP KEY {quote_name(name)}, "

@@ -1,0 +1,64 @@
+"""Rows that differ while the source moves are looked at again, until they agree or have had time enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+
+from bridge.verify.compare.key_sql import Values
+from bridge.verify.compare.row_diff import Difference, Row, Shape
+
+_FIRST_PAUSE: float = 0.1
+_LONGEST_PAUSE: float = 2.0
+_FEW: int = 50
+_FEW_PAUSE: float = 0.01
+"""Of a row that changes hundreds of times a second the target shows only some states; to have seen one of them on the
+source too, it must be looked at as often."""
+
+
+def settle(
+    shape: Shape,
+    differences: Sequence[Difference],
+    look: Callable[[Sequence[Values]], list[Difference]],
+    seconds: float,
+) -> list[Difference]:
+    """What still differs after `seconds`.
+
+    look: the differences among some keys, now.
+    A row also agrees when the target has what the source had at an earlier look: a row that changes all the time is
+    never equal at any instant, and the target that follows it is right.
+    """
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    seen: dict[Values, set[Hashable]] = {}
+    left = list(differences)
+    while left:
+        is_last = time.monotonic() >= deadline
+        now = look([difference.key for difference in left])
+        left = [d for d in now if _state(shape, d.actual) not in seen.get(d.key, ())]
+        for difference in left:
+            seen.setdefault(difference.key, set()).add(_state(shape, difference.expected))
+        if is_last or not left:
+            break
+        time.sleep(_FEW_PAUSE if len(left) <= _FEW else pause)
+        pause = min(_LONGEST_PAUSE, pause * 2)
+    return left
+
+
+def _state(shape: Shape, row: Row | None) -> Hashable:
+    return None if row is None else tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
+
+
+def persistent(
+    differences: Sequence[Difference], look: Callable[[], list[Difference]], seconds: float
+) -> list[Difference]:
+    """The same for a table without a key, whose rows cannot be looked up: what was found at every look."""
+    deadline = time.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    left = list(differences)
+    while left and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(_LONGEST_PAUSE, pause * 2)
+        now = {(difference.finding, difference.key) for difference in look()}
+        left = [difference for difference in left if (difference.finding, difference.key) in now]
+    return left

@@ -1,0 +1,121 @@
+"""Compares what two servers say of a table: columns, keys, indexes.  Pure.
+
+Only what changes data or what rows may stand counts as a difference: a column or an index that is missing, another
+type, nullability or collation.  What the target has beyond that is noted: it may have columns and indexes of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.mysql.table_definition import ColumnInfo, Definition, Index
+
+_WIDTH: Final = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
+_PRINTED: Final = re.compile(r"\b_[a-z]\w*(?=\\?')|[\\`\s]", re.IGNORECASE)
+"""In an expression: what servers of one kind print or leave out by their version."""
+_OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
+
+
+@dataclass(frozen=True)
+class SchemaFindings:
+    """differences: what must be mended; notes: what may be; missing_columns: lower-case names;
+    changed_columns: of another type, nullability or collation; missing_indexes: names of the source's;
+    barring_columns: the target's own, without which the writer's rows are refused."""
+
+    differences: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    missing_columns: tuple[str, ...] = ()
+    changed_columns: tuple[str, ...] = ()
+    missing_indexes: tuple[str, ...] = ()
+    barring_columns: tuple[str, ...] = ()
+
+
+def compare_schemas(
+    source: Definition, target: Definition, collations: Collection[str], *, is_one_flavour: bool = False
+) -> SchemaFindings:
+    """What the target lacks or has otherwise.  collations: those that the target's server knows; another one of the
+    source's cannot be had there, and is only noted.  is_one_flavour: both servers print expressions alike; otherwise
+    how generated columns are computed is only noted where it reads otherwise."""
+    differences: list[str] = []
+    notes: list[str] = []
+    missing = [name for name in source.columns if name not in target.columns]
+    differences += (f"column {source.columns[name].name} is missing" for name in missing)
+    own = {name: column for name, column in target.columns.items() if name not in source.columns}
+    barring = [name for name, column in own.items() if column.must_be_given]
+    differences += (f"column {own[name].name} is the target's own, NOT NULL and without a default" for name in barring)
+    notes += (f"column {column.name} is the target's own" for name, column in own.items() if name not in barring)
+    changed: list[str] = []
+    for name, column in source.columns.items():
+        if name in target.columns:
+            found = list(_column_differences(column, target.columns[name], collations, notes))
+            if computed := _computed(column, target.columns[name]):
+                (found if is_one_flavour else notes).append(computed)
+            differences += found
+            changed += [name] if found else []
+    lost = [name for name, index in source.indexes.items() if not _has(target, index) and "" not in index.parts]
+    differences += (f"{_index(name, source.indexes[name])} is missing" for name in lost)
+    for name, index in target.indexes.items():
+        if not _has(source, index) and "" not in index.parts:
+            words = f"{_index(name, index)} is the target's own"
+            (differences if index.unique else notes).append(words)
+    return SchemaFindings(tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(lost), tuple(barring))
+
+
+def _column_differences(
+    source: ColumnInfo, target: ColumnInfo, collations: Collection[str], notes: list[str]
+) -> Iterator[str]:
+    if plain_type(source) != plain_type(target):
+        yield f"column {target.name} is {target.type} instead of {source.type}"
+    if source.nullable != target.nullable and not source.generated:
+        yield f"column {target.name} is {_null(target)} instead of {_null(source)}"
+    if source.generated != target.generated:
+        notes.append(f"column {target.name} is generated on one side only")
+    wanted, found = _collation(source), _collation(target)
+    if wanted != found and wanted and found and not (source.is_json or target.is_json):
+        words = f"column {target.name} has the collation {found} instead of {wanted}"
+        if wanted in collations:
+            yield words
+        else:
+            notes.append(words)
+
+
+def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
+    """Values of generated columns are not compared: they follow from how they are computed."""
+    if not (source.generated and target.generated):
+        return ""
+    wanted, found = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
+    if wanted in (found, f"({found})") or found == f"({wanted})":
+        return ""
+    return f"column {target.name} is computed as {target.expression} instead of {source.expression}"
+
+
+def plain_type(column: ColumnInfo) -> str:
+    """A type without what servers print differently: display widths, JSON."""
+    if column.is_json:
+        return "json"
+    return column.type if column.data_type in {"enum", "set"} else _WIDTH.sub(r"\1", column.type.lower())
+
+
+def _collation(column: ColumnInfo) -> str:
+    return _OLD_NAMES.sub("utf8mb3", column.collation)
+
+
+def _null(column: ColumnInfo) -> str:
+    return "NULL" if column.nullable else "NOT NULL"
+
+
+def _has(definition: Definition, wanted: Index) -> bool:
+    """An index on the same columns that allows the same rows; its name does not matter."""
+    return any(
+        index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths
+        for index in definition.indexes.values()
+    )
+
+
+def _index(name: str, index: Index) -> str:
+    if name == "PRIMARY":
+        return f"the primary key ({', '.join(index.parts)})"
+    return f"{'unique ' if index.unique else ''}index {name} ({', '.join(index.parts)})"

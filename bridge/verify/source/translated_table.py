@@ -1,0 +1,51 @@
+"""Tables and columns of the source in the words of the target, as the pipeline itself would say them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.ddl.collation_tables import SOURCES, CollationRules
+from bridge.ddl.parser import Refused
+from bridge.ddl.policy import DdlRules
+from bridge.ddl.rewrite import rewrite
+from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.server_features import Capabilities, Flavour
+
+
+def source_name(source: Capabilities) -> str:
+    """What `collations.SOURCES` calls such a server."""
+    if source.flavour is Flavour.MYSQL:
+        return "mysql-5.7" if source.version < (8,) else "mysql-8"
+    return source.flavour.value
+
+
+_JSON: Final = re.compile(
+    r"(?P<name>`(?:[^`]|``)+`) longtext(?: CHARACTER SET \w+)?(?: COLLATE \w+)?"
+    r"(?P<more>[^\n]*?) CHECK \(json_valid\((?P=name)\)\)"
+)
+"""MariaDB's JSON, as it prints it."""
+
+
+@dataclass(frozen=True)
+class Translator:
+    """Between two servers.  rules: the operator's, whose collations count."""
+
+    source: Capabilities
+    target: Capabilities
+    rules: DdlRules
+
+    def said(self, statement: str, schema: str) -> tuple[str | None, str]:
+        """A statement of the source as the target takes it, None where it cannot be; and why."""
+        name = source_name(self.source)
+        if self.target.flavour is not Flavour.MARIADB:
+            statement = _JSON.sub(r"\g<name> json\g<more>", statement)
+        collations = CollationRules(SOURCES[name], self.rules.collations.mapped)
+        try:
+            found = rewrite(statement, schema, Site(self.target, collations, name))
+        except UnsupportedError as unsupported:
+            return None, str(unsupported)
+        if isinstance(found, Refused):
+            return (statement, "") if self.source.flavour is self.target.flavour else (None, found.reason)
+        return found.text, "" if found.text else "the target has nothing like it"

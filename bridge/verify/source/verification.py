@@ -1,0 +1,324 @@
+"""Compares the target with the upstream itself: checksums inside both servers, down to rows where they differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from bridge.ddl.server_features import probe
+from bridge.errors import UsageError
+from bridge.events import tso_ms
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
+from bridge.reserved_schemas import ReservedSchemas
+from bridge.verify.checkpoint import State, looks_of
+from bridge.verify.compare.bisect import Comparison
+from bridge.verify.compare.comparable_columns import Plan, catalog_table, plan_of
+from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.compare.key_sql import key_parts
+from bridge.verify.compare.row_diff import Difference, Shape
+from bridge.verify.compare.side import Side
+from bridge.verify.compare.worker_pool import Crew
+from bridge.verify.driver_errors import expected_errors
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.load_throttle import Throttle
+from bridge.verify.options import VerifyOptions, Watcher
+from bridge.verify.report import Report, TableResult, shown_row
+from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshots import enter_source_moment, open_moment, open_source
+from bridge.verify.source.create_table_text import (
+    column_statements,
+    create_statements,
+    index_statements,
+    opening_statements,
+)
+from bridge.verify.source.recheck import persistent, settle
+from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
+from bridge.verify.source.translated_table import Translator
+
+_HEARTBEAT_SECONDS: Final = 30.0
+"""An owner that was silent for longer is not running (design, decision 7)."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as both servers have it; target None when it is missing there."""
+
+    source: Definition
+    target: Definition | None
+    schema: SchemaFindings
+    plan: Plan
+
+
+class _Readers(NamedTuple):
+    """scout: looks ahead for the ends of chunks on the source; None does without."""
+
+    source: Reader
+    target: Reader
+    scout: Reader | None = None
+
+
+class SourceVerification:
+    """One verification of a target against its upstream."""
+
+    def __init__(
+        self, target: Target, source: Target, table: ProgressTable, options: VerifyOptions, watcher: Watcher
+    ) -> None:
+        self._target, self._source, self._table = target, source, table
+        self._options, self._watcher = options, watcher
+        self._fix = FixFile(options.fix_file) if options.fix_file else None
+        self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
+
+    def run(self) -> Report:
+        """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
+        began = time.monotonic()
+        with expected_errors(self._source, self._target), ExitStack() as stack:
+            stack.callback(self._pool.shutdown)
+            sources, self._flavour = open_source(self._source, 2 * self._options.workers + 1)
+            for session in sources:
+                stack.callback(session.close)
+            moment = open_moment(
+                self._target,
+                self._table,
+                self._options.workers,
+                beside=lambda progress: self._enter(sources, progress),
+            )
+            for session in moment.sessions:
+                stack.callback(session.close)
+            self._look = self._target.connect(autocommit=True)
+            stack.callback(self._look.close)
+            self._is_folding = bool(int(self._look.value("SELECT @@lower_case_table_names")))
+            self._source_look = sources[-1]
+            self._translator = Translator(probe(sources[-1]), probe(self._look), self._options.ddl)
+            self._state = State(
+                {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+                resume=self._options.resume,
+            )
+            self._seconds = self._patience(moment.progress)
+            report = Report("source", moment.progress.applied_ts if moment.progress else 0, moment.held_seconds)
+            report.tables = self._all_tables(sources, moment.sessions)
+            report.seconds = time.monotonic() - began
+        if self._fix:
+            report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
+        self._state.forget()
+        return report
+
+    def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
+        if self._flavour is Flavour.TIDB and progress is None:
+            raise UsageError(
+                f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
+                " is read",
+                mend="check --name and --target",
+            )
+        enter_source_moment(sources, self._flavour, progress)
+
+    def _heading(self, report: Report) -> str:
+        at = f", at applied_ts {report.moment}" if report.moment else ""
+        return f"makes {self._target} equal to {self._source}{at}"
+
+    def _patience(self, progress: Progress | None) -> float:
+        """How long a row may differ: 0 where both sides show one moment, or nothing moves the target."""
+        if self._flavour is Flavour.TIDB or progress is None:
+            return 0.0
+        silent = self._look.value(
+            "SELECT TIMESTAMPDIFF(MICROSECOND, heartbeat_at, NOW(6)) / 1000000 FROM"
+            f" {quote_name(self._table.schema, 'owner')} WHERE name = %s",
+            (self._table.name,),
+        )
+        if silent is None or float(silent) > _HEARTBEAT_SECONDS:
+            return 0.0
+        return max(0.0, time.time() - tso_ms(progress.applied_ts) / 1000) + self._options.grace_seconds
+
+    def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
+        """sources: one for each of the targets, then their scouts."""
+        self._watcher.stage("comparing schemas")
+        tables, results = self._planned()
+        self._watcher.plan(sum(table.source.rows for table in tables))
+        looks = {"target": self._look, "source": self._source_look}
+        self._throttle = Throttle(self._options.max_load, looks, self._watcher.stage)
+        self._crew = Crew(sorted(tables, key=lambda table: -table.source.rows))
+
+        def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
+            with self._crew.at_work():
+                readers = _Readers(
+                    self._source_reader(source),
+                    Reader(target, is_snapshot=True, place=f"target {self._target}"),
+                    self._source_reader(scout),
+                )
+                mine = [self._one_table(table, readers) for table in self._crew.own_tables()]
+                for comparison, walk in self._crew.others_tables():
+                    comparison.work(walk, readers.source, readers.target)
+                return mine
+
+        triples = zip(sources, sources[len(targets) :], targets, strict=False)
+        return [*results, *self._crew.results([partial(work, *triple) for triple in triples], self._throttle)]
+
+    def _source_reader(self, session: Session) -> Reader:
+        return Reader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
+
+    def _planned(self) -> tuple[list[_Table], list[TableResult]]:
+        """The tables to compare, and the results of those that only the target has."""
+        found = {name: self._key(name) for name in list_tables(self._source_look) if self._is_wanted(name)}
+        there = {self._key(name): name for name in list_tables(self._look) if self._is_wanted(name)}
+        if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
+            schemas = {key.schema for key in found.values()}
+            there = {key: name for key, name in there.items() if key.schema in schemas}
+        sources = load_definitions(self._source_look, found)
+        targets = load_definitions(self._look, (there[key] for key in found.values() if key in there))
+        compare = self._schema_comparison()
+        tables = []
+        for name, source in sources.items():
+            target = targets.get(there.get(found[name], name))
+            schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
+            tables.append(_Table(source, target, schema, plan_of(source, target)))
+        own = sorted(there[key] for key in there.keys() - set(found.values()))
+        return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
+
+    def _key(self, name: TableName) -> TableName:
+        """What a table is known by on both servers: in lower case where the target keeps names so."""
+        return TableName(name.schema.lower(), name.table.lower()) if self._is_folding else name
+
+    def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
+        names = self._look.rows("SELECT collation_name FROM information_schema.collations")
+        is_one_flavour = flavour_of(self._look) is self._flavour
+        return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
+
+    def _is_wanted(self, name: TableName) -> bool:
+        return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)
+
+    def _one_table(self, table: _Table, readers: _Readers) -> TableResult:
+        began = time.monotonic()
+        name = table.source.name
+        result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
+        self._watcher.stage(str(name))
+        tally = self._compared(table, readers)
+        differences = self._settled(table, tally.differences)
+        result.rows, result.chunks = tally.rows, tally.chunks
+        result.count(differences)
+        if table.target is None:
+            result.missing = tally.rows
+        shape = table.plan.shape
+        result.shown = [shown_row(shape, difference) for difference in differences[: self._options.shown_rows]]
+        if self._fix:
+            self._mend(self._fix, table, differences, readers.source)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _compared(self, table: _Table, readers: _Readers) -> Tally:
+        name = table.source.name
+        if not table.plan.shape.actual:
+            return Tally()
+        if table.target is None and self._fix is None:
+            return Tally(rows=int(readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
+        looks = looks_of(table.plan.shape, table.plan.order)
+        tally = self._state.tally(name, looks)
+        if tally.is_done:
+            return tally
+        told = 0
+
+        def on_chunk(tally: Tally) -> None:
+            nonlocal told
+            self._watcher.done(name, tally.rows - told)
+            told = tally.rows
+            self._state.keep(name, looks, tally)
+
+        comparison = self._comparison(table, readers, self._throttle, on_chunk)
+        if not comparison.has_ranges:
+            return comparison.run(tally)
+        walk = comparison.walk(tally)
+        with self._crew.shared(comparison, walk):
+            comparison.work(walk)
+            tally = comparison.result(walk)
+        self._state.keep(name, looks, tally)
+        return tally
+
+    def _comparison(
+        self,
+        table: _Table,
+        readers: _Readers,
+        throttle: Throttle,
+        on_chunk: Callable[[Tally], None] = lambda _: None,
+    ) -> Comparison:
+        shape, order = table.plan.shape, table.plan.order
+        expected = Side(
+            readers.source,
+            quote_name(*table.source.name),
+            shape.expected,
+            key_parts([shape.expected[i] for i in order], [shape.actual[i] for i in order]),
+        )
+        actual = Side(
+            readers.target,
+            quote_name(*table.source.name) if table.target else _nothing(shape),
+            shape.actual,
+            key_parts([shape.actual[i] for i in order], [shape.expected[i] for i in order]),
+            condition="1=1" if table.target else "1=0",
+            absent=table.plan.absent,
+        )
+        return Comparison(
+            shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
+            on_chunk=on_chunk, scout=readers.scout,
+        )  # fmt: skip
+
+    def _settled(self, table: _Table, differences: list[Difference]) -> list[Difference]:
+        """On a moving target, what still differs after a change has had the time to arrive."""
+        if not differences or not self._seconds:
+            return differences
+        self._watcher.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
+        with self._now() as readers:
+            comparison = self._comparison(table, readers, self._throttle)
+            if table.plan.shape.key:
+                return settle(table.plan.shape, differences, comparison.again, self._seconds)
+            return persistent(differences, lambda: comparison.run(Tally()).differences, self._seconds)
+
+    @contextmanager
+    def _now(self) -> Iterator[_Readers]:
+        """Readers that see each row as it is at that instant."""
+        with ExitStack() as stack:
+            sessions = [place.connect(autocommit=True) for place in (self._source, self._target)]
+            for session in sessions:
+                stack.callback(session.close)
+            source, target = (Reader(session, is_snapshot=False, place="either") for session in sessions)
+            yield _Readers(source, target)
+
+    def _mend(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
+        if not differences and not table.schema.differences:
+            return
+        source, schema = table.source, table.schema
+        create = reader.text(f"SHOW CREATE TABLE {quote_name(*source.name)}", 1)
+        if table.target is None:
+            self._add_schema(fix, source.name, create_statements(source, create))
+        else:
+            self._add_schema(
+                fix,
+                source.name,
+                column_statements(source, create, schema.missing_columns, schema.changed_columns),
+                index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
+            )
+            fix.add_schema(opening_statements(table.target, schema.barring_columns))
+        if differences:
+            fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
+
+    def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
+        """In the target's words."""
+        found: list[list[str]] = [[], []]
+        for statements, said in ((before, found[0]), (after, found[1])):
+            for statement in statements:
+                text, why = self._translator.said(statement, name.schema)
+                if text is None:
+                    fix.add_impossible(f"The target cannot be given what the source has: {why}: {statement}")
+                else:
+                    said.append(text)
+        fix.add_schema(*found)
+
+
+def _nothing(shape: Shape) -> str:
+    """A table that is missing, as one without rows."""
+    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
+    return f"(SELECT {columns}) nothing"

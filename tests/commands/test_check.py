@@ -1,0 +1,64 @@
+"""`bridge check` of what concerns the quarantine and large rows; no Spark is needed to look."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.captures import write_lines
+from tests.support.command import bridge
+from tests.support.pipelines import admin
+from tests.support.wire import TSO, canal
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> str:
+    """A capture whose only row is cut to its key."""
+    value = canal("INSERT", {"id": ("int", "1")}, _tidb={"commitTs": TSO, "onlyHandleKey": True})
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
+    return str(write_lines(tmp_path / "c.jsonl", [line]))
+
+
+def findings(target: str, *flags: str) -> tuple[int, list[str]]:
+    ended = bridge("check", "--target", target, *flags)
+    return ended.code, ended.out.splitlines()
+
+
+def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
+    """Must be mended, by --source."""
+    code, lines = findings(target, "--input", cut)
+    assert code == 2
+    assert any(line.startswith("MEND") and "--source" in line for line in lines)
+
+
+def test_the_upstream(target: str, cut: str) -> None:
+    """It is asked for its name; one that is no TiDB cannot show past moments, one that does not answer is to be
+    mended."""
+    code, lines = findings(target, "--input", cut, "--source", target)
+    assert code == 2
+    assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
+    assert ["no TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("MEND")] == [True]
+    code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
+    assert code == 2
+    assert any(line.startswith("MEND") and "the upstream does not answer" in line for line in lines)
+
+
+def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
+    """One that is no TiDB will do for verify; what a topic without boundaries cannot promise is said, and that writing
+    might cost less."""
+    message = json.loads(canal("INSERT", {"id": ("int", "1")}, es=1_700_000_000_000))
+    del message["_tidb"]
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(json.dumps(message).encode()).decode()}
+    path = str(write_lines(tmp_path / "w.jsonl", [line]))
+    with admin(target) as session:
+        session.execute("SET GLOBAL local_infile = OFF")
+        code, lines = findings(target, "--input", path, "--source", target)
+        session.execute("SET GLOBAL local_infile = ON")
+    assert (code, [line for line in lines if line.startswith("MEND")]) == (0, [])
+    assert any("no TiDB" in line for line in lines)
+    assert any("local_infile is OFF  -> switch it on" in line for line in lines)
+    for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
+        assert any(words in line for line in lines)

@@ -1,0 +1,319 @@
+"""`bridge quarantine` on a real quarantine: filled by a pipeline, worked through by the command."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.commands.quarantine import Quarantine
+from bridge.config import Settings
+from bridge.mysql.connection import Session, Target
+from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.support.command import Ended, bridge
+from tests.support.pipelines import admin, run_all
+from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change
+
+AT = ("timestamp", "2024-01-01 08:00:00")
+OTHER = ("timestamp", "2024-01-01 09:00:00")
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
+        yield session
+
+
+def fill(target: str, folder: Path, *messages: dict[str, Any] | bytes) -> None:
+    """Runs a pipeline without a time zone over these messages and a boundary."""
+    run_all(target, capture(folder, [*messages, watermark(90)], timezone=None), quarantine=True)
+
+
+def quarantine(target: str, *arguments: str) -> Ended:
+    return bridge("quarantine", arguments[0], "--target", target, *arguments[1:])
+
+
+def retried(target: str, *arguments: str) -> list[tuple[bool, str]]:
+    """What a retry in the zone of the messages came to."""
+    ended = quarantine(target, "retry", *arguments, "--timezone", "+08:00", "--json")
+    assert ended.code == 0, ended.err
+    return [(outcome["done"], outcome["why"]) for outcome in json.loads(ended.out)]
+
+
+def update(ts: int, before: dict[str, tuple[str, str | None]], after: dict[str, tuple[str, str | None]]) -> Any:
+    return {
+        **row(ts, 1, **after), "type": "UPDATE",  # type: ignore[arg-type]
+        "old": [{"id": "1", **{name: value for name, (_, value) in before.items()}}],
+    }  # fmt: skip
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    return session.rows("SELECT id, CAST(at AS CHAR) FROM m.t ORDER BY id")
+
+
+def states(session: Session) -> list[str]:
+    return [state for (state,) in session.rows("SELECT state FROM _bridge.quarantine ORDER BY id")]
+
+
+@pytest.mark.usefixtures("session")
+def test_list_and_show(target: str, tmp_path: Path) -> None:
+    """Every entry with position, code and reason; one with its bytes and what it decodes to now."""
+    fill(target, tmp_path, b"{[broken]", row(10, 1, at=AT))
+    listed = quarantine(target, "list")
+    assert listed.code == 0
+    assert all(words in listed.out for words in ("cdc/0/0", "malformed", "cdc/0/1", "no-timezone", "held"))
+    documents = json.loads(quarantine(target, "list", "--json").out)
+    assert [(d["id"], d["offset"], d["code"], d["index"]) for d in documents] == [
+        (1, 0, "malformed", -1), (2, 1, "no-timezone", -1)
+    ]  # fmt: skip
+    shown = quarantine(target, "show", "1")
+    assert "{[broken] (9 bytes)" in shown.out
+    assert "not JSON" in shown.out
+    assert '"kind":"bad"' in quarantine(target, "show", "2").out
+    [event] = json.loads(quarantine(target, "show", "2", "--timezone", "+08:00", "--json").out)["decoded"]
+    assert (event["kind"], event["after"]) == ("insert", {"id": "1", "at": "'2024-01-01 00:00:00'"})
+
+
+def test_retry_with_the_setting_that_was_missing(target: str, session: Session, tmp_path: Path) -> None:
+    """Entries are applied in their order, once, and count no more as held."""
+    fill(target, tmp_path, row(10, 1, at=AT), update(11, {"at": AT}, {"at": OTHER}), row(12, 2, at=AT))
+    assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 3
+    assert retried(target, "--all") == [(True, "applied: 1 row changes")] * 3
+    assert rows(session) == [(1, "2024-01-01 01:00:00"), (2, "2024-01-01 00:00:00")]
+    assert states(session) == ["applied"] * 3
+    assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 0
+    assert retried(target, "1") == [(False, "it is applied already")]
+    assert retried(target, "--all") == []
+    assert "applied: 1 row changes" in quarantine(target, "list", "--settled", "--json").out
+
+
+def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(
+    target: str, session: Session, tmp_path: Path
+) -> None:
+    """A message or a row change of the server's own databases stays where it is."""
+    session.execute("ALTER TABLE m.t ADD CHECK (id < 9)")
+    fill(target, tmp_path, row(10, 1, at=AT), row(11, 9))
+    session.execute(
+        "UPDATE _bridge.quarantine SET message_value = REPLACE(message_value, '\"m\"', '\"mysql\"'),"
+        " row_change = REPLACE(row_change, '\"m\"', '\"mysql\"')"
+    )
+    session.execute("CREATE TABLE mysql.t LIKE m.t")
+    try:
+        outcomes = retried(target, "--all")
+        assert session.rows("SELECT * FROM mysql.t") == []
+    finally:
+        session.execute("DROP TABLE mysql.t")
+    assert [done for done, _ in outcomes] == [False, False]
+    assert all("it is in one of the server's own databases" in why for _, why in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("message", "meanwhile", "why"),
+    [
+        (row(10, 1, at=AT), "INSERT INTO m.t VALUES (1, NULL)", "has a row of this key"),
+        (update(10, {"at": AT}, {"at": OTHER}), "DO 0", "not on the target as it was"),
+        (update(10, {"at": AT}, {"at": OTHER}), "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
+        ({**row(10, 1, at=AT), "type": "DELETE"}, "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
+        ({**row(10, 1, at=AT), "type": "UPDATE"}, "INSERT INTO m.t VALUES (1, NULL)", "does not hold the row"),
+        (row(10, 1, at=AT), "DROP TABLE m.t", "no table m.t"),
+        (row(10, 1, at=AT), "ALTER TABLE m.t DROP COLUMN at", "lacks the column at"),
+        (row(10, 1, at=AT), "ALTER TABLE m.t ADD CHECK (id <> 1)", "the target refused rows of m.t: 4025"),
+        (b"{", "DO 0", "still cannot be decoded"),
+    ],
+)  # fmt: skip
+def test_what_is_left_says_why(
+    target: str, session: Session, tmp_path: Path, message: Any, meanwhile: str, why: str
+) -> None:
+    """An entry whose row is not as the message found it is left, and nothing is written."""
+    fill(target, tmp_path, message)
+    session.execute(meanwhile)
+    before = session.rows("SELECT * FROM m.t") if "DROP TABLE" not in meanwhile else []
+    [(done, said)] = retried(target, "--all")
+    assert not done
+    assert why in said
+    assert states(session) == ["held"]
+    assert "DROP TABLE" in meanwhile or session.rows("SELECT * FROM m.t") == before
+
+
+def test_a_message_of_several_rows_is_applied_whole_or_not_at_all(
+    target: str, session: Session, tmp_path: Path
+) -> None:
+    """One row that has changed since keeps the others of its message from being applied."""
+    several = row(10, 1, at=AT)
+    several["data"].append({"id": "2", "at": AT[1]})
+    fill(target, tmp_path, several)
+    session.execute("INSERT INTO m.t VALUES (2, NULL)")
+    assert not retried(target, "1")[0][0]
+    assert rows(session) == [(2, None)]
+    session.execute("DELETE FROM m.t")
+    assert retried(target, "1") == [(True, "applied: 2 row changes")]
+    assert [id_ for id_, _ in rows(session)] == [1, 2]
+
+
+def test_refused_rows(target: str, session: Session) -> None:
+    """A row that the target refused is applied when the target takes it; so is one of a table without a key."""
+    session.execute("CREATE TABLE m.k (v VARCHAR(3))")
+    session.execute("CREATE TABLE m.u (id INT PRIMARY KEY, v VARCHAR(3))")
+    changes = [
+        row_change(10, "u", ["id", "v"], ["id"], after=[1, "a"]),
+        row_change(11, "u", ["id", "v"], ["id"], before=[1, "a"], after=[1, "long"]),
+        row_change(12, "k", ["v"], [], after=["long"]),
+        row_change(13, "k", ["v"], [], before=["long"]),
+    ]
+    run_all(target, in_one_partition([*changes, boundary(20)]), quarantine=True, rows_per_transaction=1)
+    assert [done for done, _ in retried(target, "--all")] == [False, False, False]
+    for table in ("k", "u"):
+        session.execute(f"ALTER TABLE m.{table} MODIFY v VARCHAR(9)")
+    assert [done for done, _ in retried(target, "--all")] == [True, True, True]
+    assert session.rows("SELECT * FROM m.u") == [(1, "long")]
+    assert session.rows("SELECT * FROM m.k") == []
+
+
+CUT = [
+    ("v DECIMAL(5,2)", Literal("1.005"), "1265", "v DECIMAL(5,3)"),
+    ("v VARCHAR(3)", "abc ", "1265", "v VARCHAR(4)"),
+    ("v CHAR(3)", "a ", "would not hold 'a '", "v VARCHAR(3)"),
+    ("v DATETIME", "2024-01-01 00:00:00.5", "would not hold", "v DATETIME(1)"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "why", "wide"), CUT, ids=[f"{case[0]} {case[1]}" for case in CUT])
+def test_a_value_that_the_target_would_cut_stays_held(
+    target: str, session: Session, column: str, value: object, why: str, wide: str
+) -> None:
+    """A retry writes as the pipeline does: what a strict server takes with a note, or in silence, but not as it is, is
+    not applied; when the column holds it, the row is there as the message has it."""
+    session.execute(f"CREATE TABLE m.u (id INT PRIMARY KEY, {column})")
+    change = row_change(10, "u", ["id", "v"], ["id"], after=[1, value])
+    run_all(target, in_one_partition([change, boundary(20)]), quarantine=True)
+    [(done, said)] = retried(target, "--all")
+    assert (done, states(session), session.rows("SELECT * FROM m.u")) == (False, ["held"], [])
+    assert why in said
+    session.execute(f"ALTER TABLE m.u MODIFY {wide}")
+    assert [done for done, _ in retried(target, "--all")] == [True]
+    assert session.rows(f"SELECT v = {literal(value)} FROM m.u") == [(1,)]
+
+
+PARTS = [
+    ("a narrow value", ["id", "n"], [1, 1], [1, 999], (1, 999, "precious")),
+    ("its key moves", ["id", "n"], [1, 1], [2, 999], (2, 999, "precious")),
+    ("another unique value changes", ["id", "u", "n"], [1, 7, 1], [1, 8, 999], (1, 999, "precious")),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "before", "after", "wanted"), [case[1:] for case in PARTS], ids=[case[0] for case in PARTS]
+)
+def test_columns_that_a_message_lacks_stay(
+    target: str, session: Session, columns: list[str], before: list[int], after: list[int], wanted: tuple[Any, ...]
+) -> None:
+    """An absent column means "as it was", and so do the target's own; also where the row would change by itself."""
+    session.execute(
+        "CREATE TABLE m.u (id INT PRIMARY KEY, u INT UNIQUE, n TINYINT, doc TEXT,"
+        " at TIMESTAMP NOT NULL DEFAULT '2001-01-01' ON UPDATE CURRENT_TIMESTAMP)"
+    )
+    session.execute("INSERT INTO m.u (id, u, n, doc) VALUES (1, 7, 1, 'precious')")
+    change = row_change(10, "u", columns, ["id"], before=before, after=after)
+    run_all(target, in_one_partition([change, boundary(20)]), quarantine=True)
+    session.execute("ALTER TABLE m.u MODIFY n INT")
+    assert session.rows("SELECT id, n, doc, YEAR(at) FROM m.u") == [(1, 1, "precious", 2001)]
+    assert [done for done, _ in retried(target, "--all")] == [True]
+    assert session.rows("SELECT id, n, doc, YEAR(at) FROM m.u") == [(*wanted, 2001)]
+
+
+def test_a_key_in_another_spelling(target: str, session: Session, tmp_path: Path) -> None:
+    """The row that an update found may have the new key already, to the target; another row may not."""
+    session.execute("ALTER TABLE m.t ADD k VARCHAR(9) COLLATE utf8mb4_general_ci NOT NULL, DROP PRIMARY KEY")
+    session.execute("ALTER TABLE m.t ADD PRIMARY KEY (k)")
+    session.execute("INSERT INTO m.t (id, k) VALUES (1, 'Alice'), (1, 'bob')")
+    moves = [(10, "Alice", "ALICE"), (11, "bob", "aLICE")]
+    messages = [
+        {
+            **row(ts, 1, at=AT, k=("varchar(9)", new)),
+            "type": "UPDATE",
+            "old": [{"k": old, "at": None}],
+            "pkNames": ["k"],
+        }
+        for ts, old, new in moves
+    ]
+    fill(target, tmp_path, *messages)
+    assert [done for done, _ in retried(target, "--all")] == [True, False]
+    assert session.rows("SELECT k FROM m.t") == [("ALICE",), ("bob",)]
+
+
+def test_a_trigger_on_the_target(target: str, session: Session, tmp_path: Path) -> None:
+    """A row whose table would change others by itself is left, as the pipeline itself would stop there."""
+    fill(target, tmp_path, row(10, 1, at=AT))
+    session.execute("CREATE TABLE m.seen (id INT)")
+    session.execute("CREATE TRIGGER m.tell AFTER INSERT ON m.t FOR EACH ROW INSERT INTO m.seen VALUES (new.id)")
+    [(done, said)] = retried(target, "--all")
+    assert (done, rows(session), session.rows("SELECT * FROM m.seen")) == (False, [], [])
+    assert "trigger tell on m.t" in said
+
+
+def test_drop(target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dropped stays known, so that a message read again is not put aside a second time."""
+    fill(target, tmp_path, b"{", b"[", b"]")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    refused = quarantine(target, "drop", "2")
+    assert (refused.code, states(session)) == (2, ["held"] * 3)
+    assert quarantine(target, "drop", "2", "--yes").out.splitlines()[-1] == "1 done, 0 left as they are"
+    assert states(session) == ["held", "dropped", "held"]
+    assert quarantine(target, "drop", "--all", "--yes").code == 0
+    assert states(session) == ["dropped"] * 3
+    fill(target, tmp_path, b"{", b"[", b"]")
+    assert states(session) == ["dropped"] * 3
+    assert "nothing is put aside" in quarantine(target, "list").out
+    assert len(json.loads(quarantine(target, "list", "--settled", "--json").out)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("list", "--name", "other"), 1, "no pipeline 'other'"),
+        (("retry", "--all", "--name", "other"), 1, "no pipeline 'other'"),
+        (("drop", "--all", "--yes", "--name", "other"), 1, "no pipeline 'other'"),
+        (("show", "7"), 2, "no entry 7"),
+        (("retry",), 2, "give their ids, or --all"),
+        (("drop", "1", "--all"), 2, "give their ids, or --all"),
+        (("retry", "7"), 0, "there is no such entry"),
+    ],
+)
+@pytest.mark.usefixtures("session")
+def test_wrong_use(target: str, tmp_path: Path, arguments: tuple[str, ...], code: int, says: str) -> None:
+    """One line that says what and what to do; no traceback."""
+    fill(target, tmp_path, b"{")
+    ended = quarantine(target, *arguments)
+    assert ended.code == code
+    assert says in ended.err + ended.out
+    assert "Traceback" not in ended.err
+
+
+def test_a_running_bridge_is_waited_for(target: str, session: Session, tmp_path: Path) -> None:
+    """A retry and a transaction of the bridge come one after the other: it waits for the progress row."""
+    fill(target, tmp_path, row(10, 1, at=AT))
+    bridges = Target(target).connect()
+    bridges.begin()
+    bridges.execute("UPDATE _bridge.progress SET applied_ts = applied_ts + 1")
+    done: list[Any] = []
+    settings = Settings.model_validate({"timezone": "+08:00"})
+    thread = threading.Thread(target=lambda: done.append(Quarantine(Target(target), settings).retry(None)))
+    thread.start()
+    time.sleep(1.0)
+    assert (done, rows(session)) == ([], [])
+    bridges.execute("INSERT INTO m.t VALUES (1, NULL)")
+    bridges.commit()
+    thread.join(30)
+    bridges.close()
+    [[outcome]] = done
+    assert not outcome.done
+    assert "has a row of this key" in outcome.why

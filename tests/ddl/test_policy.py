@@ -1,0 +1,217 @@
+"""What is done with schema changes by class, as settings say it, and how the operator releases those that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bridge.commands.ddl import release
+from bridge.config import load_settings
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
+from bridge.errors import HeldError, SchemaChangeError, UsageError
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.ddl_journal import Entry, Journal, State
+from bridge.mysql.state.progress import ProgressTable
+from bridge.table_filter import TableFilter
+from tests.support.pipelines import admin, opened, run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+DROP = schema_change(10, "DROP TABLE `m`.`t`")
+ADD = schema_change(10, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c)")
+AFTER = [row_change(11, "u", ["id"], ["id"], after=[1]), boundary(12)]
+
+POLICIES: list[tuple[dict[str, Any], tuple[C, ...], Verdict]] = [
+    ({}, (C.DROP_DATABASE,), Verdict.ALLOW),
+    ({"hold": ["drop table"]}, (C.DROP_TABLE,), Verdict.HOLD),
+    ({"hold": ["drop table"]}, (C.ADD_COLUMN,), Verdict.ALLOW),
+    ({"refuse": ["Drop Column"]}, (C.ADD_COLUMN, C.DROP_COLUMN), Verdict.REFUSE),
+    ({"hold": ["add column"], "refuse": ["drop column"]}, (C.ADD_COLUMN, C.DROP_COLUMN), Verdict.REFUSE),
+    ({"ignore": ["add index"]}, (C.ADD_INDEX,), Verdict.IGNORE),
+    ({"ignore": ["add index"]}, (C.ADD_INDEX, C.ADD_COLUMN), Verdict.HOLD),
+    ({"default": "hold", "allow": ["add column"]}, (C.ADD_COLUMN,), Verdict.ALLOW),
+    ({"default": "hold", "allow": ["add column"]}, (C.DROP_COLUMN,), Verdict.HOLD),
+    ({"default": "refuse"}, (C.CREATE_TABLE,), Verdict.REFUSE),
+]
+
+
+@pytest.mark.parametrize(("settings", "classes", "verdict"), POLICIES)
+def test_verdicts(settings: dict[str, Any], classes: tuple[C, ...], verdict: Verdict) -> None:
+    """The strictest verdict on any class of a statement counts, and says which; what is ignored in part is held."""
+    decision = ddl_rules(**settings).policy.decide(classes)
+    assert decision.verdict is verdict
+    assert bool(decision.reason) == (verdict is not Verdict.ALLOW)
+
+
+def test_by_default_the_target_follows() -> None:
+    """Without settings everything is allowed."""
+    assert all(Policy().decide([change]) == Decision(Verdict.ALLOW) for change in C)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"hold": ["drop tabel"]}, "did you mean 'drop table'"),
+    ({"hold": ["drop table"], "refuse": ["drop table"]}, "is in two lists"),
+    ({"source": "oracle"}, "one of tidb"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), WRONG)
+def test_wrong_settings(settings: dict[str, Any], words: str) -> None:
+    """A class or source that is not known, or a class in two lists, is a usage error that helps."""
+    with pytest.raises(UsageError) as raised:
+        ddl_rules(**settings)
+    assert words in str(raised.value)
+
+
+def test_settings_from_flags() -> None:
+    """`--set` takes lists by class and collations by name."""
+    settings = load_settings(
+        None, {}, {}, ["ddl.hold=drop table,drop database", "ddl.collations.utf8mb4_0900_ai_ci=utf8mb4_unicode_ci"]
+    )
+    rules = settings.ddl.rules(TableFilter())
+    assert rules.policy.decide([C.DROP_DATABASE]).verdict is Verdict.HOLD
+    assert rules.collations.mapped == {"utf8mb4_0900_ai_ci": "utf8mb4_unicode_ci"}
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
+        session.execute("USE m")
+        session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+        session.execute("CREATE TABLE u (id INT PRIMARY KEY)")
+        yield session
+
+
+def entry(session: Session) -> Entry:
+    [found] = Journal("bridge", "_bridge").entries(session)
+    return found
+
+
+def tables(session: Session) -> set[str]:
+    return {str(name) for (name,) in session.rows("SHOW TABLES FROM m")}
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    return session.rows("SELECT id FROM m.u")
+
+
+def test_ignored(target: str, session: Session) -> None:
+    """What is ignored leaves the target alone, and what follows is applied."""
+    run_all(target, in_one_partition([DROP, *AFTER]), ddl=ddl_rules(ignore=["drop table"]))
+    assert tables(session) == {"t", "u"}
+    assert rows(session) == [(1,)]
+    assert entry(session).state is State.IGNORED
+
+
+def test_refused(target: str, session: Session) -> None:
+    """What is refused stops the bridge, with statement and position, before anything behind it."""
+    with pytest.raises(SchemaChangeError) as raised:
+        run_all(target, in_one_partition([DROP, *AFTER]), ddl=ddl_rules(refuse=["drop table"]))
+    assert raised.value.exit_code == 3
+    assert "cdc/0/0" in raised.value.where
+    assert rows(session) == []
+
+
+RELEASES: list[tuple[State, str, set[str], State]] = [
+    (State.APPROVED, "", {"u"}, State.DONE),
+    (State.SKIPPED, "", {"t", "u"}, State.SKIPPED),
+    (State.REPLACED, "RENAME TABLE t TO t_old", {"t_old", "u"}, State.DONE),
+]
+
+
+@pytest.mark.parametrize(("state", "replacement", "left", "end"), RELEASES)
+def test_held_in_a_replay(
+    target: str, session: Session, state: State, replacement: str, left: set[str], end: State
+) -> None:
+    """A replay ends with 4 at a schema change that is held, its rows before applied, those behind not; released, the
+    next replay goes on."""
+    events = in_one_partition([row_change(9, "u", ["id"], ["id"], after=[7]), DROP, *AFTER])
+    rules = ddl_rules(hold=["drop table"])
+    for _ in range(2):
+        with pytest.raises(HeldError) as raised:
+            run_all(target, events, ddl=rules)
+        assert raised.value.exit_code == 4
+        assert "bridge ddl approve, skip or replace 10-" in raised.value.mend
+    assert rows(session) == [(7,)]
+    assert entry(session).state is State.HELD
+    release(Target(target), ProgressTable("bridge"), "10", state, replacement)
+    run_all(target, events, ddl=rules)
+    assert tables(session) == left
+    assert sorted(rows(session)) == [(1,), (7,)]
+    assert entry(session).state is end
+
+
+@pytest.mark.parametrize(("state", "replacement", "left", "end"), RELEASES)
+def test_a_running_bridge_waits_and_notices(
+    target: str, session: Session, state: State, replacement: str, left: set[str], end: State
+) -> None:
+    """A running bridge stays at the commit_ts of a held schema change, says what for, and goes on when it is released
+    through the target's tables."""
+    events = in_one_partition([DROP, *AFTER])
+    with opened(target, [("cdc", 0)], ddl=ddl_rules(hold=["drop table"])) as pipeline:
+        pipeline.writer.on_held = pipeline.applier.wait_for_operator
+        worker = threading.Thread(target=pipeline.take, args=(events,))
+        worker.start()
+        wait_for(lambda: "a schema change is held" in pipeline.applier.waiting_for())
+        assert "the settings (hold in [ddl]) say so of: drop table" in pipeline.applier.waiting_for()
+        time.sleep(0.7)
+        assert worker.is_alive()
+        assert (tables(session), rows(session)) == ({"t", "u"}, [])
+        release(Target(target), ProgressTable("bridge"), "10", state, replacement)
+        worker.join(20)
+        assert not worker.is_alive()
+        assert "held" not in pipeline.applier.waiting_for()
+    assert (tables(session), rows(session)) == (left, [(1,)])
+    assert entry(session).state is end
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_settings_that_changed_count_at_the_next_start(target: str, session: Session) -> None:
+    """What was held runs when the bridge starts with settings that allow it."""
+    events = in_one_partition([DROP, *AFTER])
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=ddl_rules(default="hold"))
+    run_all(target, events)
+    assert tables(session) == {"u"}
+
+
+def test_a_replacement_is_a_schema_change_too(target: str, session: Session) -> None:
+    """The operator cannot put anything else into its place; what is not open cannot be released."""
+    events = in_one_partition([DROP, *AFTER])
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=ddl_rules(hold=["drop table"]))
+    for named, replacement in (("10", "DELETE FROM t"), ("10", "DROP TABLE t; DROP TABLE u"), ("11", "DROP TABLE t")):
+        with pytest.raises(UsageError):
+            release(Target(target), ProgressTable("bridge"), named, State.REPLACED, replacement)
+    assert entry(session).state is State.HELD
+
+
+def test_left_out_in_part(target: str, session: Session) -> None:
+    """What the target has nothing like is left out with all that names it later, also under another table's name."""
+    changes = [
+        "CREATE TABLE e (id INT PRIMARY KEY, a INT, KEY x ((a + 1)), CONSTRAINT k CHECK (a > 0) NOT ENFORCED)",
+        "ALTER TABLE e RENAME TO f",
+        "ALTER TABLE f RENAME INDEX x TO y",
+        "ALTER TABLE f ALTER INDEX y INVISIBLE",
+        "ALTER TABLE f DROP INDEX y, DROP CHECK k, ADD COLUMN b INT",
+        "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS",
+        "DROP TABLE m.g",
+        "ALTER TABLE f ADD INDEX ((a + 2))",
+        "ALTER TABLE f DROP INDEX expression_index",
+    ]
+    events = [schema_change(10 + i, text) for i, text in enumerate(changes)]
+    run_all(target, in_one_partition([*events, boundary(99)]))
+    assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM f")] == ["id", "a", "b"]
+    with pytest.raises(SchemaChangeError):
+        run_all(target, in_one_partition([schema_change(100, "ALTER TABLE f DROP INDEX z"), boundary(101)], 20))

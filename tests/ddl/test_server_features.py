@@ -1,0 +1,91 @@
+"""The table of what servers know, against the servers themselves."""
+
+from __future__ import annotations
+
+import pytest
+from pymysql.err import MySQLError
+
+from bridge.ddl.server_features import Feature, Flavour, named_capabilities, probe, read_version
+from bridge.mysql.connection import Session
+from tests.support.pipelines import admin
+
+NEEDS: dict[Feature, str] = {
+    Feature.TIDB_SYNTAX: "CREATE TABLE p (a INT PRIMARY KEY CLUSTERED)",
+    Feature.INVISIBLE_INDEX: "CREATE TABLE p (a INT, KEY i (a) INVISIBLE)",
+    Feature.IGNORED_INDEX: "CREATE TABLE p (a INT, KEY i (a) IGNORED)",
+    Feature.INVISIBLE_COLUMN: "CREATE TABLE p (a INT, b INT INVISIBLE)",
+    Feature.EXPRESSION_INDEX: "CREATE TABLE p (a INT, KEY i ((a + 1)))",
+    Feature.NOT_ENFORCED: "CREATE TABLE p (a INT, CONSTRAINT c CHECK (a > 0) NOT ENFORCED)",
+    Feature.CHECKS: "SELECT * FROM information_schema.check_constraints",  # older servers read them, and keep nothing
+    Feature.DROP_CHECK: "ALTER TABLE t DROP CHECK k",
+    Feature.DROP_CONSTRAINT: "ALTER TABLE t DROP CONSTRAINT k",
+    Feature.NAMED_COLUMN_CHECK: "CREATE TABLE p (a INT CONSTRAINT c CHECK (a > 0))",
+    Feature.GENERATED_NULL: "CREATE TABLE p (a INT, b INT AS (a + 1) STORED NOT NULL)",
+    Feature.EXPRESSION_DEFAULT: "CREATE TABLE p (a INT DEFAULT (1 + 1))",
+    Feature.RENAME_COLUMN: "ALTER TABLE t RENAME COLUMN b TO c",
+    Feature.JSON_ARROW: "CREATE TABLE p (j JSON, a INT AS (j->'$.a'))",
+    Feature.VECTOR_TEXT: "CREATE TABLE p (v VECTOR(3))",
+    Feature.NGRAM_PARSER: "CREATE TABLE p (a TEXT, FULLTEXT KEY f (a) WITH PARSER ngram)",
+    Feature.TABLE_ENCRYPTION: "CREATE TABLE p (a INT) ENGINE=InnoDB ENCRYPTION='N'",
+    Feature.DATABASE_ENCRYPTION: "CREATE DATABASE d ENCRYPTION 'N'",
+    Feature.RECOVER: "RECOVER TABLE t",
+    Feature.INLINE_REFERENCES: "ALTER TABLE r DROP FOREIGN KEY r_ibfk_1",
+    Feature.TABLE_COMPRESSION: "CREATE TABLE p (a INT) ENGINE=InnoDB COMPRESSION='NONE'",
+    Feature.AUTOEXTEND_SIZE: "CREATE TABLE p (a INT) AUTOEXTEND_SIZE=4M",
+    Feature.SECONDARY_ENGINE_ATTRIBUTE: "CREATE TABLE p (a INT SECONDARY_ENGINE_ATTRIBUTE '')",
+    Feature.MARIADB_SYNTAX: "ALTER TABLE IF EXISTS t PAGE_CHECKSUM=1",
+    Feature.COLUMN_FORMAT: "CREATE TABLE p (a INT COLUMN_FORMAT FIXED STORAGE DISK)",
+    Feature.SRID: "CREATE TABLE p (a POINT SRID 4326)",
+    Feature.REF_SYSTEM_ID: "CREATE TABLE p (a POINT REF_SYSTEM_ID=4326)",
+    Feature.IF_EXISTS: "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
+    Feature.SEQUENCES: "CREATE SEQUENCE s",
+}
+
+
+def runs(session: Session, statement: str) -> bool:
+    """Whether the server runs it, beside a table t (a, b) with a check k of a, and a table r that may refer to q."""
+    session.execute("DROP DATABASE IF EXISTS m")
+    session.execute("CREATE DATABASE m")
+    session.execute("USE m")
+    session.execute("CREATE TABLE t (a INT, b INT, CONSTRAINT k CHECK (a > 0))")
+    session.execute("CREATE TABLE q (a INT PRIMARY KEY)")
+    session.execute("CREATE TABLE r (a INT REFERENCES q (a))")
+    try:
+        session.rows(statement)
+    except MySQLError:
+        return False
+    return True
+
+
+def test_a_server_knows_what_the_table_says(url: str) -> None:
+    """Of every feature the table says whether this server has it."""
+    with admin(url) as session:
+        target = probe(session)
+        wrong = {f: target.has(f) for f, statement in NEEDS.items() if runs(session, statement) != target.has(f)}
+    assert wrong == {}
+    assert NEEDS.keys() == set(Feature)
+
+
+def test_collations_are_as_documented(url: str) -> None:
+    """A server has the collations, and the defaults of character sets, that `--flavour` says without one."""
+    with admin(url) as session:
+        target = probe(session)
+    said = named_capabilities(f"{target.flavour}-{'.'.join(map(str, target.version))}").collations
+    assert said.names - target.collations.names == set()
+    known = target.collations.defaults
+    assert {c: (d, known[c]) for c, d in said.defaults.items() if c in known and known[c] != d} == {}
+
+
+VERSIONS = [
+    ("11.4.5-MariaDB", Flavour.MARIADB, (11, 4, 5)),
+    ("5.5.5-10.11.5-MariaDB-1:10.11.5+maria~deb12", Flavour.MARIADB, (10, 11, 5)),
+    ("8.0.36-28", Flavour.MYSQL, (8, 0, 36)),
+    ("5.7.44-log", Flavour.MYSQL, (5, 7, 44)),
+    ("8.0.11-TiDB-v8.5.1", Flavour.TIDB, (8, 5, 1)),
+]
+
+
+@pytest.mark.parametrize(("said", "flavour", "version"), VERSIONS)
+def test_versions(said: str, flavour: Flavour, version: tuple[int, ...]) -> None:
+    """VERSION() tells flavour and version."""
+    assert read_version(said) == (flavour, version)

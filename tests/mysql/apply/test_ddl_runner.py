@@ -1,0 +1,465 @@
+"""Schema changes on a real target: what counts as done, what stops, and how the operator goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from bridge.commands.ddl import release
+from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rule import Site
+from bridge.ddl.server_features import Feature, named_capabilities, probe
+from bridge.errors import SchemaChangeError
+from bridge.events import ms_tso
+from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
+from bridge.mysql.apply.rewrite_context import OnTarget
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.progress import ProgressTable, SchemaChange
+from tests.support.pipelines import admin, journal, opened, run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+TS = ms_tso(1_700_000_000_000)
+MOMENT = datetime.fromtimestamp(1_700_000_000, UTC).replace(tzinfo=None)
+
+
+class Died(Exception):  # noqa: N818  # the end of a process, not an error
+    """The process is gone."""
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
+        session.execute("USE m")
+        yield session
+
+
+def run(url: str, *statements: str, ts: int = TS) -> None:
+    """A pipeline that comes to these statements, all of one commit_ts, and to its end."""
+    run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]))
+
+
+def outcome(session: Session) -> tuple[str, str]:
+    ((state, words),) = session.rows("SELECT state, outcome FROM _bridge.schema_changes")
+    return str(state), str(words)
+
+
+THERE_ALREADY = [
+    ("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY, v INT)"),
+    ("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)", "CREATE TABLE t (id INT PRIMARY KEY, extra INT)"),
+    (
+        "CREATE TABLE t (id INT PRIMARY KEY) COLLATE utf8mb4_bin",
+        "CREATE TABLE t (id INT PRIMARY KEY) COLLATE utf8mb4_bin",
+    ),
+    ("CREATE TABLE t LIKE s", "CREATE TABLE s (a INT, KEY (a)); CREATE TABLE t LIKE s"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 1 AS x"),
+    ("CREATE DATABASE m", "DO 0"),
+    ("CREATE SEQUENCE s START 3 NO CACHE", "CREATE SEQUENCE s START 3 NOCACHE"),
+    ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT FIRST, ADD INDEX i (c)", "CREATE TABLE t (id INT PRIMARY KEY, c INT, KEY i (c))"),
+    ("CREATE INDEX i ON t (a)", "CREATE TABLE t (a INT, KEY i (a))"),
+    (
+        "ALTER TABLE t ADD COLUMN c INT",
+        "CREATE TABLE p (id INT PRIMARY KEY);"
+        "CREATE TABLE t (id INT PRIMARY KEY, c INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id))",
+    ),
+]
+
+SOMETHING_ELSE = [
+    ("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY, v BIGINT)"),
+    ("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE t (id INT)"),
+    ("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY)"),
+    ("CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_bin", "CREATE TABLE t (a VARCHAR(9)) COLLATE utf8mb4_general_ci"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE VIEW v AS SELECT 2 AS x"),
+    ("CREATE VIEW v AS SELECT 1 AS x", "CREATE TABLE v (x INT)"),
+    ("CREATE SEQUENCE IF NOT EXISTS s START 3", "CREATE SEQUENCE s START 4"),
+    ("DROP SEQUENCE s", "CREATE TABLE s (a INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT", "CREATE TABLE t (id INT PRIMARY KEY, c BIGINT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN d", "CREATE TABLE t (id INT PRIMARY KEY, c INT, d INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, ADD COLUMN d INT", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("ALTER TABLE t ADD COLUMN c INT, DROP PRIMARY KEY", "CREATE TABLE t (id INT PRIMARY KEY, c INT)"),
+    ("CREATE UNIQUE INDEX i ON t (a)", "CREATE TABLE t (a INT, KEY i (a))"),
+    ("DROP TABLE t", "DO 0"),
+    ("ALTER TABLE t DROP COLUMN c", "CREATE TABLE t (id INT PRIMARY KEY)"),
+    ("RENAME TABLE t TO u", "CREATE TABLE t (id INT PRIMARY KEY); CREATE TABLE u (id INT PRIMARY KEY)"),
+]
+
+
+@pytest.mark.parametrize(("statement", "setup"), THERE_ALREADY)
+def test_what_is_there_already_counts_as_made(target: str, session: Session, statement: str, setup: str) -> None:
+    """A statement whose whole effect is on the target already, as after an earlier replay, is done."""
+    for made in setup.split(";"):
+        session.execute(made)
+    before = session.rows("SELECT * FROM information_schema.columns WHERE table_schema = 'm'")
+    run(target, statement)
+    assert outcome(session)[0] == "done"
+    assert session.rows("SELECT * FROM information_schema.columns WHERE table_schema = 'm'") == before
+    assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
+
+
+@pytest.mark.parametrize(("statement", "setup"), SOMETHING_ELSE)
+def test_something_else_of_that_name_stops(target: str, session: Session, statement: str, setup: str) -> None:
+    """Where the target holds something else, or part of the effect only, the bridge stops, naming statement and
+    position, and the target is unchanged."""
+    for made in setup.split(";"):
+        session.execute(made)
+    with pytest.raises(SchemaChangeError) as raised:
+        run(target, statement)
+    assert statement in str(raised.value)
+    assert "cdc/0/0" in raised.value.where
+    assert outcome(session)[0] == "refused"
+    assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
+
+
+MENDS = [
+    ("ALTER TABLE t DROP COLUMN nosuch", ["CREATE TABLE t (id INT PRIMARY KEY)"], ["ALTER TABLE t COMMENT 'x'"]),
+    ("ALTER TABLE t ADD UNIQUE (a)", ["CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (1)"],
+     ["DELETE FROM t LIMIT 1", "ALTER TABLE t ADD UNIQUE (a)"]),
+    ("CREATE TABLE t (id INT PRIMARY KEY, v NOSUCH)", [], ["CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)"]),
+    ("DROP TABLE nosuch", [], []),
+    ("RENAME TABLE t TO u", ["CREATE TABLE u (a INT)"], ["ALTER TABLE u COMMENT 'it was there'"]),
+    ("ALTER TABLE nosuch.t ADD COLUMN c INT", [], ["CREATE DATABASE nosuch", "CREATE TABLE nosuch.t (c INT)"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "setup", "mend"), MENDS)
+def test_the_mend_of_a_refusal_works(
+    target: str, session: Session, statement: str, setup: list[str], mend: list[str]
+) -> None:
+    """A statement that the target refuses stops the bridge at every start, until the operator has brought the target by
+    hand to where it would have brought it; then what follows runs."""
+    for made in setup:
+        session.execute(made)
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(SchemaChangeError, match="the target refused"):
+        run(target, statement, follow)
+    if mend:
+        with pytest.raises(SchemaChangeError, match="the target refused"):
+            run(target, statement, follow)
+    for made in mend:
+        session.execute(made)
+    run(target, statement, follow)
+    assert {row[2] for row in journal(session)[:-1]} == {"done"}
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "GRANT ALL ON *.* TO x",
+        "DROP TABLE _bridge.progress",
+        "TRUNCATE `_BRIDGE`.`owner`",
+        "DROP TABLE `#mysql50#_bridge`.progress",
+        "TRUNCATE `_br\u0130dge`.owner",
+        "DROP TABLE `#mysql50#mysql`.global_priv",
+        "DROP DATABASE `#mysql50#_bridge`",
+        "CREATE TABLE k LIKE _bridge.owner",
+        "ALTER TABLE t ADD FOREIGN KEY (v) REFERENCES _bridge.progress (name)",
+    ],
+)
+def test_a_refused_statement_goes_on_once_skipped(target: str, session: Session, statement: str) -> None:
+    """What the policy does not allow never runs; the statement that the error tells the operator lets the bridge go
+    on."""
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(SchemaChangeError, match="the bridge does not run this statement") as raised:
+        run(target, statement, follow)
+    with pytest.raises(SchemaChangeError):
+        run(target, statement, follow)
+    named = re.search(r"bridge ddl skip (\S+)", raised.value.mend)
+    assert named
+    release(Target(target), ProgressTable("bridge"), named[1], State.SKIPPED)
+    run(target, statement, follow)
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+def test_defaults_take_the_upstream_moment(target: str, session: Session) -> None:
+    """Existing rows get CURRENT_TIMESTAMP of a new column as upstream, at its commit_ts; later statements do not."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = [
+        schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"),
+        boundary(TS + 1),
+    ]
+    with opened(target, [("cdc", 0)]) as pipeline:
+        pipeline.take(in_one_partition(events))
+        assert session.rows("SELECT c FROM t") == [(MOMENT,)]
+        now = pipeline.ownership.control.value("SELECT NOW() > '2025-01-01'")
+        assert now == 1
+
+
+def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:
+    """A table created without a collation tells letters apart as TiDB does, so its keys do not collide."""
+    events = [
+        schema_change(TS, "CREATE DATABASE n", schema="n", table=""),
+        schema_change(TS + 1, "CREATE TABLE t (k VARCHAR(9) PRIMARY KEY)", schema="n"),
+        *(row_change(TS + 2, "t", ["k"], ["k"], after=[key], schema="n") for key in ("a", "A")),
+        boundary(TS + 3),
+    ]
+    run_all(target, in_one_partition(events))
+    assert session.rows("SELECT k FROM n.t ORDER BY 1") == [("A",), ("a",)]
+
+
+def test_a_database_whose_collation_nobody_chose(target: str, session: Session) -> None:
+    """In a database with the server's own default a table without a collation gets the source's; in one whose default
+    somebody chose it takes that."""
+    session.execute("CREATE DATABASE n")
+    events = [
+        schema_change(TS, "CREATE TABLE t (k VARCHAR(9))", schema="n"),
+        schema_change(TS, "ALTER DATABASE n COLLATE utf8mb4_general_ci", schema="n"),
+        schema_change(TS, "CREATE TABLE u (k VARCHAR(9))", schema="n"),
+        schema_change(TS, "CREATE TABLE t (k VARCHAR(9))"),
+        boundary(TS + 1),
+    ]
+    session.execute("ALTER DATABASE m COLLATE utf8mb4_unicode_ci")
+    run_all(target, in_one_partition(events))
+    query = "SELECT table_schema, table_name, table_collation FROM information_schema.tables"
+    assert set(session.rows(f"{query} WHERE table_schema IN ('m', 'n')")) == {
+        ("n", "t", "utf8mb4_bin"),
+        ("n", "u", "utf8mb4_general_ci"),
+        ("m", "t", "utf8mb4_unicode_ci"),
+    }
+
+
+def test_a_name_in_another_case(target: str, session: Session) -> None:
+    """TiDB finds a table whatever the case of the letters; here it is found as long as no other one is meant."""
+    session.execute("CREATE TABLE Mixed (id INT PRIMARY KEY)")
+    run(target, "ALTER TABLE mixed ADD COLUMN c INT", "CREATE TABLE k LIKE MIXED")
+    assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM k")] == ["id", "c"]
+
+
+CASES = [
+    ("DROP TABLE `m`.`first`, m.SECOND", set()),
+    ("RENAME TABLE first TO x, second TO first, x TO Second", {"first", "Second"}),
+    ("RENAME TABLE `m`.`first` TO m.x, SECOND TO y", {"x", "y"}),
+    ("RENAME TABLE first TO X, x TO y", {"y", "Second"}),
+    ("ALTER TABLE second EXCHANGE PARTITION p WITH TABLE FIRST", {"First", "Second"}),
+]
+
+
+@pytest.mark.parametrize(("statement", "left"), CASES)
+def test_every_name_in_another_case(target: str, session: Session, statement: str, left: set[str]) -> None:
+    """Of several names each is put right, also those that the statement has given itself."""
+    session.execute("CREATE TABLE First (id INT)")
+    session.execute("CREATE TABLE Second (id INT) PARTITION BY HASH (id) (PARTITION p)")
+    run(target, statement)
+    assert {name for (name,) in session.rows("SHOW TABLES")} == left
+    assert outcome(session)[0] == "done"
+
+
+def test_views_in_another_case(target: str, session: Session) -> None:
+    """So it is with views."""
+    session.execute("CREATE VIEW First AS SELECT 1")
+    session.execute("CREATE VIEW Second AS SELECT 1")
+    run(target, "DROP VIEW m.FIRST, m.SECOND")
+    assert session.rows("SHOW TABLES") == []
+
+
+def test_a_drop_of_tables_that_were_not_all_given(target: str, session: Session) -> None:
+    """Of several tables those are dropped that the target was given."""
+    run_all(
+        target,
+        in_one_partition(
+            [
+                schema_change(TS, "CREATE TABLE t (id INT)"),
+                schema_change(TS + 1, "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS"),
+                schema_change(TS + 2, "DROP TABLE m.g, m.t"),
+                boundary(TS + 3),
+            ]
+        ),
+    )
+    assert session.rows("SHOW TABLES") == []
+    assert session.rows("SELECT run_text FROM _bridge.schema_changes WHERE commit_ts = %s", (TS + 2,)) == [
+        ("DROP TABLE m.t",)
+    ]
+
+
+NOTHING_LEFT = [
+    "ALTER DATABASE m PLACEMENT POLICY=DEFAULT",
+    "ALTER DATABASE PLACEMENT POLICY p",
+    "ALTER DATABASE m SET TIFLASH REPLICA 1",
+    "ALTER TABLE t PARTITION p PLACEMENT POLICY=`x`",
+    "ALTER TABLE t ENCRYPTION='N' AUTO_ID_CACHE=3",
+]
+
+
+@pytest.mark.parametrize("statement", NOTHING_LEFT)
+def test_nothing_of_it_is_for_this_target(target: str, session: Session, statement: str) -> None:
+    """A statement of which nothing is left runs nothing, and is on record as done."""
+    session.execute("CREATE TABLE t (id INT)")
+    run(target, statement, "CREATE TABLE afterwards (a INT)")
+    said = session.rows(
+        "SELECT state, outcome, run_text FROM _bridge.schema_changes WHERE statement = %s", (statement,)
+    )
+    assert said == [("done", "nothing to run: nothing of it is for this target", "")]
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+def test_references_of_a_column(url: str) -> None:
+    """TiDB and MySQL make no foreign key of REFERENCES behind a column; the target, which might, has none either."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run(
+            url,
+            "CREATE TABLE p (id INT PRIMARY KEY)",
+            "CREATE TABLE t (a INT REFERENCES p (id) ON DELETE CASCADE, b INT)",
+            "ALTER TABLE t ADD COLUMN c INT REFERENCES m.p (id), MODIFY COLUMN b INT REFERENCES p (id)",
+        )
+        assert (
+            session.rows(
+                "SELECT * FROM information_schema.table_constraints WHERE table_schema = 'm' AND table_name = 't'"
+            )
+            == []
+        )
+
+
+def test_sequences(url: str) -> None:
+    """Sequences are made, changed and dropped where the target has them; elsewhere they are left out, with the
+    defaults that they give."""
+    changes = [
+        "CREATE SEQUENCE s START WITH 5 INCREMENT BY 2 NO CACHE NO CYCLE",
+        "CREATE TABLE t (a INT DEFAULT NEXT VALUE FOR m.s, b INT DEFAULT (NEXTVAL(`other`)))",
+        "ALTER SEQUENCE s INCREMENT BY 10",
+        "CREATE SEQUENCE q",
+        "DROP SEQUENCE q",
+    ]
+    events = [schema_change(TS + i, text) for i, text in enumerate(changes)]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run_all(url, in_one_partition([*events, boundary(TS + 9)]))
+        has_them = probe(session).has(Feature.SEQUENCES)
+        assert {name for (name,) in session.rows("SHOW TABLES FROM m")} == ({"s", "t"} if has_them else {"t"})
+        create = session.rows("SHOW CREATE TABLE m.t")[0][1]
+        assert ("nextval(`m`.`s`)" in create, "other" in create) == (has_them, False)
+        if has_them:
+            assert "increment by 10 nocache nocycle" in session.rows("SHOW CREATE SEQUENCE m.s")[0][1]
+
+
+def test_anonymous_indexes_and_constraints_have_the_upstream_s_names(target: str, session: Session) -> None:
+    """Later statements drop by name what was made without one: indexes by their first column, as all servers have it,
+    foreign keys and checks as TiDB has them."""
+    run(
+        target,
+        "CREATE TABLE p (id INT PRIMARY KEY)",
+        "CREATE TABLE t (a INT, b INT UNIQUE, KEY (a), UNIQUE (a, b), FOREIGN KEY (a) REFERENCES p (id),"
+        " CHECK (b > 0))",
+        "ALTER TABLE t ADD INDEX (b), ADD FOREIGN KEY (b) REFERENCES p (id), ADD CHECK (a > 0)",
+        "ALTER TABLE t DROP FOREIGN KEY fk_1, DROP FOREIGN KEY fk_2, DROP CHECK t_chk_1, DROP CHECK t_chk_2",
+        "ALTER TABLE t DROP INDEX a, DROP INDEX a_2, DROP INDEX b, DROP INDEX b_2",
+    )
+    assert session.rows("SHOW INDEX FROM t") == []
+
+
+def test_checks_of_columns_have_the_upstream_s_names(url: str) -> None:
+    """MariaDB knows no names for checks of a column, and stops at one: they become checks of the table, which a later
+    statement drops by the name that they have upstream."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run(
+            url,
+            "CREATE TABLE t (a INT CHECK (a > 0), b INT CONSTRAINT k CHECK (b > 0) NOT NULL, CHECK (b > 1))",
+            "ALTER TABLE t ADD COLUMN c INT CHECK (c > 0) AFTER a, ADD COLUMN (d INT CHECK (d > 1))",
+        )
+        create = session.rows("SHOW CREATE TABLE m.t")[0][1]
+        found = {(name, check.strip("(), `")) for name, check in re.findall(r"CONSTRAINT `(\w+)` CHECK (.*)", create)}
+        knows_checks = probe(session).has(Feature.CHECKS)
+        named = [("t_chk_1", "a` > 0"), ("k", "b` > 0"), ("t_chk_2", "b` > 1"), ("t_chk_3", "c` > 0")]
+        assert found == ({*named, ("t_chk_4", "d` > 1")} if knows_checks else set())
+
+
+RENAMED = [
+    "a INT(11) NOT NULL DEFAULT 3 COMMENT ', x'",
+    "`o``dd` VARCHAR(9) CHARACTER SET latin1 DEFAULT 'it''s'",
+    "a DATETIME(3) DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)",
+    "a ENUM('x,','y') NOT NULL",
+    "a BIGINT UNSIGNED AUTO_INCREMENT UNIQUE",
+    "A BIT(3) DEFAULT b'101'",
+    "a INT AS (v + 1) STORED",
+]
+
+
+@pytest.mark.parametrize("column", RENAMED)
+def test_a_column_renamed_by_change(url: str, column: str) -> None:
+    """For MySQL 5.7 RENAME COLUMN is CHANGE with the definition that the target's table has; on a server that knows
+    both they do the same."""
+    name = column.split()[0]
+    renames = f"ALTER TABLE m.t RENAME COLUMN {name} TO `new`, RENAME COLUMN id TO {name}"
+    created = []
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        site = Site(named_capabilities("mysql-5.7"), around=OnTarget(session, Journal("bridge", "_bridge")))
+        knows_both = probe(session).has(Feature.RENAME_COLUMN)
+        for by_change in (True, False) if knows_both else (True,):
+            session.execute("DROP TABLE IF EXISTS m.t")
+            session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v INT, {column}) DEFAULT CHARSET utf8mb4")
+            found = rewrite(renames, "m", site)
+            assert isinstance(found, Rewritten)
+            assert "RENAME" not in str(found.text)
+            session.execute(str(found.text) if by_change else renames)
+            created.append(session.rows("SHOW CREATE TABLE m.t"))
+        assert created[0] == created[-1]
+        columns = [found for found, *_ in session.rows("SHOW COLUMNS FROM m.t")]
+        assert columns == [name.strip("`").replace("``", "`"), "v", "new"]
+
+
+def test_a_binary_default(target: str, session: Session) -> None:
+    """SHOW CREATE TABLE of MariaDB 11.4 prints the bytes of a binary default as they are, which is no UTF-8."""
+    run(target, "CREATE TABLE t (a VARBINARY(9) DEFAULT x'00ff')", "ALTER TABLE t ADD COLUMN b INT")
+    assert len(session.rows("SHOW COLUMNS FROM t")) == 2
+
+
+def test_a_drop_of_several_tables_cut_in_the_middle(target: str, session: Session) -> None:
+    """A server that dies in DROP TABLE t, u may have dropped one of them: the restart drops the rest."""
+    session.execute("CREATE TABLE t (id INT)")
+    session.execute("CREATE TABLE u (id INT)")
+    events = in_one_partition([schema_change(TS, "DROP TABLE `m`.`t`, `m`.`u`"), boundary(TS + 1)])
+
+    def crash(step: str) -> None:
+        if step == "ddl intent":
+            raise Died
+
+    with pytest.raises(Died):
+        run_all(target, events, trace=crash)
+    session.execute("DROP TABLE t")
+    run_all(target, events)
+    assert session.rows("SHOW TABLES") == []
+    assert outcome(session)[0] == "done"
+
+
+@pytest.fixture
+def packet(session: Session) -> Iterator[int]:
+    """The server reads no more than this at once."""
+    before = session.value("SELECT @@global.max_allowed_packet")
+    session.execute("SET GLOBAL max_allowed_packet = 1048576")
+    yield 1048576
+    session.execute(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_a_statement_longer_than_a_packet(target: str, session: Session, packet: int) -> None:
+    """What the server would not read, with its record, stops the bridge with the size it needs, and nothing is written;
+    what is just short enough runs, however much of it must be escaped.  The mend works."""
+    session.execute("CREATE TABLE t (a INT)")
+    longest = packet // COPIES_IN_A_PACKET
+    escaped = "'\"\\" * 99_999
+    fits = f"ALTER TABLE t /*! COMMENT 'x' */ /*{escaped}"[: longest - 2] + "*/"
+    too_long = f"ALTER TABLE t COMMENT 'y' /*{'x' * longest}*/"
+    events = in_one_partition([schema_change(TS, fits), schema_change(TS + 1, too_long), boundary(TS + 2)])
+    with pytest.raises(SchemaChangeError, match=r"max_allowed_packet of 1,048,576") as raised:
+        run_all(target, events)
+    assert "cdc/0/1" in raised.value.where
+    assert len(str(raised.value)) < 1000
+    assert [row[2] for row in journal(session)[:-1]] == ["done"]
+    session.execute("SET GLOBAL max_allowed_packet = 4194304")
+    run_all(target, events)
+    assert "'y'" in session.rows("SHOW CREATE TABLE t")[0][1]
+
+
+def test_statements_of_one_moment_are_told_apart() -> None:
+    """Text and schema tell schema changes of one commit_ts apart; a copy at another position is the same one."""
+    one = SchemaChange(TS, "m", "t", "DROP TABLE t", "cdc/0/1")
+    assert one.statement_hash == SchemaChange(TS, "m", "t", "DROP TABLE t", "cdc/3/9").statement_hash
+    assert one.statement_hash != SchemaChange(TS, "n", "t", "DROP TABLE t", "cdc/0/1").statement_hash
+    assert one.statement_hash != SchemaChange(TS, "m", "u", "DROP TABLE u", "cdc/0/1").statement_hash

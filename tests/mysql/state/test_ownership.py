@@ -1,0 +1,290 @@
+"""One owner: who may write, who may take over, and what the one who lost can still do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+
+import pytest
+
+from bridge.errors import OwnedError
+from bridge.mysql.connection import Session
+from bridge.mysql.state.progress import Advance, SchemaChange
+from bridge.pipeline import applier_thread as worker
+from bridge.pipeline.applier_thread import Pulse, StatusReporter
+from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.victims import Victims
+
+ALTER = SchemaChange(11, "m", "t", "ALTER TABLE t ADD COLUMN c INT", "cdc/0/1")
+EVENTS = in_one_partition(
+    [
+        row_change(10, "t", ["id"], ["id"], after=[1]),
+        schema_change(ALTER.commit_ts, ALTER.text),
+        row_change(12, "t", ["id", "c"], ["id"], after=[2, 2]),
+        boundary(13),
+    ]
+)
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    """A session of the test's own, on a server with the table of EVENTS."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        yield session
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.mysql.state.ownership._PATIENCE_SECONDS", 1)
+
+
+@contextmanager
+def owner(url: str, **options: object) -> Iterator[Pipeline]:
+    with opened(url, [("cdc", 0)], **options) as pipeline:  # type: ignore[arg-type]
+        yield pipeline
+
+
+def test_a_live_owner_keeps_others_out(target: str) -> None:
+    """A second bridge of one name ends with exit code 5, saying who owns the pipeline; another name is free."""
+    with owner(target):
+        with pytest.raises(OwnedError) as raised, owner(target):
+            pass
+        with owner(target, name="another"):
+            pass
+    assert raised.value.exit_code == 5
+    assert f"process {os.getpid()} on " in str(raised.value)
+    assert "--take-over" in raised.value.mend
+    with owner(target):
+        pass
+
+
+def test_a_dead_owner_frees_the_pipeline_at_once(target: str) -> None:
+    """The lock lives on a connection: when it ends without a word, the next bridge need not wait for a heartbeat."""
+    with owner(target) as dead:
+        dead.ownership.control.close()
+        began = time.monotonic()
+        with owner(target):
+            assert time.monotonic() - began < 2
+
+
+def test_a_stale_heartbeat_frees_the_pipeline(target: str, session: Session) -> None:
+    """An owner that holds the lock and has not beaten for 30 s may be taken over without a flag."""
+    with owner(target) as silent:
+        session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 20 SECOND")
+        with pytest.raises(OwnedError), owner(target):
+            pass
+        session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
+        with owner(target) as heir:
+            assert heir.ownership.epoch == silent.ownership.epoch + 1
+            with pytest.raises(OwnedError):
+                silent.take(EVENTS)
+
+
+def test_a_beat_keeps_the_pipeline(target: str, session: Session) -> None:
+    """The heartbeat is written, with the connections in use, and not by one who has lost the pipeline."""
+    with owner(target) as first:
+        session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
+        first.writer.session()
+        first.beat()
+        age, connections = session.rows(
+            "SELECT TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)), connections FROM _bridge.owner"
+        )[0]
+        assert age <= 1
+        assert connections == ",".join(map(str, first.writer.connections))
+        with owner(target, take_over=True) as second:
+            first.beat()
+            ((connections,),) = session.rows("SELECT connections FROM _bridge.owner")
+            assert connections == str(second.ownership.control.connection_id)
+
+
+@pytest.mark.parametrize("step", ["look", "tell", "beat"])
+def test_whatever_fails_beside_it_the_heart_beats_on(
+    target: str, session: Session, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Without a heartbeat a bridge that lives and writes is taken over after 30 s."""
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.01)
+    failed = threading.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        raise RuntimeError(step)
+
+    with owner(target) as pipeline:
+        pulse = Pulse(pipeline.target, pipeline.ownership, pipeline.writer, fail if step == "tell" else print, 0.01)
+        if step == "tell":
+            pulse.reporter = StatusReporter(pipeline.applier, pipeline.writer, 0)
+        elif step == "look":
+            pulse.reporter = SimpleNamespace(look=fail)  # type: ignore[assignment]
+        beat = pipeline.ownership.beat
+        if step == "beat":
+            monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
+        with pulse:
+            assert failed.wait(10)
+            session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
+            deadline = time.monotonic() + 10
+            while session.value("SELECT TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)) FROM _bridge.owner") > 10:
+                assert time.monotonic() < deadline, "there is no heartbeat any more"
+
+
+def test_a_stranger_is_not_killed(target: str, session: Session) -> None:
+    """The id of a recorded connection may be another client's by now, as when the server was started anew."""
+    with owner(target) as first, admin(target) as stranger:
+        mine = first.writer.session().connection_id
+        recorded = f"{mine},{stranger.connection_id}"
+        session.execute("UPDATE _bridge.owner SET connections = %s", (recorded,))
+        with owner(target, take_over=True):
+            assert stranger.value("SELECT 1") == 1
+            assert session.rows("SELECT id FROM information_schema.processlist WHERE id = %s", (mine,)) == []
+
+
+def test_take_over_fences_the_loser(target: str, session: Session) -> None:
+    """After a take-over the first owner's next transaction and its next schema change raise OwnedError and change
+    nothing."""
+    with owner(target) as first, owner(target, take_over=True):
+        before = contents(session), journal(session)
+        with pytest.raises(OwnedError):
+            first.writer.apply(Advance(0, 11, {}, (ALTER,)))
+        with pytest.raises(OwnedError):
+            first.writer.run_pending((ALTER,))
+        with pytest.raises(OwnedError):
+            first.take(EVENTS)
+        assert (contents(session), journal(session)) == before
+    run_all(target, EVENTS)
+    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 2)]
+
+
+def test_the_epoch_fences_a_session_that_nobody_killed(target: str, session: Session) -> None:
+    """A loser whose writing session was not found by the take-over cannot commit either: the compare-and-set on the
+    progress row does not match."""
+    with owner(target) as first:
+        survivor = first.writer.session()
+        session.execute("UPDATE _bridge.owner SET connections = ''")
+        with owner(target, take_over=True):
+            before = contents(session), journal(session)
+            with pytest.raises(OwnedError):
+                first.writer.apply(Advance(0, 11, {}, ()))
+            assert first.writer.counts.retries == 0, "its session was killed after all"
+            assert (contents(session), journal(session)) == before
+        survivor.close()
+
+
+def test_an_owner_that_came_and_went_fences_too(target: str, session: Session) -> None:
+    """While this bridge had no connection another one took the pipeline and left: the lock is free again, but the
+    epoch says that what this one knows is old."""
+    with owner(target) as first:
+        first.ownership.control.close()
+        with owner(target) as second:
+            second.take(EVENTS.slice(0, 1))
+        before = contents(session), journal(session)
+        with pytest.raises(OwnedError):
+            first.writer.run_pending((ALTER,))
+        with pytest.raises(OwnedError):
+            first.take(EVENTS)
+        assert (contents(session), journal(session)) == before
+
+
+def test_a_session_that_only_the_server_holds_is_given_up(target: str, session: Session) -> None:
+    """A network may cut the control session without the server noticing, which keeps the lock: a new control session
+    ends the old one instead of taking itself for another bridge."""
+    with owner(target) as first:
+        ghost = first.ownership.control
+        first.ownership.control = first.target.connect(autocommit=True)
+        first.ownership.control.close()
+        first.ownership.control.connection_id = ghost.connection_id
+        first.take(EVENTS)
+        first.applier.finish()
+        assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 2)]
+        ghost.close()
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["begun", "advanced", "statement", "before commit", "committed", "ddl intent", "ddl executed", "ddl recorded"],
+)
+def test_a_stopped_process_that_wakes_can_do_nothing(
+    target: str, session: Session, victims: Victims, step: str
+) -> None:
+    """A process stopped (SIGSTOP) inside a transaction or a schema change is taken over at once; when it wakes it can
+    neither commit nor run a schema change, and ends with exit code 5."""
+    kept = victims.keep(EVENTS)
+    pid = victims.stop_at(target, kept, step)
+    try:
+        began = time.monotonic()
+        run_all(target, EVENTS, take_over=True)
+        assert time.monotonic() - began < 10
+        expected = contents(session), journal(session)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        code = victims.exit_code()
+    assert code == 5
+    assert (contents(session), journal(session)) == expected
+    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 2)]
+    assert [change[1:] for change in journal(session)[:1]] == [(ALTER.text, "done")]
+
+
+def is_altering(session: Session) -> bool:
+    return bool(
+        session.rows("SELECT id FROM information_schema.processlist WHERE info LIKE '/* bridge % ALTER TABLE t ADD%'")
+    )
+
+
+@pytest.mark.parametrize("take_over", [True, False])
+def test_a_statement_that_outlives_its_process_runs_once(
+    target: str, session: Session, victims: Victims, take_over: bool
+) -> None:
+    """A schema change still runs on the server when its process has died: another bridge stays out meanwhile, or waits
+    for it with --take-over; it is not sent a second time."""
+    slow = in_one_partition(
+        [schema_change(11, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c), ALGORITHM = COPY"), boundary(12)]
+    )
+    session.execute("USE m")
+    session.execute("INSERT INTO t SELECT seq FROM seq_1_to_400000")
+    pid = victims.stop_at(target, victims.keep(slow), "ddl intent")
+    os.kill(pid, signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while not is_altering(session):
+        assert time.monotonic() < deadline
+    os.kill(pid, signal.SIGKILL)
+    assert victims.exit_code() == -signal.SIGKILL
+    assert is_altering(session)
+    while time.monotonic() < deadline:
+        with suppress(OwnedError):
+            run_all(target, slow, take_over=take_over)
+            break
+    assert session.rows("SELECT COUNT(*), COUNT(DISTINCT id), COUNT(c) FROM m.t") == [(400_000, 400_000, 0)]
+    ((_, _, state), (_, applied_ts, pending)) = journal(session)
+    assert (state, applied_ts, pending) == ("done", 12, "[]")
+    ((outcome,),) = session.rows("SELECT outcome FROM _bridge.schema_changes")
+    assert outcome == "found on the target after an interruption"
+
+
+def test_a_statement_that_outlives_its_connection_is_not_sent_again(target: str, session: Session) -> None:
+    """The connection of a long schema change breaks: the same process finds it on the server, waits for it, and goes on
+    behind it."""
+    slow = in_one_partition([schema_change(11, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c)"), boundary(12)])
+    session.execute("USE m")
+    session.execute("INSERT INTO t SELECT seq FROM seq_1_to_400000")
+    counter = "SHOW GLOBAL STATUS LIKE 'Com_alter_table'"
+    before = int(session.rows(counter)[0][1])
+    with owner(target) as pipeline:
+        worker = threading.Thread(target=pipeline.take, args=(slow,))
+        worker.start()
+        deadline = time.monotonic() + 20
+        while not is_altering(session):
+            assert time.monotonic() < deadline
+        pipeline.ownership.control._raw._sock.shutdown(socket.SHUT_RDWR)
+        worker.join(60)
+        assert not worker.is_alive()
+    assert int(session.rows(counter)[0][1]) - before == 1
+    assert session.rows("SELECT state, outcome FROM _bridge.schema_changes") == [
+        ("done", "found on the target after an interruption")
+    ]

@@ -1,0 +1,131 @@
+"""`parallel` consistency: parts commit by themselves, the end is the same, and nothing may not be is written twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import OwnedError
+from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.apply.parallel_writer import _all_of, units
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session
+from bridge.rows.render import Sharing, Stage, Statement
+from tests.support.pipelines import admin, contents, opened, run_all
+from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
+from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
+from tests.support.upstreams import boundary, in_one_partition, row_change
+from tests.support.victims import Victims
+
+STATEMENTS = st.lists(
+    st.builds(
+        lambda table, sharing, size: Statement(Stage.WRITE, TableName("m", table), "x" * size, None, sharing),
+        st.sampled_from("abc"), st.sampled_from([Sharing.ANY, Sharing.TABLE]), st.integers(1, 9),
+    ),
+    max_size=12,
+)  # fmt: skip
+MARKED = "SELECT applying_ts > applied_ts FROM _bridge.progress"
+
+
+@given(STATEMENTS)
+def test_units_hold_every_statement_once_and_tables_that_are_not_split_in_order(statements: list[Statement]) -> None:
+    """One connection runs the statements of a table whose rows may conflict with each other, in their order."""
+    found = units(statements)
+    assert sorted((s for unit in found for s in unit), key=repr) == sorted(statements, key=repr)
+    for unit in found:
+        assert len(unit) == 1 or {s.sharing for s in unit} == {Sharing.TABLE}
+        if unit[0].sharing is Sharing.TABLE:
+            assert unit == [s for s in statements if s.table == unit[0].table and s.sharing is Sharing.TABLE]
+    tables = [unit[0].table for unit in found if unit[0].sharing is Sharing.TABLE]
+    assert len(tables) == len(set(tables))
+
+
+def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
+    """Whichever connection fails first."""
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    errors = (LoadRefusedError("a warning"), OSError("cut"), OwnedError("taken over"))
+    with pytest.raises(OwnedError):
+        _all_of([partial(fail, error) for error in errors])
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "swap by one rename",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("add column", "exchange partition")),
+    ],
+)
+def test_crash_at_every_step_around_schema_changes(target: str, victims: Victims, scenario: str) -> None:
+    """Wherever a process dies among parts, progress and schema changes, the next one ends where an uninterrupted run
+    does, also with rows of a table without a key."""
+    setup, events = setup_and_events(scenario)
+    died_at = die_everywhere(target, victims, events, lambda session: begin(session, setup), writers=2)
+    assert {"marked", "part begun", "before part commit", "part committed", "committed"} <= died_at
+
+
+def test_crash_after_crash(target: str, victims: Victims, bank: pa.Table) -> None:
+    """A process after the other dies a step further; the last one ends where an uninterrupted atomic run does."""
+    marked = []
+
+    def look(session: Session) -> None:
+        marked.append(session.value(MARKED))
+
+    die_again_and_again(target, victims, bank, look, writers=3, **BANK_OPTIONS)
+    assert sum(marked) > 10, "parts were there without their progress"
+
+
+def test_an_owner_that_slept_in_a_part_cannot_commit_it(target: str, victims: Victims) -> None:
+    """A take-over ends the parts of the one before; when that one wakes it stops, and the target is the new one's."""
+    events = in_one_partition([t_row(10, 1, 1), k_row(10, 1), boundary(11)])
+    with admin(target) as session:
+        begin(session, [T, K])
+        sleeper = victims.stop_at(target, victims.keep(events), "before part commit", writers=2)
+        try:
+            run_all(target, events, take_over=True)
+            expected = contents(session)
+        finally:
+            os.kill(sleeper, signal.SIGCONT)
+            code = victims.exit_code()
+        assert code == 5
+        assert contents(session) == expected
+
+
+def _rows(session: Session) -> list[tuple[object, ...]]:
+    return session.rows("SELECT id, u FROM m.t ORDER BY id")
+
+
+def test_what_a_part_cannot_write_is_left_to_one_transaction(target: str) -> None:
+    """A target ahead of the log makes a part fail on a unique value: the whole step is written again, in safe mode."""
+    update = row_change(10, "t", ["id", "u"], ["id"], before=[1, 1], after=[1, 2])
+    with admin(target) as session:
+        begin(session, ["CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE)", "INSERT INTO m.t VALUES (1, 1), (2, 2)"])
+        with opened(target, [("cdc", 0)], writers=2) as pipeline:
+            pipeline.take(in_one_partition([update, boundary(11)]))
+            assert pipeline.writer.counts.safe_mode == 1
+        assert _rows(session) == [(1, 2)]
+
+
+def test_a_step_is_written_by_all_connections(target: str) -> None:
+    """Several statements of one table go over several connections; afterwards nothing is marked as being written."""
+    steps: list[str] = []
+    rows = [t_row(10 + i, i, i) for i in range(3)] + [
+        row_change(20, "u", ["id", "v"], ["id"], after=[i, i]) for i in range(3)
+    ]
+    with admin(target) as session:
+        begin(session, [T, "CREATE TABLE m.u LIKE m.t"])
+        with opened(target, [("cdc", 0)], writers=2, trace=steps.append) as pipeline:
+            pipeline.take(in_one_partition([*rows, boundary(30)]))
+            assert len(pipeline.writer.connections) == 4
+        assert session.value("SELECT (SELECT COUNT(*) FROM m.t) + (SELECT COUNT(*) FROM m.u)") == 6
+        assert session.value(MARKED) == 0
+    assert steps.count("part committed") == 2
+    assert steps.index("before commit") > max(i for i, step in enumerate(steps) if step == "part committed")

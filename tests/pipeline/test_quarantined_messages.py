@@ -1,0 +1,186 @@
+"""Messages that cannot be decoded are put aside, each exactly once, and the stream goes on."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.errors import BadMessageError
+from bridge.mysql.connection import Session
+from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
+from tests.support.pipelines import admin, drop_all, opened, run_all, sql
+from tests.support.sweeps import die_everywhere, state
+from tests.support.victims import Victims
+
+BROKEN_DDL = b'{"isDdl":true,"database":"m","table":"t","type":"ALTER","sql":7'
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        make(session)
+        yield session
+
+
+def make(session: Session) -> None:
+    session.execute("CREATE DATABASE m")
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
+
+
+def make_anew(session: Session) -> None:
+    drop_all(session)
+    make(session)
+
+
+def held(session: Session) -> list[tuple[Any, ...]]:
+    """Partition, offset, code and value of what was put aside."""
+    return session.rows("SELECT `partition`, `offset`, code, message_value FROM _bridge.quarantine ORDER BY 1, 2")
+
+
+def applied(session: Session) -> int:
+    return int(session.value("SELECT applied_ts FROM _bridge.progress"))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_everything_else_is_applied(target: str, session: Session, tmp_path: Path, batch: int) -> None:
+    """Bytes, position, code and reason are in the quarantine, everything around is in the target; a second run finds
+    everything done."""
+    events = capture(
+        tmp_path,
+        [b"{", row(10, 1), watermark(11), row(11, 2), b"\xff\x00", row(12, 3), watermark(20)],
+        [row(10, 4), row(11, 5), b"", watermark(20), row(21, 6), watermark(30)],
+    )
+    for _ in range(2):
+        pipeline = run_all(target, events, batch=batch, quarantine=True)
+        assert ids(session) == [1, 2, 3, 4, 5]
+        assert held(session) == [
+            (0, 0, "malformed", b"{"), (0, 4, "malformed", b"\xff\x00"), (1, 2, "malformed", b"")
+        ]  # fmt: skip
+    assert pipeline.applier.counts.quarantined == 0
+    assert session.rows("SELECT DISTINCT name, topic, event, state, protocol, message_key FROM _bridge.quarantine") == [
+        ("bridge", "cdc", -1, "held", "canal-json", None)
+    ]
+    assert "JSON" in session.value("SELECT reason FROM _bridge.quarantine LIMIT 1")
+
+
+def test_written_by_the_transaction_that_goes_beyond_it(target: str, session: Session, tmp_path: Path) -> None:
+    """A message is put aside together with the first rows that it may belong to: neither before, nor after."""
+    events = capture(tmp_path, [watermark(11), b"{", row(15, 1), watermark(20)], [watermark(11), watermark(20)])
+    with opened(target, PARTITIONS, quarantine=True) as pipeline:
+        pipeline.take(events.slice(0, 3))
+        assert (applied(session), held(session)) == (0, [])
+        pipeline.take(events.slice(4, 1))
+        pipeline.applier.finish()
+        assert (applied(session), held(session)) == (11, [])
+        pipeline.take(events.slice(3, 1))
+        assert pipeline.applier.counts.quarantined == 0
+        pipeline.take(events.slice(5, 1))
+        assert (applied(session), len(held(session))) == (20, 1)
+        assert pipeline.applier.counts.quarantined == 1
+
+
+def test_behind_the_last_boundary_nothing_is_put_aside(target: str, session: Session, tmp_path: Path) -> None:
+    """What may belong to transactions that are not complete waits with them, and is read again."""
+    messages = [[row(10, 1), watermark(20), b"{"], [watermark(20)]]
+    run_all(target, capture(tmp_path, *messages), quarantine=True)  # type: ignore[arg-type]
+    assert held(session) == []
+    [positions] = session.rows("SELECT JSON_EXTRACT(positions, '$.cdc.\"0\"[0]') FROM _bridge.progress")
+    assert int(positions[0]) <= 2
+    messages[0].append(watermark(30))
+    messages[1].append(watermark(30))
+    run_all(target, capture(tmp_path, *messages), quarantine=True)  # type: ignore[arg-type]
+    assert len(held(session)) == 1
+
+
+def test_a_schema_change_is_never_put_aside(target: str, session: Session, tmp_path: Path) -> None:
+    """A message that was a schema change stops the bridge where it lies, whatever the setting."""
+    events = capture(
+        tmp_path, [b"{", row(10, 1), watermark(11), BROKEN_DDL, b"[", row(12, 2), watermark(20)], [watermark(20)]
+    )
+    for _ in range(2):
+        with pytest.raises(BadMessageError, match="schema change") as raised:
+            run_all(target, events, quarantine=True)
+        assert raised.value.where == "cdc/0/3"
+        assert "--set source.put_aside=cdc/0/3" in raised.value.mend
+        assert ids(session) == [1]
+        assert [entry[:2] for entry in held(session)] == [(0, 0)]
+
+
+def test_a_schema_change_that_somebody_has_seen_to(target: str, session: Session, tmp_path: Path) -> None:
+    """Put aside by its position, with the setting `stop` too; another one still stops the bridge."""
+    events = capture(
+        tmp_path, [row(10, 1), BROKEN_DDL, row(12, 2), watermark(20), BROKEN_DDL, watermark(30)], [watermark(30)]
+    )
+    for quarantine in (False, True):
+        with pytest.raises(BadMessageError, match="schema change") as raised:
+            run_all(target, events, quarantine=quarantine, released=["cdc/0/1"])
+        assert raised.value.where == "cdc/0/4"
+        assert ids(session) == [1, 2]
+        assert [entry[:2] for entry in held(session)] == [(0, 1)]
+
+
+def test_from_stop_to_quarantine(target: str, session: Session, tmp_path: Path) -> None:
+    """A bridge that stopped at a bad message goes on with a quarantine, and nothing is lost or doubled."""
+    events = capture(tmp_path, [row(10, 1), watermark(11), b"{", row(12, 2), watermark(20)], [watermark(20)])
+    with pytest.raises(BadMessageError):
+        run_all(target, events)
+    run_all(target, events, quarantine=True)
+    assert ids(session) == [1, 2]
+    assert len(held(session)) == 1
+
+
+def test_until_below_a_bad_message(target: str, session: Session, tmp_path: Path) -> None:
+    """A message beyond --until is not put aside before the pipeline goes there."""
+    events = capture(tmp_path, [row(10, 1), watermark(20), b"{", watermark(30)], [watermark(30)])
+    run_all(target, events, until=15, quarantine=True)
+    assert (ids(session), held(session)) == ([1], [])
+    run_all(target, events, until=25, quarantine=True)
+    assert len(held(session)) == 1
+    run_all(target, events, quarantine=True)
+    assert len(held(session)) == 1
+
+
+def test_a_message_larger_than_a_packet(target: str, session: Session, tmp_path: Path) -> None:
+    """What max_allowed_packet leaves no room for is cut, and the number of missing bytes is kept."""
+    before = session.value("SELECT @@global.max_allowed_packet")
+    large = b"{" + bytes(range(1, 256)) * 6000
+    events = capture(tmp_path, [large, watermark(20)], [watermark(20)])
+    session.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        run_all(target, events, quarantine=True)
+        [(value, cut)] = session.rows("SELECT message_value, cut_bytes FROM _bridge.quarantine")
+    finally:
+        session.execute(f"SET GLOBAL max_allowed_packet = {before}")
+    assert large.startswith(value)
+    assert len(value) > 300_000
+    assert len(value) + cut == len(large)
+
+
+def test_bytes_come_through_whole(target: str, session: Session, tmp_path: Path) -> None:
+    """Key and value are stored as they came, an absent one as NULL."""
+    value = bytes(range(256)) * 300
+    events = capture(tmp_path, [value, watermark(20)], [watermark(20)])
+    at = events.schema.get_field_index("before")
+    events = events.set_column(at, events.schema.field(at), [[base64.b64encode(b"k").decode(), None, None]])
+    run_all(target, events, quarantine=True)
+    assert session.rows("SELECT message_key, message_value, cut_bytes FROM _bridge.quarantine") == [(b"k", value, 0)]
+
+
+def test_crash_at_every_step(target: str, victims: Victims, tmp_path: Path) -> None:
+    """Wherever a process dies, the next one ends with every message applied or put aside, each once."""
+    events = capture(
+        tmp_path,
+        [row(10, 1), b"{", watermark(12), row(12, 2), b"[", watermark(15), row(15, 3), watermark(20)],
+        [b"}", watermark(11), row(11, 4), b"]", watermark(15), row(18, 5), b"-", watermark(20)],
+    )
+
+    def state_and_entries(session: Session) -> tuple[Any, ...]:
+        return *state(session), held(session)
+
+    died_at = die_everywhere(target, victims, events, make_anew, state=state_and_entries, batch=3, quarantine=True)
+    assert {"begun", "advanced", "statement", "before commit", "committed"} <= died_at
+    assert sql(target, "SELECT COUNT(*) FROM _bridge.quarantine") == [(5,)]

@@ -1,0 +1,279 @@
+"""Rows that decode but that the target refuses: only they are put aside, the rest of their transaction is applied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import SEP, Event, Kind
+from bridge.mysql.catalog import Column, Table, TableName
+from bridge.mysql.connection import Session
+from bridge.pipeline.refused_rows import sifted
+from bridge.protocols.values.untyped import with_forms
+from tests.support.command import bridge
+from tests.support.pipelines import admin, drop_all, opened, run_all
+from tests.support.sweeps import die_everywhere, state
+from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
+from tests.support.victims import Victims
+
+SETUP = (
+    "CREATE DATABASE m",
+    "CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(5) NOT NULL, n TINYINT, CHECK (n <> 13))",
+    "CREATE TABLE m.k (v VARCHAR(5))",
+    "CREATE TABLE m.u (id INT PRIMARY KEY, v VARCHAR(9) COLLATE utf8mb4_general_ci UNIQUE)",
+)
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        make(session)
+        yield session
+
+
+def make(session: Session) -> None:
+    for statement in SETUP:
+        session.execute(statement)
+
+
+def make_anew(session: Session) -> None:
+    drop_all(session)
+    make(session)
+
+
+def t(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+    return row_change(ts, "t", ["id", "v", "n"], ["id"], before=before, after=after)
+
+
+def u(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+    return row_change(ts, "u", ["id", "v"], ["id"], before=before, after=after)
+
+
+def k(ts: int, before: str | None, after: str | None) -> Event:
+    images = (None if image is None else [image] for image in (before, after))
+    return row_change(ts, "k", ["v"], [], before=next(images), after=next(images))
+
+
+def run(url: str, changes: list[Event], **options: Any) -> pa.Table:
+    events = in_one_partition([*changes, boundary(100)])
+    run_all(url, events, **{"quarantine": True, **options})
+    return events
+
+
+def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
+    return sorted(session.rows(f"SELECT * FROM m.{table}"), key=repr)
+
+
+def held(session: Session) -> list[tuple[Any, ...]]:
+    """Offset, code, kind, before and after of what was put aside."""
+    found = session.rows("SELECT `offset`, code, row_change FROM _bridge.quarantine ORDER BY `offset`")
+    changes = [(offset, code, json.loads(change)) for offset, code, change in found]
+    return [(offset, code, change["kind"], change["before"], change["after"]) for offset, code, change in changes]
+
+
+REFUSED = {
+    "too long": t(10, None, [2, "toolong", 1]),
+    "out of range": t(10, None, [2, "b", 200]),
+    "NULL": t(10, None, [2, None, 1]),
+    "not a number": t(10, None, [2, "b", "x"]),
+    "CHECK": t(10, None, [2, "b", 13]),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_only_the_refused_row_is_put_aside(target: str, session: Session, why: str) -> None:
+    """The others of its transaction are applied; its images, position and the server's words are kept."""
+    run(target, [t(10, None, [1, "a", 1]), REFUSED[why], t(10, None, [3, "c", 3]), k(10, None, "k")])
+    assert (rows(session, "t"), rows(session, "k")) == ([(1, "a", 1), (3, "c", 3)], [("k",)])
+    [(offset, code, kind, before, after)] = held(session)
+    assert (offset, code, kind, before) == (1, "target-refused", "insert", None)
+    assert SEP.join(after) == REFUSED[why].after
+    assert session.rows("SELECT name, topic, `partition`, event, commit_ts, state FROM _bridge.quarantine") == [
+        ("bridge", "cdc", 0, 0, 10, "held")
+    ]
+    assert "m.t" in session.value("SELECT reason FROM _bridge.quarantine")
+
+
+def test_without_a_quarantine_they_stop_the_bridge(target: str, session: Session) -> None:
+    """Nothing of the transaction is written."""
+    with pytest.raises(RefusedRowsError, match="1406"):
+        run(target, [t(10, None, [1, "a", 1]), REFUSED["too long"]], quarantine=False)
+    assert rows(session, "t") == []
+
+
+def test_many_refused_rows_among_many(target: str, session: Session) -> None:
+    """Each is found, in several tables, and counted; a second run has nothing to do."""
+    changes = [t(10, None, [i, "toolong" if i % 50 == 0 else "v", i % 100]) for i in range(300) if i % 100 != 13]
+    changes += [k(10, None, "toolong" if i in {3, 4} else "k") for i in range(10)]
+    events = in_one_partition([*changes, boundary(100)])
+    with opened(target, [("cdc", 0)], quarantine=True) as pipeline:
+        pipeline.take(events)
+        assert pipeline.applier.counts.quarantined == 8
+        assert pipeline.applier.counts.rows == len(changes) - 8
+    assert len(rows(session, "t")) == 297 - 6
+    assert rows(session, "k") == [("k",)] * 8
+    before = held(session)
+    assert run_all(target, events, quarantine=True).applier.counts.quarantined == 0
+    assert held(session) == before
+
+
+def test_a_later_good_image_is_applied(target: str, session: Session) -> None:
+    """Of a key's changes in a transaction the last image counts: a refused one that is overwritten is no matter."""
+    run(target, [t(10, None, [1, "toolong", 1]), t(10, [1, "toolong", 1], [1, "ok", 1]), t(10, None, [2, "b", 200])])
+    assert rows(session, "t") == [(1, "ok", 1)]
+    assert [entry[0] for entry in held(session)] == [2]
+
+
+def test_the_last_image_that_fits_is_applied(target: str, session: Session) -> None:
+    """Of several changes of a key in one transaction only those at its end go."""
+    run(
+        target,
+        [t(10, None, [1, "a", 1]), t(10, [1, "a", 1], [1, "b", 1]), t(10, [1, "b", 1], [1, "toolong", 1])],
+    )
+    assert rows(session, "t") == [(1, "b", 1)]
+    assert [entry[0] for entry in held(session)] == [2]
+
+
+def test_the_image_before_a_refused_one_stays(target: str, session: Session) -> None:
+    """A refused update leaves the row as it was; a later whole image of the key makes it right."""
+    run(target, [t(10, None, [1, "a", 1]), t(20, [1, "a", 1], [1, "toolong", 1])], rows_per_transaction=1)
+    assert rows(session, "t") == [(1, "a", 1)]
+    assert [entry[:3] for entry in held(session)] == [(1, "target-refused", "update")]
+
+
+def test_later_changes_of_a_refused_row(target: str, session: Session) -> None:
+    """An update and a delete of a row that was put aside end as upstream."""
+    changes = [
+        t(10, None, [1, "toolong", 1]), t(10, None, [2, "toolong", 1]),
+        t(20, [1, "toolong", 1], [1, "ok", 1]), t(20, [2, "toolong", 1], None),
+    ]  # fmt: skip
+    run(target, changes, rows_per_transaction=2)
+    assert rows(session, "t") == [(1, "ok", 1)]
+    assert len(held(session)) == 2
+
+
+def test_a_refused_change_of_key(target: str, session: Session) -> None:
+    """The row goes at its old key; only its coming at the new one is put aside."""
+    run(target, [t(10, None, [1, "a", 1]), t(20, [1, "a", 1], [2, "toolong", 1])], rows_per_transaction=1)
+    assert rows(session, "t") == []
+    [(offset, _, kind, before, after)] = held(session)
+    assert (offset, kind, before, after) == (1, "insert", None, ["2", "'toolong'", "1"])
+
+
+def test_tables_without_a_key(target: str, session: Session) -> None:
+    """Each copy of a refused row is put aside, and changes of rows that therefore are not there as well."""
+    changes = [
+        k(10, None, "a"), k(10, None, "toolong"), k(10, None, "toolong"), k(20, "toolong", "b"), k(20, "a", "c"),
+        k(20, "nil", None),
+    ]  # fmt: skip
+    run(target, changes, rows_per_transaction=3)
+    assert rows(session, "k") == [("b",), ("c",)]
+    assert [entry[:3] for entry in held(session)] == [
+        (1, "target-refused", "insert"), (2, "target-refused", "insert"),
+        (3, "row-not-found", "delete"), (5, "row-not-found", "delete"),
+    ]  # fmt: skip
+
+
+def test_rows_that_the_target_holds_for_one(target: str, session: Session) -> None:
+    """Where a unique key of the target is stricter than upstream, one of two rows is put aside, not both."""
+    run(target, [u(10, None, [1, "a"]), u(10, None, [2, "b"]), u(10, None, [3, "A"]), u(10, None, [4, "c"])])
+    assert [row[0] for row in rows(session, "u")] == [1, 2, 4]
+    assert [entry[:2] for entry in held(session)] == [(2, "target-refused")]
+
+
+def test_what_no_single_row_is_to_blame_for_stops(target: str, session: Session) -> None:
+    """A column that the target lacks is no reason to put every row aside."""
+    change = row_change(10, "t", ["id", "v", "n", "x"], ["id"], after=[1, "a", 1, 1])
+    with pytest.raises(ApplyError, match="lacks the column x"):
+        run(target, [change])
+    assert held(session) == []
+
+
+def test_crash_at_every_step(target: str, victims: Victims) -> None:
+    """Wherever a process dies around a refused row, the next one ends with each change applied or put aside, once."""
+    changes = [
+        t(10, None, [1, "a", 1]), t(10, None, [2, "toolong", 1]), k(10, None, "k"), k(10, None, "toolong"),
+        Event(Kind.BAD, 0, columns="malformed", text="broken"), boundary(20), t(20, [1, "a", 1], [3, "b", 200]),
+        boundary(30),
+    ]  # fmt: skip
+    events = events_table((0, offset, change) for offset, change in enumerate(changes))
+
+    def state_and_entries(session: Session) -> tuple[Any, ...]:
+        entries = session.rows("SELECT `offset`, event, code, row_change FROM _bridge.quarantine ORDER BY 1, 2")
+        return *state(session), entries
+
+    died_at = die_everywhere(
+        target, victims, events, make_anew, state=state_and_entries, quarantine=True, rows_per_transaction=2
+    )
+    assert {"begun", "advanced", "statement", "before commit", "committed"} <= died_at
+    with admin(target) as session:
+        offsets = session.rows("SELECT `offset` FROM _bridge.quarantine ORDER BY 1")
+        assert offsets == [(1,), (3,), (4,), (6,)]
+
+
+TABLE = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
+COLUMNS = ["id", "v"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 5)), min_size=1, max_size=30))
+def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
+    """What is kept is taken as a whole; of each key only changes behind the last kept one have gone, the first of them
+    for its own values."""
+    state: dict[int, int] = {}
+    changes = []
+    for ts, (key, deletes, value) in enumerate(history, 1):
+        before = [key, state[key]] if key in state else None
+        after = None if deletes and before else [key, value]
+        if after is None:
+            del state[key]
+        else:
+            state[key] = value
+        changes.append(row_change(ts, "t", COLUMNS, ["id"], before=before, after=after))
+    events = in_one_partition(changes)
+
+    def refusal_of(part: pa.Table) -> RefusedRowsError | None:
+        last = {row["commit_ts"]: row for row in part.to_pylist()}
+        images = {(row["after"] or row["before"]).split(SEP)[0]: row["after"] for row in last.values()}
+        bad = [image for image in images.values() if image and image.endswith("5")]
+        return RefusedRowsError("no", table=("m", "t"), code="target-refused") if bad else None
+
+    kept, entries = sifted(TABLE, events, refusal_of)
+    assert refusal_of(kept) is None
+    gone = {entry.commit_ts for entry in entries}
+    assert sorted([*kept["commit_ts"].to_pylist(), *gone]) == list(range(1, len(history) + 1))
+    for key in range(4):
+        mine = [ts for ts, change in enumerate(history, 1) if change[0] == key]
+        assert [ts in gone for ts in mine] == sorted(ts in gone for ts in mine)
+        first = next((changes[ts - 1] for ts in mine if ts in gone), None)
+        assert first is None or (first.after or "").endswith("5")
+
+
+def test_raw_values(target: str, session: Session) -> None:
+    """Of a format without types: a value that its column cannot have had is put aside as it came, one that the target
+    refuses as it would be written."""
+    session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1))")
+    raw = with_forms("id\0d", ["json:double,adaptive_time_microseconds,base64"])
+    images = ["1\x001.5e0", "2\x00'x'", "3\x0012345.5e0", "4\x002.0e0"]
+    changes = [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after=image) for image in images]
+    run(target, changes)
+    assert [id_ for id_, _ in session.rows("SELECT id, d FROM m.r")] == [1, 4]
+    assert [(offset, code, after) for offset, code, _, _, after in held(session)] == [
+        (1, "bad-value", ["2", "'x'"]), (2, "target-refused", ["3", "12345.5"])
+    ]  # fmt: skip
+
+
+def test_a_raw_value_is_retried_as_what_it_is(target: str, session: Session) -> None:
+    """What was put aside as it came keeps the form of its values, so that a retry can make them exact."""
+    session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1), day DATE)")
+    raw = with_forms("id\0d\0day", ["json:double,adaptive_time_microseconds,base64"])
+    run(target, [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after="2\0'x'\x0019000")])
+    session.execute("ALTER TABLE m.r MODIFY d VARCHAR(9)")
+    assert bridge("quarantine", "retry", "1", "--target", target).code == 0
+    assert session.rows("SELECT id, d, CAST(day AS CHAR) FROM m.r") == [(2, "x", "2022-01-08")]

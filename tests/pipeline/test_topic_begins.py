@@ -1,0 +1,139 @@
+"""Topics that begin elsewhere than their pipeline: what is below counts as in the target, and progress remembers it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.events import Event
+from bridge.mysql.state.progress import (
+    PartitionStart,
+    Positions,
+    Progress,
+    _dump_positions,
+    _load_positions,
+    goes_by_partition,
+)
+from bridge.pipeline.applier import Applier, Limits
+from bridge.pipeline.applier_factory import Manner, make_applier
+from bridge.pipeline.backlog import arrival_of, events_as_read
+from bridge.pipeline.ordered.applier import Patience
+from bridge.sources.topic_guard import begins_of
+from bridge.table_filter import TableFilter
+from tests.pipeline.ordered.test_order_changes import Target, Upstream
+from tests.support.models import FakeWriter
+from tests.support.upstreams import boundary, events_table, row_change, schema_change
+
+READ = PartitionStart(5, 0, 5)
+BY_PARTITION = PartitionStart(5, 0, 5, 1)
+ALTER = "ALTER TABLE t ADD COLUMN c int"
+
+
+def progress(positions: Positions, applied_ts: int = 100, start_ts: int = 0) -> Progress:
+    return Progress("bridge", 1, applied_ts, start_ts, positions, ())
+
+
+OLD, BY_OFFSETS = {("a", 0): READ}, {("a", 0): BY_PARTITION}
+WITH_B = {**OLD, ("b", 0): READ._replace(begin=150), ("b", 1): READ}
+ALLOWED = [
+    (progress({}, 0), {"a": None, "b": None}, {"a": 0, "b": 0}),
+    (progress({}, 7, 7), {"a": None, "b": 9}, {"a": 0, "b": 9}),
+    (progress(OLD), {"a": None}, {"a": 0}),
+    (progress(OLD), {"a": 0}, {"a": 0}),
+    (progress(OLD), {"a": None, "b": 100}, {"a": 0, "b": 100}),
+    (progress(WITH_B), {"a": None, "b": None}, {"a": 0, "b": 150}),
+    (progress(WITH_B, 900), {"a": None, "b": 150}, {"a": 0, "b": 150}),  # after a restart with the same command
+    (progress(BY_OFFSETS), {"a": None, "b": 0}, {"a": 0, "b": 0}),
+    (progress(BY_OFFSETS), {"a": None, "b": 50}, {"a": 0, "b": 50}),
+]
+REFUSED = [
+    (progress(OLD), {"a": None, "b": None}, "'b' is new", "--topic b@100"),
+    (progress(OLD), {"a": None, "b": 99}, "cannot begin at 99", "--until 100"),
+    (progress(OLD), {"a": None, "b": 0}, "cannot begin at 0", "at or above 100"),
+    (progress({}, 7, 7), {"a": None, "b": 6}, "cannot begin at 6", "at or above 7"),
+    (progress({}), {"a": None}, "'a' is new", "--topic a@100"),  # its topics were taken out
+    (progress(BY_OFFSETS), {"a": None, "b": None}, "'b' is new", "--topic b@earliest"),
+    (progress(WITH_B), {"a": None}, "reads the topic 'b', which is not given", "bridge reset --topic b"),
+    (progress(WITH_B), {"a": None, "b": 160}, "began at 150, not at 160", "leave @160 out"),
+    (progress(OLD), {"a": 160}, "'a' began with the pipeline, not at 160", "leave @160 out"),
+]
+
+
+@pytest.mark.parametrize(("known", "given", "begins"), ALLOWED)
+def test_topics_that_may_be_read(known: Progress, given: dict[str, int | None], begins: dict[str, int]) -> None:
+    """Those of the pipeline, and others from where nothing of theirs would come late; the same command works again."""
+    assert begins_of(known, given) == begins
+
+
+@pytest.mark.parametrize(("known", "given", "said", "way"), REFUSED)
+def test_topics_that_may_not_be_read(known: Progress, given: dict[str, int | None], said: str, way: str) -> None:
+    """Each with the way to do what the operator may want."""
+    with pytest.raises(UsageError) as refused:
+        begins_of(known, given)
+    assert said in refused.value.what
+    assert way in refused.value.mend
+
+
+def test_progress_remembers_them() -> None:
+    """In the row, which stays as it was for topics that began with the pipeline."""
+    assert _load_positions(_dump_positions(WITH_B)) == WITH_B
+    assert _dump_positions(OLD) == '{"a":{"0":[5,0,5,null]}}'
+
+
+class Bench:
+    """A pipeline that has read the topic a, and gets the topic b."""
+
+    def __init__(self, applied_ts: int, begin: int, *, by_partition: bool) -> None:
+        start = PartitionStart(0, applied_ts, 0, applied_ts if by_partition else None)
+        self.target = Target(upstream=Upstream([], {}, [], []))
+        self.target.applied_ts, self.target.positions = applied_ts, {("a", 0): start}
+        self._begins, self._by_partition = {"a": 0, "b": begin}, by_partition
+        self.applier = self.started()
+
+    def started(self) -> Applier:
+        """As after a restart."""
+        manner = Manner(TableFilter(), Limits(), Patience(10, dict), begins=self._begins)
+        known = progress(self.target.positions, self.target.applied_ts)
+        assert goes_by_partition(known.positions) == self._by_partition
+        writer, lows = FakeWriter(self.target, None), {("a", 0): 0, ("b", 0): 0}
+        return make_applier(writer, known, lows, manner, by_partition=self._by_partition)  # type: ignore[arg-type]
+
+    def take(self, topic: str, first: int, *events: Event) -> None:
+        found = events_table([(0, first + n, event) for n, event in enumerate(events)], topic)
+        self.applier.take(events_as_read(found) if self._by_partition else arrival_of(found))
+
+
+def row(ts: int, *, by_time: bool = False) -> Event:
+    """A row whose id is its commit ts."""
+    return row_change(ts, "k", ["id"], [], after=[ts])._replace(by_time=by_time)
+
+
+def test_by_boundaries() -> None:
+    """Nothing of b below its beginning is written, nor counted as late, and a's rows are all; also after a restart."""
+    bench = Bench(100, 130, by_partition=False)
+    bench.take("a", 0, row(105), row(120), row(140), boundary(200))
+    bench.take("b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), boundary(140))
+    assert bench.target.ids == [105, 120, 131]
+    assert bench.target.applied_ts == 140
+    assert bench.target.positions["b", 0].begin == 130
+    bench.applier = bench.started()
+    bench.take("b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), row(150), boundary(200))
+    bench.take("a", 0, row(105), row(120), row(140), boundary(200))
+    assert bench.target.ids == [105, 120, 131, 140, 150]
+    assert bench.target.ran == []
+    assert bench.applier.counts.late.total() == 0
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_by_partition(by_time: bool) -> None:
+    """The same; b may begin below what others have come to."""
+    bench = Bench(100, 80, by_partition=True)
+    change = schema_change(75, ALTER)._replace(by_time=by_time)
+    bench.take("b", 0, row(50, by_time=by_time), change, row(79, by_time=by_time), row(81, by_time=by_time))
+    bench.take("a", 0, row(101, by_time=by_time))
+    assert sorted(bench.target.ids) == [81, 101]
+    assert bench.target.ran == []
+    assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80)
+    bench.applier = bench.started()
+    bench.take("b", 4, row(82, by_time=by_time), row(79, by_time=by_time))
+    assert sorted(bench.target.ids) == [81, 82, 101]

@@ -1,0 +1,243 @@
+"""Net changes, statements and transactions together: random upstream histories against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.events import SEP, Event, Kind
+from bridge.mysql.apply.load_data import MIN_BYTES
+from bridge.mysql.connection import Session, Target
+from bridge.rows import render
+from tests.support.histories import SHAPES, Change, Dialect, History, Row, Shape, messages
+from tests.support.pipelines import Pipeline, drop_all, opened
+from tests.support.upstreams import boundary, events_table
+
+PARTITIONS = 3
+
+
+class Bench:
+    """A target table of each shape in turn, and pipelines that write to it; `ts` never goes back."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.session = Target(url).connect(autocommit=True)
+        self.session.execute("CREATE DATABASE m")
+        self._open: dict[str, ExitStack] = {}
+        self._pipelines: dict[str, Pipeline] = {}
+        self._generation = 0
+        self.ts = 100
+        self._offset = 0
+
+    def forget_pipelines(self, *names: str) -> None:
+        """These, or all after a failure: what they hold in their backlog belongs to another example."""
+        for name in names or list(self._open):
+            self._open.pop(name).close()
+            del self._pipelines[name]
+
+    def begin(self, shape: Shape) -> None:
+        self.session.execute("CREATE OR REPLACE TABLE m.t (" + shape.ddl + ")")
+        for pipeline in self._pipelines.values():
+            pipeline.applier._catalog.clear()
+
+    def pipeline(self, name: str) -> Pipeline:
+        if name not in self._pipelines:
+            self._generation += 1
+            context = opened(
+                self._url, [("cdc", p) for p in range(PARTITIONS)], name=f"{name} {self._generation}", start_ts=self.ts
+            )
+            self._open[name] = ExitStack()
+            self._pipelines[name] = self._open[name].enter_context(context)
+        return self._pipelines[name]
+
+    def apply(self, name: str, window: list[Event], random: Random, end: int | None = None) -> None:
+        """One micro-batch with its boundaries: one window, up to `end` or else to now; by LOAD DATA or by INSERT."""
+        render.MIN_BYTES = random.choice((0, 1 << 30))  # type: ignore[misc]
+        placed = [random.randrange(PARTITIONS) for _ in window]
+        end = end or self.ts + 1
+        events = [*zip(placed, window, strict=True), *((p, boundary(end)) for p in range(PARTITIONS))]
+        numbered = []
+        for partition, event in events:
+            self._offset += 1
+            numbered.append((partition, self._offset, event))
+        pipeline = self.pipeline(name)
+        pipeline.writer.load_bytes = random.choice((1, 99, 1 << 20))
+        pipeline.take(events_table(numbered))
+
+
+@pytest.fixture(scope="module")
+def bench(mariadb: Any) -> Iterator[Bench]:
+    bench = Bench(mariadb.url)
+    yield bench
+    render.MIN_BYTES = MIN_BYTES  # type: ignore[misc]
+    bench.forget_pipelines()
+    drop_all(bench.session)
+    bench.session.close()
+
+
+def rows_of(session: Session, shape: Shape) -> list[Row]:
+    """The columns of the messages, typed as the messages write them."""
+    columns = []
+    for name, domain in zip(shape.columns, shape.domains, strict=True):
+        numeric = {type(value) for value in domain if value is not None} == {int}
+        floating = float in {type(value) for value in domain}
+        columns.append(f"{name}+0" if numeric else f"{name}+0e0" if floating else f"CAST({name} AS CHAR)")
+        if any(isinstance(value, bytes) for value in domain):
+            columns[-1] = f"CAST({name} AS BINARY)"
+    return session.rows(f"SELECT {','.join(columns)} FROM m.t")
+
+
+def in_any_order(rows: list[Row]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+def extras_of(session: Session, shape: Shape) -> dict[Row, Any]:
+    """The target-only column by key."""
+    rows = rows_of(session, shape)
+    values = session.rows(f"SELECT {shape.extra} FROM m.t")
+    return {shape.key_of(row): value for row, (value,) in zip(rows, values, strict=True)}
+
+
+def windows_of(history: History, bench: Bench, transactions: int) -> list[list[tuple[int, list[Change]]]]:
+    """The next transactions with their commit_ts, in windows of random size."""
+    windows: list[list[tuple[int, list[Change]]]] = []
+    for _ in range(transactions):
+        bench.ts += history.random.choice((1, 1, 3))
+        if not windows or history.random.random() < 0.4:
+            windows.append([])
+        windows[-1].append((bench.ts, history.transaction()))
+    return windows
+
+
+DIALECTS = st.builds(Dialect, split=st.booleans(), old_rows=st.booleans(), handle_deletes=st.booleans())
+
+
+def runs(examples: int) -> settings:
+    """Few and quick: each example works on a real server."""
+    quiet = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    return settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@runs(30)
+@given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
+def test_windows_give_the_upstream_states(
+    bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect
+) -> None:
+    """After every window the target holds exactly the upstream's rows, whatever the transactions did to keys and
+    unique values and however the changefeed writes it; values of target-only columns survive with their key."""
+    shape, random = SHAPES[name], Random(seed)
+    history = History(shape, random)
+    safe_mode = bench.pipeline("first").writer.counts.safe_mode
+    try:
+        bench.begin(shape)
+        extras: dict[Row, Any] = {}
+        for _ in range(transactions):
+            rows_before = list(history.rows)
+            (window,) = windows_of(history, bench, 1)
+            while random.random() < 0.5:
+                window += windows_of(history, bench, 1)[0]
+            if shape.extra and random.random() < 0.7:
+                bench.session.execute(f"UPDATE m.t SET {shape.extra} = {random.randrange(1000)}, {_unchanged(shape)}")
+                extras = extras_of(bench.session, shape)
+            bench.apply("first", [e for ts, c in window for e in messages(shape, c, ts, dialect, random)], random)
+            assert in_any_order(rows_of(bench.session, shape)) == in_any_order(history.rows)
+            if shape.extra:
+                kept = {shape.key_of(row) for row in rows_before}
+                expected = {
+                    shape.key_of(r): extras.get(shape.key_of(r)) if shape.key_of(r) in kept else None
+                    for r in history.rows
+                }
+                assert extras_of(bench.session, shape) == expected
+                extras = expected
+        assert bench.pipeline("first").writer.counts.safe_mode == safe_mode, "a unique value was not freed"
+    except BaseException:
+        bench.forget_pipelines()
+        raise
+
+
+def _unchanged(shape: Shape) -> str:
+    """ON UPDATE CURRENT_TIMESTAMP columns keep their value when they are set to it."""
+    return "at = at" if "at" in shape.columns else f"{shape.extra} = {shape.extra}"
+
+
+@pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.uniques])
+@runs(12)
+@given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
+def test_redone_changes_come_out_right(bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect) -> None:
+    """The same changes again, in windows cut elsewhere, over a target that already holds their end: a table with a key
+    is right afterwards, by safe mode where a unique value is still held by a row that the log has not come to."""
+    shape, random = SHAPES[name], Random(seed)
+    history = History(shape, random)
+    try:
+        bench.begin(shape)
+        bench.pipeline("first")  # which begins here, below all that follows
+        begin = bench.ts
+        windows = windows_of(history, bench, transactions)
+        log = [(w[-1][0] + 1, [e for ts, c in w for e in messages(shape, c, ts, dialect, random)]) for w in windows]
+        for end, window in log:
+            bench.apply("first", window, random, end)
+        now, bench.ts = bench.ts, begin
+        again = [event for _, window in log[random.randint(0, len(log) - 1) :] for event in window]
+        low = 0
+        for high in sorted({e.commit_ts for e in again if random.random() < 0.5} | {now + 1}):
+            bench.apply("again", [e for e in again if low <= e.commit_ts < high], random, high)
+            low = high
+        assert in_any_order(rows_of(bench.session, shape)) == in_any_order(history.rows)
+        bench.ts = now
+        bench.forget_pipelines("again")
+    except BaseException:
+        bench.forget_pipelines()
+        raise
+
+
+def test_safe_mode_takes_values_from_rows_that_the_log_has_not_come_to(bench: Bench) -> None:
+    """A target ahead of the log holds a unique value in another row: the transaction is retried in safe mode, which
+    deletes that row, keeps values of target-only columns of the rows it writes, and is counted."""
+    shape = SHAPES["nullable unique keys"]
+    bench.begin(shape)
+    at = "2001-01-01 00:00:00"
+    bench.session.execute(f"INSERT INTO m.t VALUES (1, 1, 'a', 1, 1, '{at}', 77), (2, 2, 'b', 1, 2, '{at}', 88)")
+    bench.ts += 1
+    as_of = Dialect(split=False, old_rows=True, handle_deletes=False)
+    update: list[Change] = [((1, 1, "a", 1, 1, at), (1, 2, "c", 1, 1, at))]
+    counts = bench.pipeline("first").writer.counts
+    before = counts.safe_mode
+    bench.apply("first", messages(shape, update, bench.ts, as_of, Random(0)), Random(0))
+    assert bench.session.rows("SELECT id, u, w, extra FROM m.t") == [(1, 2, "c", 77)]
+    assert counts.safe_mode == before + 1
+
+
+def test_upserts_over_an_overlapping_load(bench: Bench) -> None:
+    """Rows that were copied beforehand and are in the log again are overwritten, without safe mode."""
+    shape = SHAPES["int primary key"]
+    bench.begin(shape)
+    bench.session.execute("INSERT INTO m.t VALUES (1, 50, 5), (2, 60, 6)")
+    bench.ts += 1
+    inserts: list[Change] = [(None, (1, 10)), (None, (2, 20)), (None, (3, 30))]
+    as_of = Dialect(split=False, old_rows=True, handle_deletes=False)
+    bench.apply("first", messages(shape, inserts, bench.ts, as_of, Random(0)), Random(0))
+    assert sorted(bench.session.rows("SELECT * FROM m.t")) == [(1, 10, 5), (2, 20, 6), (3, 30, None)]
+
+
+def test_kept_values_of_tables_with_long_names_do_not_mix(bench: Bench) -> None:
+    """Two tables whose names differ only at their end keep their target-only values apart in one transaction."""
+    random = Random(0)
+    names = [f"{'n' * 60}_{i}" for i in (1, 2)]
+    events = []
+    bench.ts += 1
+    for i, name in enumerate(names):
+        bench.session.execute(f"CREATE OR REPLACE TABLE m.{name} (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
+        bench.session.execute(f"INSERT INTO m.{name} VALUES (1, 1, {i}), (2, 2, {i})")
+        events.append(
+            Event(Kind.UPDATE, bench.ts, 0, "m", name, SEP.join(("id", "u")), "id", SEP.join("11"), SEP.join("13"))
+        )
+    bench.apply("first", events, random)
+    found = [bench.session.rows(f"SELECT * FROM m.{name} ORDER BY id") for name in names]
+    assert found == [[(1, 3, i), (2, 2, i)] for i in (0, 1)]

@@ -1,0 +1,206 @@
+"""Offset ranges: planned by Spark's log, shared over tasks, read whole."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.errors import SourceError
+from bridge.local import Kafka
+from bridge.pipeline.batch_decode import Messages
+from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
+from bridge.sources.range_reader import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
+from tests.support.models import Clock
+
+RANGES = st.lists(
+    st.builds(
+        lambda partition, start, size: OffsetRange("t", partition, start, start + size),
+        st.integers(0, 5), st.integers(0, 1000), st.integers(0, 500),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+def _offsets(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+    return [(r.partition, offset) for r in ranges for offset in range(r.start, r.end)]
+
+
+@given(RANGES, st.integers(1, 8))
+def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: list[OffsetRange], count: int) -> None:
+    """No message is read twice or left out, and no task has more than its part."""
+    cut = shares(ranges, count)
+    assert len(cut) <= count
+    assert [offset for share in cut for offset in _offsets(share)] == _offsets(ranges)
+    total = len(_offsets(ranges))
+    assert all(0 < len(_offsets(share)) <= -(-total // count) for share in cut)
+
+
+@given(RANGES, st.integers(1, 8))
+def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
+    """What is read by parts is read whole, each partition by as much at a time."""
+    ranges = list({r.partition: r for r in ranges}.values())
+    first, rest = first_of(ranges, count)
+    read = _offsets(first) + _offsets(rest)
+    assert sorted(read) == sorted(_offsets(ranges))
+    assert all(r.size for r in (*first, *rest))
+    assert count > 1 or not rest
+    for whole in ranges:
+        assert [o for p, o in read if p == whole.partition] == list(range(whole.start, whole.end))
+        assert sum(r.size for r in first if r.partition == whole.partition) == -(-whole.size // count)
+
+
+def test_the_pace_follows_the_rate() -> None:
+    """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
+    pace = Pace(100_000)
+    assert pace.size == FIRST_AT_ONCE
+    pace.note(100_000, 10.0)
+    assert pace.size == 20_000
+    pace.note(20_000, 100.0)
+    assert pace.size == LEAST_AT_ONCE
+    pace.note(50, 5.0)
+    assert pace.size == LEAST_AT_ONCE
+    pace.note(10_000, 0.05)
+    assert pace.size == 100_000
+
+
+def test_the_log_of_offsets_gives_each_batch_its_ranges(tmp_path: Path) -> None:
+    """A batch begins where the one before ended, the first at the start, a new partition at 0."""
+    folder = tmp_path / "offsets"
+    folder.mkdir()
+
+    def log(batch: int, **partitions: int) -> None:
+        ends = {"t": {name.removeprefix("p"): end for name, end in partitions.items()}}
+        (folder / str(batch)).write_bytes(b"v1\n{}\n" + orjson.dumps(ends))
+
+    log(0, p0=10, p1=7)
+    log(1, p0=10, p1=9, p2=3)
+    ranges = RangeLog(str(tmp_path), {("t", 0): 4, ("t", 1): 7})
+    assert ranges.ranges(0) == [OffsetRange("t", 0, 4, 10)]
+    assert ranges.ranges(1) == [OffsetRange("t", 1, 7, 9), OffsetRange("t", 2, 0, 3)]
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Kafka) -> str:
+    """Offsets 0 to 9 hold messages, 10 the marker of an aborted transaction's end, 11 on again messages."""
+    name = "ranges"
+    kafka.create_topic(name, 1)
+    plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(10):
+        plain.produce(name, key=None, value=str(number))
+    plain.flush()
+    transactional = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
+    transactional.init_transactions()
+    for first in (10, 12):
+        transactional.begin_transaction()
+        transactional.produce(name, key=b"", value=str(first))
+        transactional.commit_transaction()
+    return name
+
+
+def _read(kafka: Kafka, *ranges: OffsetRange) -> list[int]:
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    try:
+        return [offset for messages in reader.read(ranges) for offset in messages.offset]
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "offsets"),
+    [
+        (0, 10, list(range(10))),
+        (3, 5, [3, 4]),
+        (8, 12, [8, 9, 10]),  # 11 is a marker in the middle
+        (11, 12, []),
+        (10, 14, [10, 12]),  # 13 is a marker at the end of the log
+        (13, 14, []),
+    ],
+)
+def test_a_range_is_read_whole_and_no_further(
+    kafka: Kafka, topic: str, start: int, end: int, offsets: list[int]
+) -> None:
+    """Markers of transactions take offsets too; a range that ends with one does not wait for a message."""
+    assert _read(kafka, OffsetRange(topic, 0, start, end)) == offsets
+
+
+def test_ranges_follow_each_other_in_one_client(kafka: Kafka, topic: str) -> None:
+    """A reader goes back and forth as it is told."""
+    assert _read(kafka, OffsetRange(topic, 0, 5, 7), OffsetRange(topic, 0, 0, 2)) == [5, 6, 0, 1]
+
+
+def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, topic: str) -> None:
+    """A null key stays null, an empty one empty."""
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    (messages,) = reader.read([OffsetRange(topic, 0, 9, 11)])
+    reader.close()
+    assert (messages.topic, messages.partition) == ([topic] * 2, [0, 0])
+    assert (messages.key, messages.value) == ([None, b""], [b"9", b"10"])
+
+
+def test_an_offset_that_is_gone_is_an_error(kafka: Kafka, topic: str) -> None:
+    """What Kafka no longer holds is never passed over."""
+    with pytest.raises(SourceError, match="refused"):
+        _read(kafka, OffsetRange(topic, 0, 500, 501))
+
+
+class Passing:
+    """A client that passes over a long aborted transaction, 30 s of the clock at a time; `step` offsets each time."""
+
+    step = 1000
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self._say, self._clock, self._at = properties["stats_cb"], properties["clock"], 0
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, *_: object, timeout: float) -> list[Any]:
+        del timeout
+        self._clock.now += 30
+        self._at += self.step
+        self._say(json.dumps({"topics": {"t": {"partitions": {"0": {"next_offset": self._at}}}}}))
+        done = SimpleNamespace(error=lambda: None, offset=lambda: 9999, key=lambda: b"", value=lambda: b"")
+        return [done] if self._at >= 9999 else []
+
+
+@pytest.mark.parametrize("step", [1000, 0])
+def test_a_long_aborted_transaction_is_no_silence(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Nothing of it is handed over, however long it takes to fetch; only a client that fetches nothing is given up."""
+    clock = Clock()
+    monkeypatch.setattr("bridge.sources.range_reader.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("bridge.sources.range_reader.Consumer", Passing)
+    monkeypatch.setattr(Passing, "step", step)
+    reader = RangeReader({"clock": clock})
+    with nullcontext() if step else pytest.raises(SourceError, match="no message came"):
+        assert [messages.offset for messages in reader.read([OffsetRange("t", 0, 0, 10_000)])] == [[9999]]
+
+
+@given(st.lists(st.integers(1, READ_AT_ONCE // 3), max_size=12))
+def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
+    """All of them, in order, in lots that are worth decoding."""
+    some = [
+        Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
+        for n, size in enumerate(sizes)
+    ]
+    lots = list(_in_lots(some))
+    places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
+    assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
+    assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
+    assert all(len(lot.offset) >= READ_AT_ONCE // 2 for lot in lots[:-1])
+
+
+def test_large_messages_wait_for_no_others() -> None:
+    """They would fill the memory."""
+    large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
+    small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
+    assert [len(lot.value) for lot in _in_lots([small, large, small, small, large, large])] == [3, 5, 1]

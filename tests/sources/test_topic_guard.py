@@ -1,0 +1,77 @@
+"""Whose messages the target's positions speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from bridge.errors import SourceError
+from bridge.mysql.state.progress import PartitionStart, Progress
+from bridge.sources import topic_guard as topics
+from bridge.sources.capture_files import CaptureSource
+from bridge.sources.source import TopicNow
+from bridge.sources.topic_guard import TopicGuard, UnansweredError, topics_to_keep
+
+READ = PartitionStart(5, 0, 5)
+BY_PARTITION = PartitionStart(5, 0, 5, 1)
+
+
+def progress(topics: Mapping[str, str], *read: str, start: PartitionStart = READ) -> Progress:
+    return Progress("bridge", 1, 9, 0, {(topic, 0): start for topic in read}, (), topics=topics)
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "kept"),
+    [
+        (progress({}), {"a": "1"}, {"a": "1"}),
+        (progress({"a": "1"}, "a"), {"a": "1", "b": "2"}, {"a": "1", "b": "2"}),  # one more topic
+        (progress({"a": "1", "b": "2"}, "a", "b"), {"a": "1"}, {"a": "1", "b": "2"}),  # one less, which may come back
+        (progress({}, "a"), {"a": "1"}, {"a": "1"}),  # read by an earlier version of the bridge
+        (progress({"a": "1"}), {"a": "2"}, {"a": "2"}),  # made anew before anything of it was read
+        (progress({"a": "1"}, "a"), {}, {"a": "1"}),  # a broker that gives no ids
+    ],
+)
+def test_what_is_kept(known: Progress, now: dict[str, str], kept: dict[str, str]) -> None:
+    """The ids of all topics that positions speak of, and of those to be read."""
+    assert topics_to_keep(known, now) == kept
+
+
+@pytest.mark.parametrize("start", [READ, BY_PARTITION])
+def test_made_anew(start: PartitionStart) -> None:
+    """Refused; where applied_ts only counts, no commit ts is recommended to begin at."""
+    with pytest.raises(SourceError, match="a, whose id is 2 and was 1") as refused:
+        topics_to_keep(progress({"a": "1"}, "a", start=start), {"a": "2"})
+    assert ("start with --from that commit ts" in refused.value.mend) == (start is READ)
+    assert "bridge reset" in refused.value.mend
+
+
+class Answers(CaptureSource):
+    """A source whose ids are told one after the other."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self._answers: Iterator[str | Exception] = iter(answers)
+
+    def topics(self) -> dict[str, TopicNow]:
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"a": TopicNow(answer, 2)}
+
+
+SILENT = UnansweredError("no answer")
+
+
+def test_a_silent_kafka_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it answers, the bridge is to stop, or patience ends."""
+    guard = TopicGuard(Answers(SILENT, SILENT, "1"), {"a": "1"}, by_partition=False)
+    assert guard.partitions(lambda: False) == {("a", 0), ("a", 1)}
+    assert TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: True) is None
+    monkeypatch.setattr(topics, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(UnansweredError):
+        TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: False)
+
+
+def test_a_topic_without_id() -> None:
+    """Of a broker that gives none: nothing tells whether it was made anew, its partitions are told all the same."""
+    assert TopicGuard(Answers(""), {}, by_partition=False).partitions(lambda: False) == {("a", 0), ("a", 1)}

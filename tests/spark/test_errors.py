@@ -1,0 +1,83 @@
+"""What Spark's failures mean."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError
+from bridge.spark.errors import LOSSES_IN_PLACE, ChunksLost, Losses, lost_chunks, source_error
+
+LOST = (
+    "Job aborted due to stage failure: Task 1 in stage 53.0 failed 4 times: org.apache.spark.SparkException:"
+    " [CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_12_0 not found!"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PySparkException(LOST), True),
+        (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
+        (ValueError(LOST), False),
+    ],
+)
+def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
+    """A checkpointed chunk whose executor is gone is no failure; everything else that Spark raises is."""
+    assert lost_chunks(error) is expected
+
+
+def test_losses_without_progress_end() -> None:
+    """Executors that end again and again at one place stop the bridge; progress between them forgives."""
+    losses = Losses()
+    for applied_ts in (1, 2):
+        for _ in range(LOSSES_IN_PLACE - 1):
+            losses.count(ChunksLost(LOST), applied_ts)
+    with pytest.raises(SourceError, match="again and again: Job aborted"):
+        losses.count(ChunksLost(LOST), 2)
+
+
+def test_the_innermost_exception_is_shown() -> None:
+    """Spark's traces are long; the cause stands in the last "Caused by"."""
+    error = PySparkException("org.a.SparkException: job failed\n\tat x\nCaused by: org.b.DiskException: disk full\n")
+    assert "a Spark job failed: org.b.DiskException: disk full" in str(source_error(error))
+
+
+def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
+    """Rows that the target's columns cannot hold are no fault of the source, and their own mend is shown."""
+    raised = RefusedRowsError("the column n is INT", table=("m", "t"), code="x", where="commit ts 7", mend="alter it")
+    error = PySparkException(f"org.a.SparkException: job failed\n  bridge\nbridge.errors.RefusedRowsError: {raised}\n")
+    shown = source_error(error)
+    assert isinstance(shown, ApplyError)
+    assert str(shown) == str(raised)
+
+
+@pytest.mark.parametrize(
+    ("named", "is_bug"),
+    [
+        ("KeyError: 'x'", True),
+        ("pyarrow.lib.ArrowInvalid: offset overflow", True),
+        ("UnicodeDecodeError: 'utf-8' codec", True),
+        ("pyarrow.lib.ArrowMemoryError: malloc failed", False),
+        ("bridge.errors.SourceError: no message came", False),
+        ("OSError: [Errno 28] No space left on device", False),
+        ("org.apache.kafka.common.KafkaException: ValueError: no", False),
+    ],
+)
+def test_a_bug_on_an_executor_is_no_fault_of_the_source(named: str, is_bug: bool) -> None:
+    """It is none of the bridge's errors, so that the command ends with 70 and not with advice about Kafka."""
+    shown = source_error(PySparkException(f"org.a.SparkException: job failed\n  at x\n{named}\n\n\tat org.b"))
+    assert isinstance(shown, BridgeError) is not is_bug
+    assert named in str(shown)
+
+
+def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
+    """Which may be what has failed: killed for want of memory, for example."""
+
+    class UntoldError(Py4JError):
+        def __str__(self) -> str:
+            raise Py4JNetworkError
+
+    assert "the JVM has ended" in str(source_error(UntoldError("o1")))
+    assert not lost_chunks(UntoldError("o1"))

@@ -1,0 +1,68 @@
+"""Events come to the driver as they were, by way of files or not, and leave no file behind."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import EVENT_SCHEMA
+from bridge.spark import event_transfer
+from bridge.spark.event_transfer import handed_over, taken
+
+
+def _events(count: int = 3) -> pa.Table:
+    row = {
+        "topic": "t",
+        "partition": 0,
+        "kind": 1,
+        "commit_ts": 7,
+        "index": 0,
+        "schema": "d",
+        "table": "t",
+        "by_time": False,
+    }
+    return pa.Table.from_pylist([{**row, "offset": n, "after": f"{n}\0'é'"} for n in range(count)], EVENT_SCHEMA)
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+@pytest.mark.parametrize("counts", [[], [0], [3], [3, 0, 5]])
+def test_events_arrive(tmp_path: Path, counts: list[int], with_folder: bool) -> None:
+    """All of them, in order; the files are gone before the events are used."""
+    batches = [_events(count) for count in counts]
+    values = [handed_over(batch, str(tmp_path) if with_folder else None) for batch in batches]
+    assert len(list(tmp_path.iterdir())) == with_folder * len(counts)
+    table = taken(values)
+    assert not list(tmp_path.iterdir())
+    assert table.equals(pa.concat_tables([EVENT_SCHEMA.empty_table(), *batches]))
+
+
+@contextmanager
+def _files_of_at_most(size: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_without_room_the_events_themselves_are_handed_over(tmp_path: Path) -> None:
+    """A container's /dev/shm often has 64 MiB."""
+    batch = _events(1000)
+    with _files_of_at_most(4096):
+        value = handed_over(batch, str(tmp_path))
+    assert not list(tmp_path.iterdir())
+    assert taken([value]).equals(batch)
+    assert taken([handed_over(batch, str(tmp_path / "absent"))]).equals(batch)
+
+
+def test_a_reserve_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark writes its log to the same memory, and ends the query where it cannot."""
+    monkeypatch.setattr(event_transfer, "RESERVE_BYTES", 1 << 60)
+    assert not handed_over(_events(), str(tmp_path)).startswith(b"/")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,125 @@
+"""What the model checks share: a target held in memory, and a writer that commits to it and crashes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+
+from bridge.events import Event
+from bridge.mysql.apply.writer import StatementSource, no_statements
+from bridge.mysql.catalog import Column, Table, TableName
+from bridge.mysql.state.progress import Advance, PartitionStart, SchemaChange
+from bridge.rows.render import Rendering
+
+Streams = list[list[Event]]
+"""The messages of each partition."""
+FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Other histories in every run."""
+MANY = settings(FEW, max_examples=3000)
+
+
+class Crash(Exception):  # noqa: N818  # the end of a process, not an error
+    """The process is gone."""
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _table(name: str, *columns: str, key: tuple[str, ...] = ()) -> Table:
+    keys = (key,) if key else ()
+    found = {column: Column(column, "bigint", None, generated=False) for column in columns}
+    return Table(TableName("m", name), found, keys, keys)
+
+
+CATALOG = {table.name: table for table in (_table("k", "id"), _table("p", "id", "v", key=("id",)))}
+
+
+@dataclass(kw_only=True)
+class FakeTarget:
+    """What survives a crash: the rows of the keyless m.k and of m.p, progress, and the schema changes that ran."""
+
+    applied_ts: int = 0
+    positions: dict[tuple[str, int], PartitionStart] = field(default_factory=dict)
+    pending: tuple[SchemaChange, ...] = ()
+    ids: list[int] = field(default_factory=list)
+    values: dict[int, int] = field(default_factory=dict)
+    ran: list[SchemaChange] = field(default_factory=list)
+
+    @property
+    def texts_run(self) -> list[str]:
+        """The statements of the schema changes that ran."""
+        return [change.text for change in self.ran]
+
+    def check_commit(self) -> None:
+        """Fails when a transaction has left what the upstream never had."""
+        raise NotImplementedError
+
+    def check_change(self, change: SchemaChange) -> None:
+        """Fails when a schema change may not run now."""
+
+    def run_statement(self, sql: str) -> None:
+        """What the target would do."""
+        if insert := re.fullmatch(r"INSERT INTO `m`\.`k` \(`id`\) VALUES (.*)", sql):
+            self.ids += map(int, re.findall(r"\d+", insert[1]))
+        elif upsert := re.fullmatch(r"INSERT INTO `m`\.`p` \(`id`,`v`\) VALUES (.*?)( ON DUPLICATE .*)", sql):
+            self.values.update((int(k), int(v)) for k, v in re.findall(r"\((\d+),(\d+)\)", upsert[1]))
+        elif delete := re.fullmatch(r"DELETE FROM `m`\.`p` WHERE `id` IN \((.*)\)", sql):
+            for key in delete[1].split(","):
+                self.values.pop(int(key), None)
+        else:
+            raise AssertionError(sql)
+
+
+class FakeWriter:
+    """Commits to a FakeTarget, has it checked, and crashes at the given step."""
+
+    def __init__(self, target: FakeTarget, crash_at: int | None) -> None:
+        self._target, self._steps_left = target, crash_at
+
+    def _step(self) -> None:
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise Crash
+
+    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+        return {name: CATALOG[name] for name in names}
+
+    def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
+        target = self._target
+        self._step()
+        assert step.old_ts == target.applied_ts
+        assert target.pending == (), "a schema change was skipped"
+        for statement in source(Rendering("_bridge")):
+            target.run_statement(statement.sql)
+        for where, start in target.positions.items():
+            assert step.positions[where].offset >= start.offset, "a position went back"
+        target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending
+        target.check_commit()
+        self._step()
+
+    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+        target = self._target
+        assert pending == target.pending
+        for change in pending:
+            self._step()
+            assert change.commit_ts not in self.runs_like(change), "two runs under one number"
+            target.check_change(change)
+            target.ran.append(change)
+            target.pending = target.pending[1:]
+            self._step()
+
+    def runs_like(self, change: SchemaChange) -> dict[int, str]:
+        """Commit ts and position of each run of the same statement in the same millisecond."""
+        like = (change.schema, change.text, change.commit_ts >> 18)
+        return {c.commit_ts: c.position for c in self._target.ran if (c.schema, c.text, c.commit_ts >> 18) == like}

@@ -1,0 +1,206 @@
+"""One pipeline at work without Spark: what a bridge process does between decoding and the target."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bridge.ddl.policy import DdlRules
+from bridge.mysql.apply.parallel_writer import ParallelWriter
+from bridge.mysql.apply.writer import Writer, no_trace
+from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import ProgressTable, goes_by_partition
+from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
+from bridge.pipeline.applier_factory import Manner, make_applier
+from bridge.pipeline.backlog import arrival_of, events_as_read
+from bridge.pipeline.bad_messages import OnBadMessage
+from bridge.pipeline.batch_decode import Messages, decode_messages
+from bridge.pipeline.ordered.applier import Patience
+from bridge.pipeline.ordered.order import OrderChanged
+from bridge.pipeline.truncated_rows import CutRows
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.table_filter import TableFilter
+
+SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+
+
+@dataclass
+class Pipeline:
+    """The parts of one bridge process."""
+
+    target: Target
+    table: ProgressTable
+    ownership: Ownership
+    writer: Writer
+    applier: Applier
+
+    @property
+    def changes_run(self) -> int:
+        """Schema changes run so far."""
+        return self.writer.counts.schema_changes
+
+    def take(self, events: pa.Table) -> None:
+        """One micro-batch of events."""
+        self.applier.take(events_as_read(events) if self.applier.by_partition else arrival_of(events))
+
+    def beat(self) -> None:
+        """One heartbeat, as the pulse thread would."""
+        session = self.target.connect(autocommit=True)
+        self.ownership.beat(session, self.writer.connections, "{}")
+        session.close()
+
+
+@contextmanager
+def opened(
+    url: str,
+    partitions: Iterable[tuple[str, int]],
+    *,
+    name: str = "bridge",
+    start_ts: int = 0,
+    take_over: bool = False,
+    rows_per_transaction: int = 1000,
+    until: int | None = None,
+    retry_seconds: float = 30,
+    quarantine: bool = False,
+    released: Iterable[str] = (),
+    cut_rows: CutRows | None = None,
+    writers: int = 0,
+    ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
+    rows_of: RowsOf = driver_rows,
+    boundary_seconds: float | None = None,
+    trace: Callable[[str], None] = no_trace,
+) -> Iterator[Pipeline]:
+    """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
+
+    writers: with any, the consistency is `parallel`, however little there is to write.
+    """
+    target, table = Target(url), ProgressTable(name)
+    ownership = Ownership(target, table)
+    options: dict[str, Any] = {"retry_seconds": retry_seconds, "ddl": ddl, "trace": trace}
+    writer = (
+        ParallelWriter(target, table, ownership, writers=writers, min_bytes=0, **options)
+        if writers
+        else Writer(target, table, ownership, **options)
+    )
+    try:
+        ownership.acquire(start_ts, take_over=take_over)
+        progress = table.read(ownership.control)
+        assert progress is not None
+        manner = Manner(
+            TableFilter(),
+            Limits(rows_per_transaction, until, boundary_seconds),
+            Patience(0, dict),
+            rows_of,
+            on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
+        )
+        lows = dict.fromkeys(partitions, 0)
+        by_partition = goes_by_partition(progress.positions)
+        applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
+        applier.finish_pending(progress.pending)
+        yield Pipeline(target, table, ownership, writer, applier)
+    finally:
+        writer.close()
+        ownership.release()
+
+
+def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:
+    """Applies all events from where progress says, in micro-batches of `batch` events, to the end."""
+    partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+    while True:
+        with opened(url, partitions, **options) as pipeline, suppress(OrderChanged):
+            _run_to_the_end(pipeline, events, batch)
+            return pipeline
+
+
+def _run_to_the_end(pipeline: Pipeline, events: pa.Table, batch: int | None) -> None:
+    offsets = pipeline.applier.backlog.positions
+    names = ("topic", "partition", "offset")
+    placed = zip(*(events[name].to_pylist() for name in names), strict=True)
+    keep = [offset >= offsets[topic, partition].offset for topic, partition, offset in placed]
+    rest = events.filter(pa.array(keep, pa.bool_()))
+    size = batch or max(1, rest.num_rows)
+    for start in range(0, rest.num_rows, size):
+        pipeline.take(rest.slice(start, size))
+    pipeline.applier.finish()
+
+
+def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **options: Any) -> pa.Table:
+    """The events of a capture file."""
+    messages = [json.loads(line) for line in capture.read_text(encoding="utf-8").splitlines()]
+
+    def column(name: str) -> list[bytes | None]:
+        return [None if m[name] is None else base64.b64decode(m[name]) for m in messages]
+
+    captured = Messages(
+        ["cdc"] * len(messages),
+        [m["partition"] for m in messages],
+        [m["offset"] for m in messages],
+        column("key"),
+        column("value"),
+    )
+    decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
+    events = decode_messages(decoder, captured)
+    lines = {where: line for line, where in enumerate(zip(captured.partition, captured.offset, strict=True))}
+    where = zip(events["partition"].to_pylist(), events["offset"].to_pylist(), strict=True)
+    order = np.lexsort((events["index"].to_numpy(), [lines[one] for one in where]))
+    return events.take(pa.array(order)).combine_chunks()
+
+
+@contextmanager
+def admin(url: str) -> Iterator[Session]:
+    """A session of the test's own."""
+    session = Target(url).connect(autocommit=True)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    """Runs statements; the last one's rows."""
+    with admin(url) as session:
+        for statement in statements[:-1]:
+            session.execute(statement)
+        return session.rows(statements[-1])
+
+
+def drop_all(session: Session) -> None:
+    """Drops every database of the test's own."""
+    for name in _databases(session):
+        session.execute(f"DROP DATABASE {quote_name(name)}")
+
+
+def contents(session: Session) -> dict[str, tuple[str, list[tuple[Any, ...]]]]:
+    """Definition and rows of every replicated table."""
+    found = {}
+    for schema in _databases(session):
+        if schema == "_bridge":
+            continue
+        for (table,) in session.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema=%s", [schema]
+        ):
+            name = quote_name(schema, table)
+            definition = str(session.rows(f"SHOW CREATE TABLE {name}")[0][1])
+            rows = session.rows(f"SELECT * FROM {name}")
+            found[f"{schema}.{table}"] = (definition, sorted(rows, key=repr))
+    return found
+
+
+def journal(session: Session) -> list[tuple[Any, ...]]:
+    """What became of every schema change, and how far the pipeline is."""
+    changes = session.rows("SELECT commit_ts, statement, state FROM _bridge.schema_changes ORDER BY 1, 2")
+    return [*changes, *session.rows("SELECT name, applied_ts, pending FROM _bridge.progress")]
+
+
+def _databases(session: Session) -> list[str]:
+    rows = session.rows("SELECT schema_name FROM information_schema.schemata")
+    return [name for (name,) in rows if name.lower() not in SYSTEM]

@@ -1,0 +1,69 @@
+"""Windows that are folded and rendered on Spark's executors, against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import EVENT_SCHEMA, Event, Kind
+from bridge.mysql.connection import Session
+from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
+from bridge.spark import executor_rows
+from bridge.spark.executor_rows import ExecutorRows, FrameStore
+from tests.support.pipelines import admin, opened
+from tests.support.upstreams import boundary, in_one_partition, row_change
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
+        yield session
+
+
+def apply(spark: SparkSession, target: str, events: list[Event]) -> None:
+    """All of them as one window, on executors."""
+
+    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
+        held = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
+        return ExecutorRows([FrameStore.of(spark, pa.concat_tables([EVENT_SCHEMA.empty_table(), *held]))], 0, low, high)
+
+    with opened(target, [("cdc", 0)]) as pipeline:
+        pipeline.applier._rows_of = rows_of
+        pipeline.take(in_one_partition([*events, boundary(1000)]))
+
+
+def test_pieces_keep_values_of_target_only_columns_apart(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, target: str, session: Session
+) -> None:
+    """Unique values that change places among rows of many Spark partitions: all statements run in one session, and
+    each row keeps what only the target has."""
+    monkeypatch.setattr(executor_rows, "_ROWS_TOGETHER", 1)
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
+    count = 12
+    session.execute("INSERT INTO m.t VALUES " + ",".join(f"({i},{i},{100 + i})" for i in range(count)))
+    moved = [row_change(10, "t", ["id", "u"], ["id"], before=[i, i], after=[i, (i + 1) % count]) for i in range(count)]
+    apply(spark, target, moved)
+    found = session.rows("SELECT id, u, extra FROM m.t ORDER BY id")
+    assert found == [(i, (i + 1) % count, 100 + i) for i in range(count)]
+
+
+def test_spellings_of_one_key_are_one_key(spark: SparkSession, target: str, session: Session) -> None:
+    """Updates that do not hold the old row may have respelled the key: what comes last is what the target holds; keys
+    that only look alike stay apart."""
+    session.execute("CREATE TABLE m.t (k VARCHAR(20) COLLATE utf8mb4_general_ci, c INT, v INT, PRIMARY KEY (k, c));")
+    session.execute("INSERT INTO m.t VALUES ('alice', 1, 0)")
+    names = ["k", "c", "v"]
+    updates = [
+        row_change(10 + i, "t", names, names[:2], after=row)._replace(kind=Kind.UPDATE)
+        for i, row in enumerate([["Ålice", 1, 1], ["alice", 1, 2], ["ALICE", 1, 3], ["alice ", 1, 4], ["ALICE", 2, 9]])
+    ]
+    updates.append(row_change(20, "t", names, names[:2], before=["bøb", 1, 1]))
+    apply(spark, target, updates)
+    assert session.rows("SELECT k, c, v FROM m.t ORDER BY c") == [("alice ", 1, 4), ("ALICE", 2, 9)]

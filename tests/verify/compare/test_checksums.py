@@ -1,0 +1,91 @@
+"""Checksums that no arrangement of values can fool, on a real server."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge.mysql.catalog import TableName
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.table_definition import Definition, load_definitions
+from bridge.protocols.values import literals
+from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, row_hash, token
+from bridge.verify.compare.key_sql import Values, between, boundary_query, key_parts
+from tests.support.verify_servers import execute
+
+TABLE = """
+CREATE DATABASE app; USE app;
+CREATE TABLE t (a VARCHAR(20), b VARBINARY(20), i INT, c CHAR(5) CHARACTER SET latin1, x LONGTEXT);
+CREATE TABLE k (a INT, b VARCHAR(20) COLLATE utf8mb4_general_ci, d DECIMAL(6,2), t TIMESTAMP(2),
+    PRIMARY KEY (a, b, d, t));
+INSERT INTO k SELECT seq % 3, CONCAT(CHAR(60 + seq % 60), seq % 5), seq / 100,
+    TIMESTAMP('2024-01-01') + INTERVAL seq SECOND FROM seq_1_to_1000;
+"""
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    execute(target, f"SET time_zone = '+00:00'; {TABLE}")
+    opened = Target(target).connect(autocommit=True)
+    yield opened
+    opened.close()
+
+
+def definition(session: Session, table: str) -> Definition:
+    name = TableName("app", table)
+    return load_definitions(session, [name])[name]
+
+
+TRICKY = st.text(alphabet="N,:0123'\\ aA\0é", max_size=6)
+ROW = st.tuples(
+    st.none() | TRICKY,
+    st.none() | TRICKY,
+    st.none() | st.integers(-11, 11),
+    st.none() | st.text(alphabet="N,:1aé", max_size=4),
+    st.none() | TRICKY | st.just("N" * 70_000),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(left=ROW, right=ROW)
+def test_rows_have_one_hash_only_when_they_are_equal(
+    session: Session, left: tuple[object, ...], right: tuple[object, ...]
+) -> None:
+    """Whatever separators, lengths, letters N or NULLs their values hold."""
+    session.execute("TRUNCATE app.t")
+    for row in (left, right):
+        values = ",".join("NULL" if v is None else str(v) if isinstance(v, int) else literals.text(str(v)) for v in row)
+        session.execute(f"INSERT INTO app.t VALUES ({values})")
+    tokens = [token(column) for column in definition(session, "t").columns.values()]
+    hashes = {value for (value,) in session.rows(f"SELECT {row_hash(tokens)} FROM app.t")}
+    assert None not in hashes
+    assert (len(hashes) == 1) is (left == right)
+    found = fingerprint_of(session.rows(fingerprint_query(tokens, "FROM app.t"))[0])
+    assert (found.rows, found.hashed, found.total) == (2, 2, sum(hashes) * (2 if len(hashes) == 1 else 1))
+
+
+@pytest.mark.parametrize("own_order", [True, False])
+def test_ranges_divide_the_keys(session: Session, own_order: bool) -> None:
+    """Every key is in exactly one of the ranges between any bounds, in the column's order and in utf8mb4_bin's."""
+    table = definition(session, "k")
+    columns = [table.columns[name] for name in table.keys[0]]
+    parts = key_parts(columns, columns, own_order=own_order)
+    dice = random.Random(1)
+    for _ in range(10):
+        offsets = sorted(dice.sample(range(1000), 3))
+        bounds: list[Values | None] = [None]
+        for offset in offsets:
+            [row] = session.rows(boundary_query(parts, "FROM app.k", offset))
+            bounds.append(tuple(bytes.fromhex(str(value)) for value in row))
+        bounds.append(None)
+        counts = [
+            session.value(f"SELECT COUNT(*) FROM app.k WHERE {between(parts, low, high)}")
+            for low, high in pairwise(bounds)
+        ]
+        ends = [offset + 1 for offset in offsets]
+        assert counts == [end - start for start, end in zip([0, *ends], [*ends, 1000], strict=True)]

@@ -1,0 +1,130 @@
+"""What tells rows apart once they have been read."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.mysql.table_definition import ColumnInfo
+from bridge.verify.compare.row_diff import Finding, Row, Shape, as_multisets, by_key, parsed_json, without_moved
+
+
+def column(name: str, data_type: str, collation: str = "") -> ColumnInfo:
+    return ColumnInfo(name, data_type, data_type, "utf8mb4" if collation else "", collation, True, False, False)
+
+
+ID, NAME, VALUE = column("id", "int"), column("name", "varchar", "utf8mb4_general_ci"), column("v", "double")
+SHAPE = Shape((ID, VALUE), (ID, VALUE), (0,))
+NAMED = Shape((NAME, VALUE), (NAME, VALUE), (0,))
+
+
+def rows(*texts: str) -> list[Row]:
+    """`a,b` rows; `-` is NULL."""
+    return [Row(tuple(None if part == "-" else part.encode() for part in text.split(","))) for text in texts]
+
+
+JSON = [
+    ('{"a": 1, "b": [1, 2]}', '{"b":[1,2],"a":1}', True),
+    ("[1, 2]", "[2, 1]", False),
+    ("2", "2.0", True),
+    ("1", "true", False),
+    ("0", "false", False),
+    ("null", '"null"', False),
+    ('"1"', "1", False),
+    ("9007199254740993", "9007199254740992", False),
+    ("[]", "{}", False),
+    ('{"a": null}', "{}", False),
+    ('"a"', '"A"', False),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "equal"), JSON)
+def test_json_compares_by_its_parsed_form(left: str, right: str, equal: bool) -> None:
+    """Spacing, order of members and the spelling of a number do not count, anything else does."""
+    assert (parsed_json(left.encode()) == parsed_json(right.encode())) is equal
+
+
+def test_findings_by_key() -> None:
+    """A key on one side only is missing or extra; on both sides with other values, different."""
+    found = by_key(SHAPE, rows("1,1", "2,2", "3,-"), rows("1,1.0", "2,3", "4,4", "3,0"))
+    assert [(d.key, d.finding) for d in found] == [
+        ((b"2",), Finding.DIFFERENT), ((b"3",), Finding.DIFFERENT), ((b"4",), Finding.EXTRA)
+    ]  # fmt: skip
+
+
+def test_keys_that_differ_in_case_only_are_one_row() -> None:
+    """The target could not hold both."""
+    [difference] = by_key(NAMED, rows("Ab,1"), rows("aB ,1"))
+    assert difference.finding is Finding.DIFFERENT
+    assert NAMED.differing(*(row for row in (difference.expected, difference.actual) if row)) == [0]
+
+
+KEYS = [
+    ("decimal", "decimal", "", "1.0", "1.00", True),
+    ("int", "decimal", "", "1", "1.000", True),
+    ("float", "double", "", "1.5", "1.50", True),
+    ("datetime", "datetime", "", "2024-01-01 00:00:00", "2024-01-01 00:00:00.000", True),
+    ("date", "datetime", "", "2024-01-01", "2024-01-01 00:00:00.000", True),
+    ("time", "time", "", "10:00:00", "10:00:00.10", False),
+    ("datetime", "datetime", "", "2024-01-01 00:00:00", "2024-01-01", False),
+    ("varchar", "varchar", "utf8mb4_bin", "1.0", "1.00", False),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "collation", "one", "other", "same"), KEYS)
+def test_keys_of_other_scales(left: str, right: str, collation: str, one: str, other: str, *, same: bool) -> None:
+    """Keys compare by their value, as their type does: digits that only one side's column shows do not count."""
+    shape = Shape((column("k", left, collation), VALUE), (column("k", right, collation), VALUE), (0,))
+    equal = by_key(shape, rows(f"{one},1"), rows(f"{other},1"))
+    differs = by_key(shape, rows(f"{one},1"), rows(f"{other},2"))
+    both = {Finding.MISSING, Finding.EXTRA}
+    assert {d.finding for d in equal} == (set() if same else both)
+    assert {d.finding for d in differs} == ({Finding.DIFFERENT} if same else both)
+    apart = [*by_key(shape, rows(f"{one},1"), []), *by_key(shape, [], rows(f"{other},1"))]
+    assert (without_moved(shape, apart) == []) is same
+
+
+def test_keys_that_only_one_side_can_tell_apart() -> None:
+    """Of two keys of the target that are one to the source's type, one is its row and the other is extra."""
+    shape = Shape((column("k", "float"), VALUE), (column("k", "double"), VALUE), (0,))
+    [extra] = by_key(shape, rows("1.5,1"), rows("1.50000000001,1", "1.5,1"))
+    assert (extra.finding, extra.key) == (Finding.EXTRA, (b"1.50000000001",))
+
+
+SPELLINGS = [
+    ("utf8mb4_general_ci", "\u00c4b", "aB ", True),
+    ("utf8mb4_0900_ai_ci", "\u00c4b", "aB", True),
+    ("utf8mb4_0900_ai_ci", "ab", "ab ", False),
+    ("utf8mb4_0900_as_ci", "\u00e4b", "ab", False),
+    ("utf8mb4_0900_as_ci", "Ab", "aB", True),
+    ("utf8mb4_0900_as_cs", "Ab", "aB", False),
+    ("utf8mb4_bin", "Ab", "aB", False),
+    ("utf8mb4_bin", "ab", "ab ", True),
+    ("utf8mb4_nopad_bin", "ab", "ab ", False),
+]
+
+
+@pytest.mark.parametrize(("collation", "one", "other", "same"), SPELLINGS)
+def test_what_may_be_one_key_to_the_target(collation: str, one: str, other: str, *, same: bool) -> None:
+    """Two spellings that can stand side by side are two rows, one missing and one extra."""
+    name = column("k", "varchar", collation)
+    found = {d.finding for d in by_key(Shape((name,), (name,), (0,)), rows(one), rows(other))}
+    assert found == ({Finding.DIFFERENT} if same else {Finding.MISSING, Finding.EXTRA})
+
+
+def test_unknown_values_are_not_compared() -> None:
+    """A column that no message of the row has may hold anything."""
+    assert by_key(SHAPE, [Row((b"1", None), frozenset({0}))], rows("1,5")) == []
+
+
+def test_rows_that_two_servers_order_differently_are_not_wrong() -> None:
+    """Missing in one range of keys and extra in another."""
+    apart = [*by_key(SHAPE, rows("1,1", "2,2"), []), *by_key(SHAPE, [], rows("1,1", "2,3"))]
+    assert [(d.key, d.finding) for d in without_moved(SHAPE, apart)] == [((b"2",), Finding.DIFFERENT)]
+
+
+def test_multisets() -> None:
+    """Equal rows are counted."""
+    found = as_multisets(Shape((ID, VALUE), (ID, VALUE), ()), rows("1,1", "1,1.0", "2,2"), rows("1,1", "3,3", "3,3"))
+    assert {(d.key[0], d.finding, d.copies) for d in found} == {
+        (b"1", Finding.MISSING, 1), (b"2", Finding.MISSING, 1), (b"3", Finding.EXTRA, 2)
+    }  # fmt: skip

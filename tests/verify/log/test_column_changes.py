@@ -1,0 +1,34 @@
+"""Reading an ALTER TABLE as far as columns and rows go."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.verify.log.column_changes import ColumnChanges, column_changes
+
+CASES = [
+    ("ALTER TABLE t ADD COLUMN a INT", {}, set(), set(), False),
+    ("ALTER TABLE t DROP COLUMN a", {}, {"a"}, set(), False),
+    ("ALTER TABLE `s`.`t` DROP A, DROP COLUMN IF EXISTS `b`", {}, {"a", "b"}, set(), False),
+    ("ALTER TABLE t DROP INDEX a, DROP PRIMARY KEY, DROP FOREIGN KEY f, DROP CHECK d", {}, set(), set(), False),
+    ("ALTER TABLE t DROP `index`", {}, {"index"}, set(), False),
+    ("ALTER TABLE t RENAME COLUMN A TO b", {"a": "b"}, set(), set(), False),
+    ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "b", "b": "a"}, set(), set(), False),
+    ("ALTER TABLE t RENAME INDEX a TO b", {}, set(), set(), False),
+    ("ALTER TABLE t RENAME TO u", {}, set(), set(), False),
+    ("ALTER TABLE t CHANGE a b DECIMAL(10,2) NOT NULL", {"a": "b"}, set(), {"a"}, False),
+    ("ALTER TABLE t CHANGE COLUMN a A BIGINT", {}, set(), {"a"}, False),
+    ("ALTER TABLE t MODIFY COLUMN a ENUM('x,y','z') AFTER b, MODIFY c INT", {}, set(), {"a", "c"}, False),
+    ("ALTER TABLE t ADD (a INT, b DECIMAL(5,2)), DROP c", {}, {"c"}, set(), False),
+    ("ALTER TABLE t DROP PARTITION p0, p1", {}, set(), set(), True),
+    ("ALTER TABLE t TRUNCATE PARTITION p0", {}, set(), set(), True),
+    ("ALTER TABLE t ADD PARTITION (PARTITION p1 VALUES LESS THAN (10))", {}, set(), set(), False),
+    ("ALTER TABLE t /* DROP COLUMN a */ COMMENT = 'x, DROP COLUMN a'", {}, set(), set(), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_effects(case: tuple[str, dict[str, str], set[str], set[str], bool]) -> None:
+    """Columns that are renamed, dropped or retyped, and partitions that go with their rows."""
+    statement, renamed, dropped, retyped, loses_rows = case
+    assert column_changes(statement) == ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)

@@ -1,0 +1,107 @@
+"""Where rows of earlier messages are, after schema changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.events import ms_tso
+from bridge.mysql.catalog import TableName
+from bridge.verify.log.lineage import Cut, LoggedChange, Span, key_of, trace
+
+T, U = TableName("app", "t"), TableName("app", "u")
+
+
+def spans(*statements: str, name: TableName = T) -> list[Span]:
+    """The spans of a name's rows: before the first statement that touches it, ..., behind the last."""
+    changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
+    return trace([name], changes).life(name).spans
+
+
+PLACES = [
+    (["ALTER TABLE t ADD COLUMN a INT"], [T]),
+    (["TRUNCATE TABLE t"], [None, T]),
+    (["DROP TABLE t"], [None, T]),
+    (["DROP TABLE app.x, app.t"], [None, T]),
+    (["DROP DATABASE app"], [None, T]),
+    (["RENAME TABLE t TO u"], [U, T]),
+    (["ALTER TABLE t RENAME TO u"], [U, T]),
+    (["RENAME TABLE t TO u", "DROP TABLE u"], [None, T]),
+    (["RENAME TABLE t TO u", "CREATE TABLE t (a INT)"], [U, None, T]),
+    (["RENAME TABLE t TO x, u TO t, x TO u"], [U, None, T]),
+    (["CREATE TABLE t (a INT)"], [None, T]),
+    (["CREATE TABLE IF NOT EXISTS t (a INT)"], [T]),
+    (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], [None, T]),
+    (["ALTER TABLE T DROP COLUMN a"], [T, T]),
+    (["DROP TABLE other.t"], [T]),
+]
+
+
+@pytest.mark.parametrize("case", PLACES, ids=[" ; ".join(case[0]) for case in PLACES])
+def test_rows_follow_their_table(case: tuple[list[str], list[TableName | None]]) -> None:
+    """Rows go where their table goes; behind a drop or a truncation they are of no account."""
+    statements, places = case
+    wanted = [place and key_of(place) for place in places]
+    assert [span.place and key_of(span.place) for span in spans(*statements)] == wanted
+
+
+COLUMNS = [
+    (["ALTER TABLE t RENAME COLUMN a TO b"], "a", "b"),
+    (["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME COLUMN b TO c"], "A", "c"),
+    (["ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"], "b", "a"),
+    (["ALTER TABLE t DROP COLUMN a"], "a", None),
+    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a INT"], "a", None),
+    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t RENAME COLUMN b TO a"], "a", None),
+    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t RENAME COLUMN b TO a"], "b", "a"),
+    (["ALTER TABLE t ADD COLUMN x INT"], "a", "a"),
+]
+
+
+@pytest.mark.parametrize("case", COLUMNS, ids=[f"{' ; '.join(case[0])}: {case[1]}" for case in COLUMNS])
+def test_columns_of_earlier_rows(case: tuple[list[str], str, str | None]) -> None:
+    """What a column of the first rows is called at the end."""
+    statements, name, now = case
+    assert spans(*statements)[0].now(name) == now
+
+
+def test_retyped_columns_follow_their_names() -> None:
+    """A value of another type is told apart under the column's later name too."""
+    first = spans("ALTER TABLE t MODIFY a BIGINT", "ALTER TABLE t RENAME COLUMN a TO b")[0]
+    assert (first.now("a"), first.retyped) == ("b", {"b"})
+
+
+WHOLE = [
+    (["CREATE TABLE t (a INT)"], {"t"}, set()),
+    (["CREATE TABLE IF NOT EXISTS t (a INT)"], set(), set()),
+    (["TRUNCATE t"], {"t"}, set()),
+    (["CREATE TABLE t (a INT)", "RENAME TABLE t TO u"], {"u"}, {"t"}),
+    (["CREATE TABLE t (a INT)", "DROP TABLE t"], set(), {"t"}),
+    (["DROP TABLE t", "CREATE TABLE t (a INT)"], {"t"}, set()),
+    (["CREATE TABLE t (a INT)", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], set(), set()),
+    (["CREATE TABLE t (a INT)", "DROP DATABASE app"], set(), {"t"}),
+]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=[" ; ".join(case[0]) for case in WHOLE])
+def test_tables_that_the_log_holds_wholly(case: tuple[list[str], set[str], set[str]]) -> None:
+    """A table that the log saw made or emptied holds nothing else; one that it saw dropped is not there."""
+    statements, whole, dropped = case
+    changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
+    lineage = trace([], changes)
+    assert {table for _, table in lineage.whole} == whole
+    assert {table for _, table in lineage.dropped} == dropped
+
+
+def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
+    """Of tables made behind what was lost it does."""
+    changes = [LoggedChange(ts, False, "app", f"CREATE TABLE t{ts} (a INT)", {}) for ts in (5, 7, 8)]
+    truncated = LoggedChange(7, False, "app", "TRUNCATE t8", {})
+    assert {table for _, table in trace([], [*changes, truncated], since=7).whole} == {"t8"}
+    assert trace([], changes[:2], since=7).whole == set()
+
+
+def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
+    """Equal times count as earlier than the schema change."""
+    whole = LoggedChange(ms_tso(5000), True, "app", "TRUNCATE t", {("x", 0): 7})
+    assert Cut.of(whole).ts == ms_tso(6000) - 1
+    exact = LoggedChange(ms_tso(5001), True, "app", "TRUNCATE t", {("x", 0): 7})
+    assert Cut.of(exact).ts == ms_tso(5002) - 1

@@ -1,0 +1,268 @@
+"""Expected rows in temporary tables beside the target's, without Spark: what each kind of row comes to."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.mysql.catalog import TableName, load_tables
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.table_definition import load_definitions
+from bridge.rows.grouping import linked
+from bridge.verify.compare.bisect import Comparison
+from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.load_throttle import Throttle
+from bridge.verify.log.expected_tables import PARTITION
+from bridge.verify.log.last_states import LogPlan, balance, completed, fold_steps, links, shapes, steps
+from bridge.verify.log.lineage import LoggedChange, trace
+from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshots import begin_snapshot
+from tests.support.clients import run_file
+from tests.support.verify_servers import execute
+
+T = TableName("app", "t")
+
+
+def put(ts: int, names: str, image: str) -> dict[str, Any]:
+    """An insert; values are literals."""
+    return _change(ts, Kind.INSERT, names, None, image)
+
+
+def gone(ts: int, names: str, image: str) -> dict[str, Any]:
+    """A delete."""
+    return _change(ts, Kind.DELETE, names, image, None)
+
+
+def _change(ts: int, kind: Kind, names: str, before: str | None, after: str | None) -> dict[str, Any]:
+    images = {"before": before and before.replace(",", SEP), "after": after and after.replace(",", SEP)}
+    return {
+        "topic": "x", "partition": 0, "offset": ts, "index": 0, "kind": int(kind), "commit_ts": ts, "schema": "app",
+        "table": "t", "columns": names.replace(",", SEP), "key": "", "text": None, "by_time": False, **images,
+    }  # fmt: skip
+
+
+def said(url: str, events: list[dict[str, Any]], *statements: str) -> tuple[set[str], int]:
+    """What differs, and how many rows are not covered.  statements: schema changes at ts 100, 200, ..."""
+    session = Target(url).connect()
+    try:
+        logged, tally = compared(session, events, *statements)
+        there = session.value("SELECT COUNT(*) FROM app.t")
+        matched = session.value(f"SELECT COUNT(*) FROM {logged.matched}") if logged.place.key else there
+        words = {
+            f"{difference.finding.value} {','.join('NULL' if v is None else v.decode() for v in difference.key)}"
+            for difference in tally.differences
+        }
+        return words, 0 if logged.is_whole else there - matched
+    finally:
+        session.close()
+
+
+def compared(session: Session, events: list[dict[str, Any]], *statements: str) -> tuple[LoggedTable, Tally]:
+    """The rows of the log against the target's."""
+    changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
+    lineage = trace([T], changes)
+    found = pa.Table.from_pylist(events, EVENT_SCHEMA)
+    seen = sorted(s for s in shapes(LogPlan((), lineage.lives, 10_000, None), found) if s.table == "t")
+    catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
+    logged = logged_table(0, "app", catalog, definition, seen, lineage)
+    begin_snapshot(session)
+    session.execute(logged.scratch.create())
+    plan = LogPlan((logged.place,), lineage.lives, 10_000, None)
+    plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
+    folded = completed(fold_steps(steps(plan, found)))
+    for sql in logged.scratch.inserts(folded if logged.place.key else balance(folded)):
+        session.execute(sql)
+    reader = Reader(session, is_snapshot=True, place="target")
+    with ThreadPoolExecutor(1) as pool:
+        comparison = Comparison(
+            logged.shape, *logged.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
+        )  # fmt: skip
+        return logged, comparison.run(Tally())
+
+
+def made(url: str, columns: str, *rows: str) -> None:
+    """The target's table."""
+    values = f"INSERT INTO app.t VALUES {', '.join(f'({row})' for row in rows)};" if rows else ""
+    execute(url, f"DROP DATABASE IF EXISTS app; CREATE DATABASE app; CREATE TABLE app.t ({columns}); {values}")
+
+
+def test_rows_of_the_log_and_others(target: str) -> None:
+    """Missing, different and deleted rows are found; what the log never mentioned is not covered."""
+    made(target, "id INT PRIMARY KEY, v INT", "1,1", "2,9", "4,4", "8,8", "9,9")
+    log = [put(1, "id,v", "1,1"), put(2, "id,v", "2,2"), put(3, "id,v", "3,3"), put(4, "id,v", "4,4"),
+           gone(5, "id,v", "4,4")]  # fmt: skip
+    assert said(target, log) == ({"different 2", "missing 3", "extra 4"}, 2)
+
+
+def test_a_table_that_the_log_saw_made_holds_nothing_else(target: str) -> None:
+    """Then a row that no message put there is extra, also when columns were added later."""
+    made(target, "id INT PRIMARY KEY, v INT, w INT", "1,1,5", "2,2,2", "9,9,9")
+    log = [put(150, "id,v", "1,1"), put(250, "id,v,w", "2,2,2")]
+    create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+    assert said(target, log, create, "ALTER TABLE t ADD COLUMN w INT") == ({"extra 9"}, 0)
+
+
+def test_values_that_no_message_of_the_row_holds_are_not_compared(target: str) -> None:
+    """A column added later, or of another type since, until the row's next message."""
+    made(target, "id INT PRIMARY KEY, v BIGINT, w INT", "1,7,7", "2,7,7", "3,3,7")
+    log = [put(50, "id,v", "1,1"), put(150, "id,v", "2,7"), put(250, "id,v,w", "3,3,8")]
+    found, _ = said(target, log, "ALTER TABLE t MODIFY v BIGINT", "ALTER TABLE t ADD COLUMN w INT")
+    assert found == {"different 3"}
+
+
+def test_rows_of_a_dropped_partition_may_be_gone(target: str) -> None:
+    """One that is still there must be right; later ones must be there."""
+    made(target, "id INT PRIMARY KEY, v INT", "2,2", "3,9")
+    log = [put(50, "id,v", "1,1"), put(51, "id,v", "2,2"), put(52, "id,v", "3,3"), put(150, "id,v", "4,4")]
+    assert said(target, log, "ALTER TABLE t DROP PARTITION p0") == ({"different 3", "missing 4"}, 0)
+
+
+def test_keys_that_are_one_to_the_target(target: str) -> None:
+    """The last of them counts, whatever its case, and a row written under another case is different."""
+    made(target, "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT", "'A',2", "'b',1", "'C',3")
+    log = [put(1, "k,v", "'a',1"), gone(2, "k,v", "'a',1"), put(2, "k,v", "'A',2"), put(3, "k,v", "'B',1"),
+           put(4, "k,v", "'c',3"), gone(5, "k,v", "'C',3")]  # fmt: skip
+    assert said(target, log) == ({"different B", "extra C"}, 0)
+
+
+@pytest.mark.parametrize(
+    "topic", ["x'),(9,9,0,0,0,1,'x", "a\\", "it's", "%s {0} `", "caf\u00e9 \U0001f600", "a\0b", "a\r\nb"]
+)
+def test_topics_of_any_name(target: str, topic: str) -> None:
+    """A capture file may call its topic anything: the name is a value among others, and comes back as it is."""
+    made(target, "id INT PRIMARY KEY, v INT", "1,1")
+    session = Target(target).connect()
+    try:
+        logged, tally = compared(session, [{**put(1, "id,v", "1,1"), "topic": topic}])
+        found = session.rows(f"SELECT `{PARTITION}` FROM {logged.scratch.name}")
+    finally:
+        session.close()
+    assert (tally.differences, found) == ([], [(f"{topic}/0",)])
+
+
+def timed(offset: int, names: str, before: str | None, after: str | None, **more: Any) -> dict[str, Any]:
+    """A change of a format without commit_ts, all of one millisecond unless `commit_ts` is given."""
+    kind = Kind.INSERT if before is None else Kind.DELETE if after is None else Kind.UPDATE
+    return _change(1, kind, names, before, after) | {"offset": offset, "by_time": True} | more
+
+
+SPELLINGS: list[tuple[str, list[dict[str, Any]], set[str]]] = [
+    ("inserted and deleted", [timed(1, "k,v", None, "'A',1"), timed(2, "k,v", "'a',1", None)], {"extra A"}),
+    ("deleted and inserted", [timed(1, "k,v", "'a',1", None), timed(2, "k,v", None, "'A',1")], set()),
+    ("respelled", [timed(1, "k,v", None, "'a',1"), timed(2, "k,v", "'a',1", "'A',1")], set()),
+    ("and deleted", [timed(1, "k,v", None, "'a',1"), timed(2, "k,v", "'a',1", "'A',1"),
+      timed(3, "k,v", "'a ',1", None)], {"extra A"}),
+    ("in a clock that goes back", [timed(1, "k,v", None, "'a',1", commit_ts=9), timed(2, "k,v", "'A',1", None),
+      timed(3, "k,v", None, "'A ',2", commit_ts=5)], {"different A "}),
+    ("in one message", [timed(1, "k,v", None, "'a',1"), timed(1, "k,v", "'A',1", None, index=1)], {"extra A"}),
+    ("over partitions", [timed(9, "k,v", None, "'a',1", commit_ts=4),
+      timed(1, "k,v", "'A',1", None, commit_ts=5, partition=1)], {"extra A"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPELLINGS, ids=[case[0] for case in SPELLINGS])
+def test_the_order_of_spellings(target: str, case: tuple[str, list[dict[str, Any]], set[str]]) -> None:
+    """Where nothing but the order of a partition tells, it tells for all spellings of a key, whoever loads them first;
+    between partitions event times tell."""
+    for log in (case[1], case[1][::-1]):
+        made(target, "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT", "'A',1")
+        assert said(target, log)[0] == case[2]
+
+
+def test_updates_that_hold_a_part_of_their_rows(target: str) -> None:
+    """What they lack is what the log had before, through moved and respelled keys; where it had nothing the value is
+    not covered, and a row that is lost is not written without it."""
+    columns = "k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT, doc TEXT NOT NULL, own INT DEFAULT 7"
+    rows = ("'a',2,'', 1", "'B',2,'dear', 2", "'c',2,'any', 3", "'e',3,'dear', 4")
+    log = [timed(i, "k,n,doc", None, f"'{key}',1,'dear'") for i, key in enumerate("abd")]
+    log += [timed(10, "k,n", "'a',1", "'a',2"), timed(11, "k,n", "'b',1", "'B',2"), timed(12, "k,n", "'c',1", "'c',2")]
+    log += [timed(13, "k,n", "'d',1", "'e',2"), timed(14, "k,n", "'f',1", "'f',2")]
+    made(target, columns, *rows)
+    assert said(target, log)[0] == {"different a", "different e", "missing f"}
+    assert said(target, log[::-1])[0] == {"different a", "different e", "missing f"}
+
+
+def test_the_fix_of_rows_of_which_a_part_is_known(target: str, tmp_path: Path) -> None:
+    """Known values are written over the row that is there; of a row that is not, the file says that it cannot."""
+    made(target, "id INT PRIMARY KEY, n INT, doc TEXT NOT NULL", "1,1,'dear'")
+    log = [timed(1, "id,n", "1,1", "1,2"), timed(2, "id,n", "2,1", "2,2"), timed(3, "id,n,doc", None, "3,3,'new'")]
+    session = Target(target).connect()
+    try:
+        logged, tally = compared(session, log)
+    finally:
+        session.close()
+    fix = FixFile(tmp_path / "fix.sql")
+    fix.add_rows(logged.place.table, logged.shape, tally.differences)
+    fix.write("")
+    assert "-- app.t lacks the row 2, of which the log holds a part" in (tmp_path / "fix.sql").read_text()
+    assert run_file(target, tmp_path / "fix.sql").returncode == 0
+    assert execute(target, "SELECT * FROM app.t") == [(1, 2, "dear"), (3, 3, "new")]
+
+
+def test_tables_without_a_key(target: str) -> None:
+    """Of a table that the log saw made, every copy counts; of another one, those that the log put there."""
+    made(target, "v INT, w VARCHAR(9)", "1,'x'", "1,'x'", "3,NULL", "9,'y'")
+    log = [put(150, "v,w", "1,'x'"), put(151, "v,w", "2,''"), put(152, "v,w", "3,NULL")]
+    wanted = {"missing 2,", "extra 1,x", "extra 9,y"}
+    assert said(target, log, "CREATE TABLE t (v INT, w VARCHAR(9))")[0] == wanted
+    session = Target(target).connect()
+    try:
+        found = {d.finding.value for d in compared(session, log)[1].differences if d.finding.value != "extra"}
+    finally:
+        session.close()
+    assert found == {"missing"}
+
+
+def test_rows_without_a_key_of_a_dropped_partition_may_be_gone(target: str) -> None:
+    """Nothing tells which; those that came later must be there."""
+    made(target, "v INT, w INT", "11,1")
+    log = [put(150, "v,w", "1,1"), put(151, "v,w", "11,1"), put(250, "v,w", "12,2")]
+    assert said(target, log, "CREATE TABLE t (v INT, w INT)", "ALTER TABLE t DROP PARTITION p0")[0] == {"missing 12,2"}
+
+
+def test_every_type_can_stand_in_a_temporary_table(target: str) -> None:
+    """With generated columns, long text, a prefix index and defaults around it."""
+    made(target, "id INT UNSIGNED ZEROFILL PRIMARY KEY, u INT UNIQUE, v VARCHAR(16000) CHARACTER SET utf8mb4,"
+                 "g INT AS (u + 1) STORED, e ENUM('a','b'), s SET('x','y') NOT NULL DEFAULT 'x', j JSON, b BIT(5),"
+                 "t TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), y YEAR,"
+                 "x TEXT, KEY (x(3))")  # fmt: skip
+    names = "id,u,v,e,s,j,b,t,y,x"
+    image = "1,2,'long',2,3,'{}',7,'2024-01-01 00:00:00.000',2024,'text'"
+    execute(target, f"SET time_zone = '+00:00'; INSERT INTO app.t ({names}) VALUES ({image})")
+    assert said(target, [put(1, names, image)]) == (set(), 0)
+    execute(target, "UPDATE app.t SET v = 'Long', t = t")
+    assert said(target, [put(1, names, image)]) == ({"different 1"}, 0)
+
+
+def test_the_key_that_the_messages_name_is_taken(target: str) -> None:
+    """Where the target has several."""
+    made(target, "id INT PRIMARY KEY, a INT NOT NULL UNIQUE", "1,10")
+    session = Target(target).connect()
+    try:
+        event = {**put(1, "id,a", "1,10"), "key": "a"}
+        assert compared(session, [event])[0].place.key == ("a",)
+    finally:
+        session.close()
+
+
+def test_rows_without_a_key_whose_columns_are_not_all_known(target: str) -> None:
+    """A column that was added after a row's message may hold anything; what is known must be there as often as the
+    log says."""
+    made(target, "v INT, w INT, KEY (v)", "1,5", "1,5", "2,7", "3,6")
+    log = [put(150, "v", "1"), put(151, "v", "1"), put(250, "v,w", "2,7"), put(251, "v,w", "3,6")]
+    create = "CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN w INT DEFAULT 5"
+    assert said(target, log, *create)[0] == set()
+    execute(target, "UPDATE app.t SET v = 4 WHERE v = 1 LIMIT 1; UPDATE app.t SET w = 8 WHERE v = 2")
+    assert said(target, log, *create)[0] == {"missing 1,NULL", "extra 4,5", "missing 2,7", "extra 2,8"}
+    assert {word for word in said(target, log, "DO 0", create[1])[0] if "missing" in word} == {
+        "missing 1,NULL",
+        "missing 2,7",
+    }
