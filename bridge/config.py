@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
-from bridge.events import ms_tso
 from bridge.mysql.tls import Tls, TlsMode
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
 from bridge.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.secret_settings import is_secret, refuse_secrets, resolve
 from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
 
 _PREFIX = "BRIDGE_"
 SHORT_NAMES = {

@@ -26,9 +26,6 @@ SEP: Final = "\0"
 RAW: Final = SEP + SEP
 """In `Event.columns`, between names and the forms and types of values.  No name is empty, so it stands nowhere else."""
 
-TSO_LOGICAL_BITS: Final = 18
-"""A TSO is physical milliseconds since 1970 shifted left by 18 bits, plus a logical counter (TiDB, TSO)."""
-
 
 class Kind(IntEnum):
     """What an event is."""
@@ -143,13 +140,3 @@ class Position(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}/{self.offset}"
-
-
-def tso_ms(tso: int) -> int:
-    """Milliseconds since 1970 of a TSO."""
-    return tso >> TSO_LOGICAL_BITS
-
-
-def ms_tso(ms: int) -> int:
-    """The first TSO of a millisecond."""
-    return ms << TSO_LOGICAL_BITS

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.config import Settings, load_settings, parse_moment
 from bridge.errors import UsageError
-from bridge.events import ms_tso
+from bridge.tso import ms_tso
 
 
 def load(

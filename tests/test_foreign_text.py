@@ -30,9 +30,9 @@ from bridge.errors import StoppedError
 from bridge.events import Event, Kind, Position
 from bridge.foreign_text import redacted, visible
 from bridge.logs import configure_logs
-from bridge.mysql.catalog import TableName
+from bridge.model import PartitionStart, SchemaChange, TableName
 from bridge.mysql.state.ddl_journal import Entry, State
-from bridge.mysql.state.progress import PartitionStart, Progress, ProgressTable, SchemaChange
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import State as Put
 from bridge.mysql.state.quarantine import StoredEntry
 from bridge.verify.compare.row_diff import Finding as RowFinding

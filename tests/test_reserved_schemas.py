@@ -8,7 +8,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.local import MariaDB
-from bridge.mysql.connection import quote_name
+from bridge.quoting import quote_name
 from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
 from tests.support.pipelines import sql
 

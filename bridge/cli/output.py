@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.foreign_text import redacted, visible
-from bridge.pipeline.status import Status, tso_time
+from bridge.pipeline.status import Status
+from bridge.tso import tso_time
 from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.commands.quarantine import Outcome as QuarantineOutcome
     from bridge.commands.status import PipelineStatus
     from bridge.ddl.rewrite import Step
-    from bridge.mysql.catalog import TableName
+    from bridge.model import TableName
     from bridge.mysql.state.ddl_journal import Entry
     from bridge.mysql.state.quarantine import StoredEntry
     from bridge.pipeline.job import Outcome

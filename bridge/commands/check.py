@@ -13,14 +13,15 @@ from bridge.config import Settings, TargetSection, Upstream, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.mysql.apply.load_data import server_objection
-from bridge.mysql.connection import Session, Target, quote_name, server_words
+from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.extra_unique_keys import MEND
 from bridge.mysql.triggers_and_cascades import find_side_effects
-from bridge.pipeline.status import tso_time
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
+from bridge.quoting import quote_name
 from bridge.sources.boundary_probe import Look, look_at
 from bridge.sources.source import KeyAndValue, Source
 from bridge.table_filter import TableFilter
+from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 200
 _FEW_MESSAGES: Final = 20

@@ -13,7 +13,6 @@ import orjson
 from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position
-from bridge.pipeline.status import tso_time
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
@@ -21,6 +20,7 @@ from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
 from bridge.sources.source import Message, Source
 from bridge.table_filter import TableFilter
+from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 100
 _AROUND: Final = 48

@@ -14,14 +14,14 @@ from pymysql.err import MySQLError
 from bridge.config import Settings
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.model import TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
-from bridge.mysql.catalog import TableName, load_tables
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_messages import BadMessage, message_entry
-from bridge.pipeline.status import tso_time
 from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
@@ -29,6 +29,7 @@ from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering
 from bridge.rows.resolve_types import typed
 from bridge.table_filter import TableFilter
+from bridge.tso import tso_time
 
 
 @dataclass(frozen=True)

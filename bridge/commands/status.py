@@ -12,13 +12,14 @@ import orjson
 
 from bridge.commands.look_session import asking
 from bridge.errors import OwnedError, UsageError
-from bridge.events import tso_ms
-from bridge.mysql.connection import Session, Target, quote_name
+from bridge.model import goes_by_partition
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
-from bridge.mysql.state.progress import Progress, ProgressTable, goes_by_partition
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
-from bridge.pipeline.status import tso_time
+from bridge.quoting import quote_name
+from bridge.tso import tso_ms, tso_time
 
 GUARANTEES: Final = {
     "commit_ts": "commit ts: whole upstream transactions, each exactly once",

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
 from bridge.ddl.views import Reads, reads
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 
 DATABASE_KINDS: Final = frozenset(

@@ -15,7 +15,7 @@ from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
 from bridge.ddl.collation_tables import CollationRules
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 
 
 class LeftOut(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from bridge.ddl.lexer import END, Token
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 
 _QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 _KEYWORDS: Final = frozenset({"SELECT", "FROM", "JOIN", "STRAIGHT_JOIN", "TABLE", "WHERE", "HAVING", "LIMIT", "UNION"})

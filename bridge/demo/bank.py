@@ -26,7 +26,7 @@ from bridge.demo.model import (
     Value,
     replay,
 )
-from bridge.events import ms_tso, tso_ms
+from bridge.tso import ms_tso, tso_ms
 
 __all__ = ["SCHEMA", "Bank", "Step", "replay"]
 

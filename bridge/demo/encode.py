@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.demo.model import Change, Column, Ddl, Row, SchemaChange, Shape, Transaction, Value
-from bridge.events import tso_ms
+from bridge.tso import tso_ms
 
 
 class Message(NamedTuple):

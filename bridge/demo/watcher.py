@@ -11,8 +11,9 @@ from pymysql.err import MySQLError
 
 from bridge.demo.bank import LEDGER, SCHEMA
 from bridge.demo.model import Moment, Transaction
-from bridge.events import tso_ms
-from bridge.mysql.connection import Session, Target, error_code, quote_name
+from bridge.mysql.connection import Session, Target, error_code
+from bridge.quoting import quote_name
+from bridge.tso import tso_ms
 
 NO_SUCH_TABLE: Final = 1146
 TABLE_CHANGED: Final = 1412

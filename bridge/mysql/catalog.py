@@ -2,65 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable
 
+from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
-
-
-class TableName(NamedTuple):
-    """A table as the messages name it."""
-
-    schema: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.schema}.{self.table}"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the target: `charset` and `collation` are None for types without one."""
-
-    name: str
-    type: str
-    charset: str | None
-    generated: bool
-    nullable: bool = True
-    collation: str | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the target.
-
-    columns: by lower-case name, in table order.
-    keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
-    uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
-        or a hidden column holds ``""`` for that part.
-    prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
-    counts: it has an AUTO_INCREMENT column.
-    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`loading`).
-    compared: column lists (`Event.columns`) whose declared types have been found to fit.
-    refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
-    """
-
-    name: TableName
-    columns: Mapping[str, Column]
-    keys: tuple[tuple[str, ...], ...] = ()
-    uniques: tuple[tuple[str, ...], ...] = field(default=())
-    prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
-    counts: bool = False
-    takes_loads: bool = False
-    compared: set[str] = field(default_factory=set, compare=False, repr=False)
-    refused_loads: set[str] = field(default_factory=set, compare=False, repr=False)
-
-    @cached_property
-    def written_names(self) -> frozenset[str]:
-        """Columns that are not generated."""
-        return frozenset(name for name, column in self.columns.items() if not column.generated)
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:

@@ -72,11 +72,6 @@ def server_words(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=100_000)
-def quote_name(*parts: str) -> str:
-    """Identifier in backticks, parts joined by dots."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
-
-
 class Target:
     """Where the target is, and how to open sessions on it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session
 
 MEND: Final = "drop it on the target, or make it upstream as well: rows that it does not let stand are deleted"

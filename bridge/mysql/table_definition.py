@@ -10,7 +10,7 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session
 
 _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)

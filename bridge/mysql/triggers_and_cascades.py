@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from bridge.errors import TargetError
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session
 
 _SHOWN: Final = 5

@@ -15,18 +15,18 @@ import structlog
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import HeldError, SchemaChangeError
-from bridge.events import tso_ms
+from bridge.model import Advance, PartitionId, SchemaChange, Table, TableName, topic_begins
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.catalog import Table, TableName
-from bridge.mysql.state.progress import Advance, Progress, SchemaChange, topic_begins
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.backlog import Arrival, Backlog, ControlEvents, LeftOut
 from bridge.pipeline.bad_messages import BadMessage, DueEntry, OnBadMessage, bad_message_error, boundaries_before
-from bridge.pipeline.frontier import Frontier, PartitionId
+from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
 from bridge.rows.net_changes import missing_table
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
 from bridge.table_filter import TableFilter
+from bridge.tso import tso_ms
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
 from bridge.pipeline.backlog import Backlog
 from bridge.pipeline.bad_messages import OnBadMessage
-from bridge.pipeline.frontier import Frontier, PartitionId
+from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.applier import Patience, SequencedApplier
 from bridge.pipeline.ordered.order import starts_of
 from bridge.pipeline.ordered.partition_backlog import Prefixes

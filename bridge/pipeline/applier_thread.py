@@ -14,14 +14,14 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.events import tso_ms
+from bridge.model import SchemaChange
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import SchemaChange
 from bridge.pipeline.applier import Applier, Interrupted
 from bridge.pipeline.backlog import Arrival
 from bridge.pipeline.status import Status
+from bridge.tso import tso_ms
 
 HEARTBEAT_SECONDS: Final = 5.0
 _TICK_SECONDS: Final = 0.2

@@ -14,10 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import Kind, Position
-from bridge.mysql.state.progress import PartitionStart, SchemaChange
-from bridge.mysql.state.quarantine import Entry
+from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange
 from bridge.pipeline.bad_messages import BadMessage, DueEntry, message_entry
-from bridge.pipeline.frontier import PartitionId
 from bridge.rows.grouping import distinct
 from bridge.rows.order_and_slices import RowStore, TableStore, in_order
 

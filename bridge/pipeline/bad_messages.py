@@ -14,11 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import Code, Position
+from bridge.model import Advance, Entry, PartitionId, Table, TableName
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.catalog import Table, TableName
-from bridge.mysql.state.progress import Advance
-from bridge.mysql.state.quarantine import Entry
-from bridge.pipeline.frontier import PartitionId
 from bridge.pipeline.refused_rows import apply_sifted, exact
 from bridge.rows.order_and_slices import WindowRows
 

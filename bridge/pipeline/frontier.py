@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bridge.events import Position
-
-PartitionId = tuple[str, int]
+from bridge.model import PartitionId
 
 
 @dataclass

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame
 
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA
+from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
 from bridge.pipeline.batch_decode import decode_messages, event_decoder
-from bridge.pipeline.frontier import PartitionId
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard

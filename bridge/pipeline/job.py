@@ -15,18 +15,18 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
+from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target, is_lost_connection, server_words
 from bridge.mysql.state.ownership import AbandonedError, Ownership
-from bridge.mysql.state.progress import Progress, ProgressTable, goes_by_partition
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.applier import Applier, Counts, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.applier_thread import Pulse, StatusReporter
 from bridge.pipeline.backlog import Starts
 from bridge.pipeline.bad_messages import OnBadMessage
-from bridge.pipeline.frontier import PartitionId
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged, first_offsets
 from bridge.pipeline.query import Reading, messages_ahead

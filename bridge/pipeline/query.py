@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import Stream
-from bridge.mysql.state.progress import Positions, SchemaChange
+from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.frontier import PartitionId
 from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.sources.range_reader import loaded

@@ -15,16 +15,15 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
-from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position, tso_ms
+from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position
+from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.catalog import Table, TableName
-from bridge.mysql.state.progress import Advance
-from bridge.mysql.state.quarantine import Entry
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.grouping import linked
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
 from bridge.rows.resolve_types import typed
+from bridge.tso import tso_ms
 
 Group = Sequence[int]
 """Numbers of the steps of one key, in order."""

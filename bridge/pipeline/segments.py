@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.mysql.state.progress import SchemaChange
+from bridge.model import SchemaChange
 
 TOGETHER: Final = 65_536
 """Characters of schema changes that end one segment: all still to run are written to progress anew after each."""

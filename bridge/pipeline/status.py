@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+
+from bridge.tso import tso_time
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,3 @@ class Status:
     def document(self) -> dict[str, object]:
         """As a JSON document."""
         return {**asdict(self), "applied_time": self.applied_time}
-
-
-def tso_time(tso: int) -> str:
-    """A TSO as wall-clock time in UTC, "never" for 0."""
-    if tso == 0:
-        return "never"
-    return datetime.fromtimestamp((tso >> 18) / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

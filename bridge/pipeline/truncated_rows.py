@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
-from bridge.mysql.catalog import TableName
+from bridge.model import PartitionId, TableName
 from bridge.pipeline.backlog import control_events
 from bridge.pipeline.bad_messages import BadMessage
-from bridge.pipeline.frontier import PartitionId
 from bridge.protocols import DecodeError, Decoder
 from bridge.protocols.values.untyped import split_forms
 

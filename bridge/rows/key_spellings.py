@@ -26,8 +26,9 @@ import pyarrow.compute as pc
 from pymysql.err import MySQLError
 
 from bridge.events import SEP
-from bridge.mysql.catalog import Column, Table, TableName
-from bridge.mysql.connection import Session, is_transient, quote_name
+from bridge.model import Column, Table, TableName
+from bridge.mysql.connection import Session, is_transient
+from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, joined, parts_of, wrapped
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import to_numpy

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.mysql.catalog import Column, Table
+from bridge.model import Column, Table
 from bridge.rows.grouping import Bools, Longs, numbered
 from bridge.rows.key_spellings import SameKeys, is_exact, respelled, spellings
 from bridge.rows.literal_offsets import Cells, to_numpy

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA
-from bridge.mysql.catalog import Table, TableName
-from bridge.pipeline.frontier import PartitionId
+from bridge.model import PartitionId, Table, TableName
 from bridge.pipeline.segments import cut_transactions
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold

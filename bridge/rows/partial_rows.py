@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
 from bridge.events import SEP, Code, Kind, Position
-from bridge.mysql.catalog import Table
+from bridge.model import Table
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools, Longs, ends
 from bridge.rows.key_steps import Shape, Steps, freed, is_long, other_uniques

@@ -20,7 +20,7 @@ import structlog
 
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
-from bridge.mysql.catalog import Table, TableName
+from bridge.model import Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import ColumnType, Usual, column_type
 from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values

@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 import structlog
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.events import SEP, Code, Position, tso_ms
-from bridge.mysql.catalog import Column, Table
+from bridge.events import SEP, Code, Position
+from bridge.model import Column, Table
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Longs
 from bridge.rows.type_widths import Fit, fit_of
+from bridge.tso import tso_ms
 
 log = structlog.get_logger()
 

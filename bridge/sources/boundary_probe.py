@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from bridge.events import Event, Kind, tso_ms
+from bridge.events import Event, Kind
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, decode_message, make_decoder
 from bridge.sources.source import KeyAndValue, Source
+from bridge.tso import tso_ms
 
 HEAD_MESSAGES: Final = 100
 TAIL_MESSAGES: Final = 500

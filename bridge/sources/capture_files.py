@@ -20,10 +20,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import UsageError
 from bridge.events import EVENT_SCHEMA, Position
-from bridge.mysql.state.progress import Positions
+from bridge.model import PartitionId, Positions
 from bridge.pipeline.backlog import NO_ENDS
 from bridge.pipeline.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
-from bridge.pipeline.frontier import PartitionId
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
 
 DEFAULT_CAPTURE_TOPIC = "capture"

@@ -19,8 +19,8 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.errors import SourceError
+from bridge.model import PartitionId
 from bridge.pipeline.batch_decode import Messages
-from bridge.pipeline.frontier import PartitionId
 from bridge.sources.kafka_properties import client
 
 _T = TypeVar("_T")

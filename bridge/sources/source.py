@@ -14,9 +14,8 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.events import Position
-from bridge.mysql.state.progress import Positions
+from bridge.model import PartitionId, Positions
 from bridge.pipeline.batch_decode import EventDecoder, Messages
-from bridge.pipeline.frontier import PartitionId
 
 
 @dataclass(frozen=True)

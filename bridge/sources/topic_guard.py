@@ -16,10 +16,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from bridge.errors import SourceError, UsageError
-from bridge.mysql.state.progress import Progress, goes_by_partition, topic_begins
-from bridge.pipeline.frontier import PartitionId
-from bridge.pipeline.status import tso_time
+from bridge.model import PartitionId, goes_by_partition, topic_begins
+from bridge.mysql.state.progress import Progress
 from bridge.sources.source import Source, TopicNow
+from bridge.tso import tso_time
 
 PATIENCE_SECONDS: Final = 60.0
 """How long Kafka may not answer while the bridge runs."""

@@ -20,9 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.mysql.catalog import Table, TableName
+from bridge.model import PartitionId, Table, TableName
 from bridge.pipeline.backlog import NO_ENDS, Arrival, control_events
-from bridge.pipeline.frontier import PartitionId
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
 from bridge.rows.net_changes import choose_key, fold

@@ -11,7 +11,7 @@ from threading import Lock
 import orjson
 
 from bridge.errors import UsageError
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import Shape
 

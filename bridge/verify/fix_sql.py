@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bridge.errors import UsageError
 from bridge.events import SEP
-from bridge.mysql.catalog import Table
+from bridge.model import Table
 from bridge.mysql.connection import SESSION_SETTINGS
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.table_filter import TableFilter
 from bridge.verify.load_throttle import parse_max_load
 

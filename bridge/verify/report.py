@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.events import tso_ms
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.tso import tso_ms
 from bridge.verify.compare.row_diff import Difference, Finding, Shape
 
 _SHOWN_BYTES = 120

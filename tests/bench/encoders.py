@@ -15,7 +15,7 @@ import orjson
 from bridge.demo.encode import ENCODERS as DEMO_ENCODERS
 from bridge.demo.encode import Encoder, Message
 from bridge.demo.model import Change, Column, Row, SchemaChange, Shape, Transaction, Value
-from bridge.events import tso_ms
+from bridge.tso import tso_ms
 
 
 class DebeziumEncoder(Encoder):

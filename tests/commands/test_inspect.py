@@ -14,10 +14,10 @@ from bridge.commands.inspect import Record, inspect
 from bridge.commands.inspect_table import table_lines
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.events import ms_tso
 from bridge.local import Kafka
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.kafka import KafkaSource
+from bridge.tso import ms_tso
 from tests.support.captures import read_lines, send_lines
 from tests.support.command import bridge
 from tests.support.wire import TSO, canal, compact, open_key, open_row, open_value

@@ -10,7 +10,7 @@ from bridge.ddl.classes import StatementKind as C
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.events import Kind
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from tests.support.pipelines import decoded
 
 T, U = TableName("app", "t"), TableName("app", "u")

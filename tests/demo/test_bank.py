@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.demo.bank import LEDGER, SCHEMA, Bank
 from bridge.demo.model import Moment, Row, SchemaChange, Shape, Step, Table, Transaction, Value, replay
-from bridge.events import ms_tso
+from bridge.tso import ms_tso
 
 START_MS = 1_700_000_000_000
 seeds = st.integers(0, 2**32)

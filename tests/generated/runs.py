@@ -20,12 +20,13 @@ from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
-from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.connection import Session, Target
 from bridge.pipeline.applier import RowsOf, driver_rows
 from bridge.pipeline.backlog import arrival_of
 from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.quoting import quote_name
 from bridge.rows import render
 from bridge.spark import executor_rows as executors
 from bridge.spark.executor_rows import Executors, arrival_on_executors

@@ -14,7 +14,7 @@ from itertools import groupby
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
-from bridge.events import tso_ms
+from bridge.tso import tso_ms
 from tests.generated.tables import Column, Row, Table, Value
 from tests.generated.upstream import Change
 from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE

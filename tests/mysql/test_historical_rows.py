@@ -9,8 +9,8 @@ import pytest
 from pymysql.err import OperationalError
 
 from bridge.errors import SourceError, TargetError
+from bridge.model import TableName
 from bridge.mysql import historical_rows
-from bridge.mysql.catalog import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.historical_rows import UpstreamRows
 from bridge.mysql.table_definition import ColumnInfo, Definition

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import TargetError
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.protocols import is_mysql_born

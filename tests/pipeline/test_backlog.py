@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from bridge.events import Event, Kind, Position
-from bridge.mysql.state.progress import PartitionStart
-from bridge.mysql.state.quarantine import Entry
+from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.backlog import Backlog, ControlEvents, arrival_of
 from bridge.pipeline.bad_messages import BadMessage, boundaries_before
-from bridge.pipeline.frontier import PartitionId
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)

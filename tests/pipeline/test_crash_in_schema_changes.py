@@ -9,10 +9,10 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError
-from bridge.events import ms_tso
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import State
 from bridge.mysql.state.progress import ProgressTable
+from bridge.tso import ms_tso
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.victims import Victims

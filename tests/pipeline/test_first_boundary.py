@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import Event, ms_tso
-from bridge.mysql.state.progress import PartitionStart, Progress, goes_by_partition
+from bridge.events import Event
+from bridge.model import PartitionStart, goes_by_partition
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
 from tests.pipeline.ordered.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change

@@ -19,7 +19,7 @@ from bridge.demo.encode import ENCODERS
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA
 from bridge.local import Kafka
-from bridge.mysql.state.progress import PartitionStart
+from bridge.model import PartitionStart
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.backlog import Arrival, Backlog
 from bridge.pipeline.intake import DRIVER_DECODES, FIRST_AT_ONCE, HEAD_AT_ONCE, Intake

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import Event, Kind, ms_tso
-from bridge.mysql.catalog import TableName
+from bridge.events import Event, Kind
+from bridge.model import TableName
+from bridge.tso import ms_tso
 from tests.support.pipelines import admin, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import OwnedError
+from bridge.model import TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.parallel_writer import _all_of, units
-from bridge.mysql.catalog import TableName
 from bridge.mysql.connection import Session
 from bridge.rows.render import Sharing, Stage, Statement
 from tests.support.pipelines import admin, contents, opened, run_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.mysql.state.progress import Advance, ProgressOrderError
+from bridge.model import Advance, ProgressOrderError
 from bridge.pipeline.applier import Applier
 from bridge.rows.order_and_slices import DriverRows
 from tests.support.pipelines import admin, contents, journal, opened

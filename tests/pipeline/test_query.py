@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bridge.config import Stream
-from bridge.mysql.state.progress import PartitionStart
+from bridge.model import PartitionStart
 from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES
 from bridge.pipeline.query import Reading
 from bridge.protocols import DecodeOptions

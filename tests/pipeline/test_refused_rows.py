@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
-from bridge.mysql.catalog import Column, Table, TableName
+from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
 from bridge.pipeline.refused_rows import sifted
 from bridge.protocols.values.untyped import with_forms

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
-from bridge.mysql.state.progress import PartitionStart, Progress, SchemaChange
+from bridge.model import PartitionStart, SchemaChange
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits
 from bridge.pipeline.backlog import Arrival, Backlog, arrival_of
 from bridge.pipeline.frontier import Frontier

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.mysql.state.progress import SchemaChange
+from bridge.model import SchemaChange
 from bridge.pipeline.segments import TOGETHER, Segment, cut_transactions, cut_window, fold_copies
 
 STAMPS = st.lists(st.integers(0, 20)).map(sorted)

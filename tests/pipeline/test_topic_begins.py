@@ -6,14 +6,8 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.events import Event
-from bridge.mysql.state.progress import (
-    PartitionStart,
-    Positions,
-    Progress,
-    _dump_positions,
-    _load_positions,
-    goes_by_partition,
-)
+from bridge.model import PartitionStart, Positions, goes_by_partition
+from bridge.mysql.state.progress import Progress, _dump_positions, _load_positions
 from bridge.pipeline.applier import Applier, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of, events_as_read

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.errors import BadMessageError
-from bridge.events import ms_tso
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session
 from bridge.pipeline.truncated_rows import CutRows, Literals, RowsGoneError
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.support.pipelines import admin, run_all
 

@@ -9,8 +9,9 @@ import orjson
 import pytest
 from cramjam import snappy
 
-from bridge.events import Event, Kind, ms_tso
+from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.tso import ms_tso
 from tests.support.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
 
 ID = {"id": ("int", "1")}

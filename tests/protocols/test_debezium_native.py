@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.events import Event, Kind, ms_tso
+from bridge.events import Event, Kind
+from bridge.tso import ms_tso
 from tests.support.debezium_wire import (
     CREATE,
     CUSTOMER,

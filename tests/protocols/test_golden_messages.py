@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.events import Event, Kind, ms_tso, tso_ms
+from bridge.events import Event, Kind
 from bridge.protocols.values.untyped import split_forms
+from bridge.tso import ms_tso, tso_ms
 from tests.support.wire import capture_events, check_sound, messages, names_of, row_of, split, untyped
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.events import SEP, Event, Kind
-from bridge.mysql.catalog import Column, Table, TableName
+from bridge.model import Column, Table, TableName
 from bridge.rows.resolve_types import all_typed
 from tests.support.golden import expected_tables
 from tests.support.upstreams import in_one_partition

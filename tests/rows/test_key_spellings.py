@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import Event, Kind
-from bridge.mysql.catalog import Column, Table, TableName, load_tables
+from bridge.model import Column, Table, TableName
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.protocols.values import literals
 from bridge.rows.arrow_images import TEXT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import ApplyError
 from bridge.events import SEP, Event
-from bridge.mysql.catalog import Column, Table, TableName
+from bridge.model import Column, Table, TableName
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, fold, other_uniques
 from tests.support.upstreams import in_one_partition, row_change
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.events import EVENT_SCHEMA
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, TableStore, by_table, in_order, in_stages
 from bridge.rows.render import Stage, Statement
 from tests.support.upstreams import events_table, row_change

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import RefusedRowsError
-from bridge.events import Code, Event, Kind, ms_tso
+from bridge.events import Code, Event, Kind
 from bridge.mysql.connection import Session
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.tso import ms_tso
 from tests.support.debezium_wire import native
 from tests.support.histories import folded, literal, same
 from tests.support.pipelines import admin, run_all

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
-from bridge.mysql.catalog import Column, Table, TableName
+from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms

@@ -12,7 +12,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Event
-from bridge.mysql.catalog import TableName, load_tables
+from bridge.model import TableName
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.protocols.values.untyped import with_types
 from bridge.rows.literal_offsets import whole

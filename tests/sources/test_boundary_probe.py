@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import Event, ms_tso
+from bridge.events import Event
 from bridge.sources.boundary_probe import SILENCE_MS, judged
+from bridge.tso import ms_tso
 from tests.support.upstreams import boundary, row_change, schema_change
 
 NOW = 1_800_000_000_000

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from bridge.errors import SourceError
-from bridge.mysql.state.progress import PartitionStart, Progress
+from bridge.model import PartitionStart
+from bridge.mysql.state.progress import Progress
 from bridge.sources import topic_guard as topics
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.source import TopicNow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from bridge.mysql.catalog import Column, Table, TableName
+from bridge.model import Column, Table, TableName
 from bridge.rows import render
 from bridge.rows.key_spellings import Known
 from bridge.rows.render import Rendering

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 
 from bridge.events import Event
+from bridge.model import Advance, Column, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import StatementSource, no_statements
-from bridge.mysql.catalog import Column, Table, TableName
-from bridge.mysql.state.progress import Advance, PartitionStart, SchemaChange
 from bridge.rows.render import Rendering
 
 Streams = list[list[Event]]

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
+from bridge.model import goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer, no_trace
-from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import ProgressTable, goes_by_partition
+from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of, events_as_read
@@ -28,6 +29,7 @@ from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.quoting import quote_name
 from bridge.table_filter import TableFilter
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")

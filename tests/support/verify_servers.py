@@ -11,7 +11,7 @@ import pymysql
 from pymysql.constants import CLIENT
 from sqlalchemy import make_url
 
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.table_filter import TableFilter

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.model import Advance
 from bridge.mysql.connection import Target
-from bridge.mysql.state.progress import Advance
 from bridge.pipeline.applier import Applier
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.captures import write_lines

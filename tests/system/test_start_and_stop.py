@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
 from bridge.local import Kafka
-from bridge.pipeline.frontier import PartitionId
+from bridge.model import PartitionId
 from bridge.sources import kafka
 from bridge.sources.source import Extent
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, kafka_arguments, running

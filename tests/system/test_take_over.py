@@ -14,10 +14,11 @@ import pytest
 from bridge.demo.watcher import Watcher
 from bridge.errors import OwnedError
 from bridge.local import Kafka
+from bridge.model import Advance, SchemaChange
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Advance, ProgressTable, SchemaChange
+from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import applier_thread, job
 from bridge.spark.session import start_session
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.events import tso_ms
-from bridge.pipeline.status import tso_time
+from bridge.tso import tso_ms, tso_time
 from tests.support.captures import BankState, Line, bank_below, canal, commit_ts, is_watermark, read_lines, write_lines
 from tests.support.command import bridge
 from tests.support.golden import Reader, capture, differences, replay_arguments

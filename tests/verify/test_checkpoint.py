@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import StoppedError
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.verify.checkpoint import State
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.snapshot_reader import Reader

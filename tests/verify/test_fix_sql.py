@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from bridge.ddl.policy import DdlRules
 from bridge.ddl.server_features import named_capabilities, probe
-from bridge.mysql.connection import Target, quote_name
+from bridge.mysql.connection import Target
 from bridge.protocols.values import literals
+from bridge.quoting import quote_name
 from bridge.verify.source.translated_table import Translator
 from tests.support.clients import mariadb_client, mysql_client, run_file
 from tests.support.verify_servers import Pair, execute, said

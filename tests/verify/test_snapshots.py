@@ -11,8 +11,9 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
+from bridge.model import Advance
 from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
-from bridge.mysql.state.progress import Advance, ProgressTable
+from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import Flavour
 from bridge.verify import snapshots
 from bridge.verify.load_throttle import Throttle, parse_max_load

@@ -11,8 +11,8 @@ from bridge.ddl.clauses import ADDS_COLUMN, Item, Shape, at, closing, span_of, w
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, LeftOut, Omission, Site, UnsupportedError, remove
 from bridge.ddl.server_features import Feature
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import quote_name
+from bridge.model import TableName
+from bridge.quoting import quote_name
 
 
 def checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

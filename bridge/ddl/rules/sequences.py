@@ -10,7 +10,7 @@ from bridge.ddl.clauses import ADDS_COLUMN, Item, Shape, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
 from bridge.ddl.server_features import Feature
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 
 _KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
 _ONE_WORD: Final = frozenset({"CACHE", "CYCLE", "MINVALUE", "MAXVALUE"})

@@ -20,8 +20,8 @@ from bridge.ddl.rule import (
     without_options,
 )
 from bridge.ddl.server_features import Feature
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import quote_name
+from bridge.model import TableName
+from bridge.quoting import quote_name
 
 
 def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:

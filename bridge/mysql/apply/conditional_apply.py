@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridge.events import SEP, Event, Kind
+from bridge.model import Table
 from bridge.mysql.apply.writer import execute_statement
-from bridge.mysql.catalog import Table
-from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.connection import Session
+from bridge.quoting import quote_name
 from bridge.rows.net_changes import Image, NetChanges, choose_key
 from bridge.rows.render import Rendering, Statement, binary_match, render, update_of_row
 

@@ -13,8 +13,9 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.server_features import Capabilities, Flavour, Version
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import Session, error_code, quote_name
+from bridge.model import TableName
+from bridge.mysql.connection import Session, error_code
+from bridge.quoting import quote_name
 
 _NO_SUCH: Final = frozenset({1049, 1146})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})

@@ -22,14 +22,15 @@ from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.server_features import Capabilities, probe
 from bridge.errors import HeldError, SchemaChangeError
-from bridge.events import tso_ms
+from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
 from bridge.mysql.apply.existing_objects import exists_already
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.connection import Session, error_code, is_lost_connection, quote_name, server_words
+from bridge.mysql.connection import Session, error_code, is_lost_connection, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Entry, Journal, State
-from bridge.mysql.state.progress import SchemaChange
+from bridge.quoting import quote_name
+from bridge.tso import tso_ms
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050

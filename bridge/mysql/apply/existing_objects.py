@@ -14,10 +14,10 @@ from pymysql.err import MySQLError
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import shape, span_of
 from bridge.ddl.parser import Classified, Refused, classify
+from bridge.model import SchemaChange, TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import Session, error_code, is_lost_connection, quote_name
-from bridge.mysql.state.progress import SchemaChange
+from bridge.mysql.connection import Session, error_code, is_lost_connection
+from bridge.quoting import quote_name
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.mysql.catalog import Column, Table, TableName
-from bridge.mysql.connection import LoadAnswer, Session, is_transient, quote_name, server_words
+from bridge.model import Column, Table, TableName
+from bridge.mysql.connection import LoadAnswer, Session, is_transient, server_words
+from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools
 

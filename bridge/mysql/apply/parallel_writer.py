@@ -21,13 +21,13 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
+from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.writer import StatementSource, Writer, check_matched, no_statements
-from bridge.mysql.catalog import Table, TableName
 from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Advance, ProgressTable
+from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.render import Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024

@@ -7,10 +7,11 @@ from typing import Final
 
 from bridge.ddl.parser import DATABASE_KINDS, Classified, classify
 from bridge.ddl.rule import LeftOut
+from bridge.model import TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.connection import Session
 from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.quoting import quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
 """What TiDB and MySQL call an index on an expression that was given no name."""

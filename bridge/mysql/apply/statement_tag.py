@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
+from bridge.model import SchemaChange
 from bridge.mysql.connection import Session
-from bridge.mysql.state.progress import SchemaChange
 
 _POLL_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 10.0

@@ -15,10 +15,11 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from bridge.ddl.policy import DdlRules
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.events import Code
+from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.catalog import Table, TableName, load_tables
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import (
     DUPLICATE_KEY,
     REFUSED_VALUE,
@@ -30,7 +31,7 @@ from bridge.mysql.connection import (
     server_words,
 )
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Advance, ProgressTable, SchemaChange
+from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows import key_spellings
 from bridge.rows.render import Rendering, Statement

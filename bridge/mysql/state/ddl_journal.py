@@ -12,9 +12,10 @@ import orjson
 
 from bridge.ddl.rewrite import Rewritten, Step
 from bridge.ddl.rule import LeftOut
-from bridge.events import ms_tso, tso_ms
-from bridge.mysql.connection import Session, quote_name
-from bridge.mysql.state.progress import SchemaChange
+from bridge.model import SchemaChange
+from bridge.mysql.connection import Session
+from bridge.quoting import quote_name
+from bridge.tso import ms_tso, tso_ms
 
 
 class State(StrEnum):

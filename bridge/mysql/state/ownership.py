@@ -17,9 +17,10 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target, is_lost_connection, quote_name
+from bridge.mysql.connection import Session, Target, is_lost_connection
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
+from bridge.quoting import quote_name
 
 STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""

@@ -11,67 +11,17 @@ version          which form these tables have (`target.tables`)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from bridge.mysql.connection import Session, quote_name
+from bridge.model import Advance, PartitionStart, Positions, SchemaChange
+from bridge.mysql.connection import Session
 from bridge.mysql.state import quarantine, schema
+from bridge.quoting import quote_name
 from bridge.reserved_schemas import DEFAULT_SCHEMA
-
-
-class PartitionStart(NamedTuple):
-    """Where a restart begins in one partition.
-
-    offset: first offset to read; everything before it is in the target or below the pipeline's start.
-    boundary: the last boundary before that offset (TSO), 0 when there was none.
-    read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
-    floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
-        that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
-    begin: where the topic began, if not with the pipeline (TSO): everything of it below counts as in the target, too.
-    """
-
-    offset: int
-    boundary: int
-    read: int
-    floor: int | None = None
-    begin: int = 0
-
-
-Positions = Mapping[tuple[str, int], PartitionStart]
-
-
-def goes_by_partition(positions: Positions) -> bool:
-    """Progress stands in the order of the partitions, not in that of commit ts."""
-    return any(start.floor is not None for start in positions.values())
-
-
-def topic_begins(positions: Positions) -> dict[str, int]:
-    """Where each of the topics began, 0 for those that began with the pipeline."""
-    begins: dict[str, int] = {}
-    for (topic, _), start in positions.items():
-        begins[topic] = max(begins.get(topic, 0), start.begin)
-    return begins
-
-
-@dataclass(frozen=True)
-class SchemaChange:
-    """One schema change of the upstream; broadcast copies are one."""
-
-    commit_ts: int
-    schema: str
-    table: str
-    text: str
-    position: str
-    """topic/partition/offset of its first copy."""
-
-    @property
-    def statement_hash(self) -> str:
-        """Tells schema changes of one commit_ts apart."""
-        return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -88,34 +38,6 @@ class Progress:
     """Several connections are writing beyond applied_ts, or were when the bridge ended."""
     topics: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics that the positions speak of, as far as they are known."""
-
-
-@dataclass(frozen=True)
-class Advance:
-    """What one target transaction changes in the progress row, and puts aside.
-
-    bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
-    """
-
-    old_ts: int
-    new_ts: int
-    positions: Positions
-    pending: tuple[SchemaChange, ...] = ()
-    put_aside: tuple[quarantine.Entry, ...] = ()
-    bounds: tuple[int, ...] = ()
-
-    def check(self) -> None:
-        """Raises ProgressOrderError when progress would go back, or past what it speaks for."""
-        moments = (self.old_ts, self.new_ts, *self.bounds)
-        if list(moments) != sorted(moments):
-            raise ProgressOrderError(
-                f"progress was to move from commit ts {self.old_ts} to {self.new_ts}, while the segment and what is"
-                f" resolved end at {', '.join(map(str, self.bounds))}; nothing was written"
-            )
-
-
-class ProgressOrderError(Exception):
-    """Progress would go back, or past what is complete: a fault of the bridge itself, for which no retry helps."""
 
 
 class ProgressTable:

@@ -16,10 +16,9 @@ from typing import Any, Final
 import orjson
 
 from bridge.events import SEP, Event, Kind, Position
-from bridge.mysql.connection import Session, quote_name
-
-WHOLE_MESSAGE: Final = -1
-"""The index of an entry that is a message, not one of its row changes."""
+from bridge.model import WHOLE_MESSAGE, Entry
+from bridge.mysql.connection import Session
+from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (
         id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY,
@@ -58,30 +57,6 @@ class State(StrEnum):
     HELD = "held"
     APPLIED = "applied"
     DROPPED = "dropped"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A message, or one of its row changes, to be put aside.
-
-    commit_ts: of the row change; of a message, the boundary before it (it has none of its own that could be read).
-    key, value: the message's, in base64, None where they are null; both None for a row change.
-    change: the row change, None for a message.
-    """
-
-    position: Position
-    code: str
-    reason: str
-    commit_ts: int = 0
-    protocol: str = ""
-    key: str | None = None
-    value: str | None = None
-    change: Event | None = None
-
-    @property
-    def index(self) -> int:
-        """Of the row change in its message, WHOLE_MESSAGE for a message."""
-        return self.change.index if self.change else WHOLE_MESSAGE
 
 
 def put_aside(session: Session, schema: str, name: str, entries: Iterable[Entry]) -> None:

@@ -14,8 +14,9 @@ import structlog
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session, quote_name
+from bridge.mysql.connection import Session
 from bridge.mysql.state import quarantine
+from bridge.quoting import quote_name
 
 VERSION: Final = 1
 """Of the form below."""

@@ -11,12 +11,13 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
+from bridge.model import Advance, PartitionId, Positions, SchemaChange
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.state.progress import Advance, Positions, Progress, SchemaChange
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, Applier, Limits
 from bridge.pipeline.backlog import Arrival, without_left_out
 from bridge.pipeline.bad_messages import OnBadMessage, bad_message_error
-from bridge.pipeline.frontier import Frontier, PartitionId
+from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.ordered.partition_backlog import Prefixes
 from bridge.pipeline.segments import Segment

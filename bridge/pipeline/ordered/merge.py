@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
-from bridge.pipeline.frontier import PartitionId
+from bridge.model import PartitionId
 
 Longs = npt.NDArray[np.int64]
 _HIGHEST: Final = 1 << 62

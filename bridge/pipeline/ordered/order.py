@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridge.mysql.state.progress import PartitionStart, Progress
+from bridge.model import PartitionId, PartitionStart
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.backlog import Starts
-from bridge.pipeline.frontier import PartitionId
 
 
 class OrderChanged(Exception):  # noqa: N818  # not an error: reading begins anew where progress says

@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Kind, Position, ms_tso, tso_ms
-from bridge.mysql.state.progress import PartitionStart, SchemaChange, topic_begins
-from bridge.mysql.state.quarantine import Entry
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.backlog import Backlog, Starts, control_events
 from bridge.pipeline.bad_messages import BadMessage, OnBadMessage
-from bridge.pipeline.frontier import PartitionId
 from bridge.pipeline.ordered.merge import Longs, merge
 from bridge.pipeline.ordered.partition_queue import PartitionQueue, Stop
+from bridge.tso import ms_tso, tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 

@@ -8,9 +8,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
-from bridge.events import Code, ms_tso
+from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values.timezones import zone_of
+from bridge.tso import ms_tso
 
 _MAX_MS: Final = (1 << 45) - 1
 """The last millisecond whose TSO fits int64, in the year 3084."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.mysql.connection import quote_name
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.quoting import quote_name
 
 _UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose bytes are those of utf8mb4."""

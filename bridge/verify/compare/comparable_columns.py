@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bridge.mysql.catalog import Column, Table
+from bridge.model import Column, Table
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index, ValueClass
 from bridge.verify.compare.row_diff import Shape
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.mysql.connection import quote_name
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.protocols.values import literals
+from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import UNREADABLE, readable
 
 Values = tuple[bytes | None, ...]

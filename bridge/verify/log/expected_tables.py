@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.mysql.connection import quote_name
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
+from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups
 from bridge.rows.render import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.mysql.catalog import Table, TableName
-from bridge.mysql.state.progress import PartitionStart
+from bridge.model import PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.order_and_slices import by_table

@@ -14,8 +14,8 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, classify
-from bridge.events import ms_tso, tso_ms
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
+from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.column_changes import ColumnChanges, column_changes
 
 PartitionId = tuple[str, int]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.events import SEP
-from bridge.mysql.catalog import Table, TableName
-from bridge.mysql.connection import quote_name
+from bridge.model import Table, TableName
 from bridge.mysql.table_definition import Definition
+from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_to_go_by
 from bridge.verify.compare.key_sql import key_parts

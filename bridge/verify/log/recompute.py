@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.pipeline.backlog import LeftOut, without_left_out
 from bridge.pipeline.batch_decode import EventDecoder, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered

@@ -19,20 +19,15 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
-from bridge.mysql.catalog import TableName, load_tables
-from bridge.mysql.connection import Session, Target, is_lost_connection, quote_name, server_words
+from bridge.model import PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
+from bridge.mysql.catalog import load_tables
+from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
 from bridge.mysql.state.ddl_journal import Journal, State
-from bridge.mysql.state.progress import (
-    PartitionStart,
-    Progress,
-    ProgressTable,
-    SchemaChange,
-    goes_by_partition,
-    topic_begins,
-)
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.pipeline.batch_decode import event_decoder
+from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
 from bridge.spark.session import start_session

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from bridge.mysql.connection import quote_name
 from bridge.mysql.table_definition import Definition
+from bridge.quoting import quote_name
 
 _NAME: Final = r"`(?P<name>(?:[^`]|``)+)`"
 _COLUMN: Final = re.compile(rf"  {_NAME} (?P<rest>.*?),?$")

@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from bridge.ddl.server_features import probe
 from bridge.errors import UsageError
-from bridge.events import tso_ms
-from bridge.mysql.catalog import TableName
-from bridge.mysql.connection import Session, Target, quote_name
+from bridge.model import TableName
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
+from bridge.quoting import quote_name
 from bridge.reserved_schemas import ReservedSchemas
+from bridge.tso import tso_ms
 from bridge.verify.checkpoint import State, looks_of
 from bridge.verify.compare.bisect import Comparison
 from bridge.verify.compare.comparable_columns import Plan, catalog_table, plan_of

@@ -13,12 +13,13 @@ from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities, probe
 from bridge.errors import SchemaChangeError
-from bridge.events import ms_tso
+from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import Journal, State
-from bridge.mysql.state.progress import ProgressTable, SchemaChange
+from bridge.mysql.state.progress import ProgressTable
+from bridge.tso import ms_tso
 from tests.support.pipelines import admin, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 

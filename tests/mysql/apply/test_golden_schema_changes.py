@@ -15,9 +15,10 @@ import pytest
 from bridge.commands.ddl import release
 from bridge.ddl.server_features import Capabilities, Feature, probe
 from bridge.errors import ApplyError, HeldError
-from bridge.mysql.connection import Session, Target, quote_name
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import Journal, State
 from bridge.mysql.state.progress import ProgressTable
+from bridge.quoting import quote_name
 from tests.support.fixtures import SERVERS
 from tests.support.golden import differences, plain_type
 from tests.support.pipelines import admin, decoded, run_all

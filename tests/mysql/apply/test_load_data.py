@@ -16,6 +16,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError
 from bridge.events import SEP, Event
+from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import (
     LoadRefusedError,
@@ -28,9 +29,10 @@ from bridge.mysql.apply.load_data import (
     shortfall,
     transactional,
 )
-from bridge.mysql.catalog import Column, Table, TableName, load_tables
-from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient, quote_name
+from bridge.mysql.catalog import load_tables
+from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient
 from bridge.protocols.values import literals
+from bridge.quoting import quote_name
 from bridge.rows import render
 from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.net_changes import KeyedChanges, WrittenRows

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bridge.events import Event, ms_tso
+from bridge.events import Event
+from bridge.tso import ms_tso
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.errors import OwnedError
+from bridge.model import Advance, SchemaChange
 from bridge.mysql.connection import Session
-from bridge.mysql.state.progress import Advance, SchemaChange
 from bridge.pipeline import applier_thread as worker
 from bridge.pipeline.applier_thread import Pulse, StatusReporter
 from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all

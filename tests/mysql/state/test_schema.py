@@ -8,11 +8,12 @@ import pytest
 
 from bridge.commands.status import forget_pipeline, read_status
 from bridge.errors import TargetError
+from bridge.model import Advance, PartitionStart, SchemaChange
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state import schema
 from bridge.mysql.state.ddl_journal import Journal, State
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Advance, PartitionStart, ProgressTable, SchemaChange
+from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, sql
 
 SCHEMA = "_bridge"

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import pytest
 
 from bridge.errors import BadMessageError
-from bridge.events import Code, Event, Kind, ms_tso
+from bridge.events import Code, Event, Kind
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import events_as_read
 from bridge.pipeline.ordered.applier import POSITIONS_SECONDS, Patience
 from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
 from tests.pipeline.ordered.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from bridge.events import Event, ms_tso
-from bridge.mysql.state.progress import ProgressTable, goes_by_partition
+from bridge.events import Event
+from bridge.model import goes_by_partition
+from bridge.mysql.state.progress import ProgressTable
+from bridge.tso import ms_tso
 from tests.support.pipelines import admin, contents, journal
 from tests.support.scenarios import K, T, begin, k_row, t_row
 from tests.support.sweeps import die_everywhere

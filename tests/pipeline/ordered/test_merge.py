@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import ms_tso
 from bridge.pipeline.ordered.merge import Merged, Rows, merge
+from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, events_table, row_change
 
 Message = tuple[int, bool, int]

@@ -13,8 +13,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind, ms_tso
-from bridge.mysql.state.progress import Progress, SchemaChange
+from bridge.events import Event, Kind
+from bridge.model import SchemaChange
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Limits
 from bridge.pipeline.backlog import events_as_read
 from bridge.pipeline.ordered import applier
@@ -22,6 +23,7 @@ from bridge.pipeline.ordered.applier import Patience, SequencedApplier
 from bridge.pipeline.ordered.order import starts_of
 from bridge.pipeline.ordered.partition_backlog import Prefixes
 from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
 from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridge.mysql.state.progress import PartitionStart, Progress
+from bridge.model import PartitionStart
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.ordered.order import first_offsets
 
 

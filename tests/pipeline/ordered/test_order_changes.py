@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind, ms_tso
-from bridge.mysql.state.progress import Progress, goes_by_partition
+from bridge.events import Event, Kind
+from bridge.model import goes_by_partition
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of, events_as_read
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 

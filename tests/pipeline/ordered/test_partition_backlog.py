@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import Code, Event, Kind, ms_tso
-from bridge.mysql.state.progress import PartitionStart, SchemaChange
+from bridge.events import Code, Event, Kind
+from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.backlog import Starts
 from bridge.pipeline.bad_messages import OnBadMessage
 from bridge.pipeline.ordered.partition_backlog import Prefixes, Step
+from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 SECOND = 1000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals

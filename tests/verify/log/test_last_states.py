@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.mysql.catalog import Column, Table, TableName
-from bridge.mysql.state.progress import PartitionStart
+from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
 from bridge.verify.log.last_states import LogPlan, Place, balance, buckets, completed, fold_steps, links, steps
 from bridge.verify.log.lineage import LoggedChange, trace

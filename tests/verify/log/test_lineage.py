@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import ms_tso
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
+from bridge.tso import ms_tso
 from bridge.verify.log.lineage import Cut, LoggedChange, Span, key_of, trace
 
 T, U = TableName("app", "t"), TableName("app", "u")

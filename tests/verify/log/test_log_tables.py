@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.mysql.catalog import TableName, load_tables
+from bridge.model import TableName
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import load_definitions
 from bridge.rows.grouping import linked

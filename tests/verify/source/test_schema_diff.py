@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.local import MariaDB
-from bridge.mysql.catalog import TableName
+from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index
 from bridge.verify.compare.comparable_columns import plan_of
 from bridge.verify.source.create_table_text import column_lines, index_lines

@@ -1,0 +1,176 @@
+"""The words that every part of the bridge shares: tables, places in the source, schema changes, steps of progress.
+
+Values only: nothing here knows Spark, a server or a driver of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from bridge.events import Event, Position
+
+PartitionId = tuple[str, int]
+"""Topic and partition."""
+
+WHOLE_MESSAGE: Final = -1
+"""Stands for the index of a row change where an entry of the quarantine is a message."""
+
+
+class TableName(NamedTuple):
+    """A table as the messages name it."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the target: `charset` and `collation` are None for types without one."""
+
+    name: str
+    type: str
+    charset: str | None
+    generated: bool
+    nullable: bool = True
+    collation: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the target.
+
+    columns: by lower-case name, in table order.
+    keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
+    uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
+        or a hidden column holds ``""`` for that part.
+    prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
+    counts: it has an AUTO_INCREMENT column.
+    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`loading`).
+    compared: column lists (`Event.columns`) whose declared types have been found to fit.
+    refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
+    """
+
+    name: TableName
+    columns: Mapping[str, Column]
+    keys: tuple[tuple[str, ...], ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = field(default=())
+    prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
+    counts: bool = False
+    takes_loads: bool = False
+    compared: set[str] = field(default_factory=set, compare=False, repr=False)
+    refused_loads: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    @cached_property
+    def written_names(self) -> frozenset[str]:
+        """Columns that are not generated."""
+        return frozenset(name for name, column in self.columns.items() if not column.generated)
+
+
+class PartitionStart(NamedTuple):
+    """Where a restart begins in one partition.
+
+    offset: first offset to read; everything before it is in the target or below the pipeline's start.
+    boundary: the last boundary before that offset (TSO), 0 when there was none.
+    read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
+    floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
+        that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
+    begin: where the topic began, if not with the pipeline (TSO): everything of it below counts as in the target, too.
+    """
+
+    offset: int
+    boundary: int
+    read: int
+    floor: int | None = None
+    begin: int = 0
+
+
+Positions = Mapping[PartitionId, PartitionStart]
+
+
+def goes_by_partition(positions: Positions) -> bool:
+    """Progress stands in the order of the partitions, not in that of commit ts."""
+    return any(start.floor is not None for start in positions.values())
+
+
+def topic_begins(positions: Positions) -> dict[str, int]:
+    """Where each of the topics began, 0 for those that began with the pipeline."""
+    begins: dict[str, int] = {}
+    for (topic, _), start in positions.items():
+        begins[topic] = max(begins.get(topic, 0), start.begin)
+    return begins
+
+
+@dataclass(frozen=True)
+class SchemaChange:
+    """One schema change of the upstream; broadcast copies are one."""
+
+    commit_ts: int
+    schema: str
+    table: str
+    text: str
+    position: str
+    """topic/partition/offset of its first copy."""
+
+    @property
+    def statement_hash(self) -> str:
+        """Tells schema changes of one commit_ts apart."""
+        return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A message, or one of its row changes, to be put aside.
+
+    commit_ts: of the row change; of a message, the boundary before it (it has none of its own that could be read).
+    key, value: the message's, in base64, None where they are null; both None for a row change.
+    change: the row change, None for a message.
+    """
+
+    position: Position
+    code: str
+    reason: str
+    commit_ts: int = 0
+    protocol: str = ""
+    key: str | None = None
+    value: str | None = None
+    change: Event | None = None
+
+    @property
+    def index(self) -> int:
+        """Of the row change in its message, WHOLE_MESSAGE for a message."""
+        return self.change.index if self.change else WHOLE_MESSAGE
+
+
+@dataclass(frozen=True)
+class Advance:
+    """What one target transaction changes in the progress row, and puts aside.
+
+    bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
+    """
+
+    old_ts: int
+    new_ts: int
+    positions: Positions
+    pending: tuple[SchemaChange, ...] = ()
+    put_aside: tuple[Entry, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Raises ProgressOrderError when progress would go back, or past what it speaks for."""
+        moments = (self.old_ts, self.new_ts, *self.bounds)
+        if list(moments) != sorted(moments):
+            raise ProgressOrderError(
+                f"progress was to move from commit ts {self.old_ts} to {self.new_ts}, while the segment and what is"
+                f" resolved end at {', '.join(map(str, self.bounds))}; nothing was written"
+            )
+
+
+class ProgressOrderError(Exception):
+    """Progress would go back, or past what is complete: a fault of the bridge itself, for which no retry helps."""

@@ -1,0 +1,30 @@
+"""Timestamps of TiDB (TSO): milliseconds and a counter in one number."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+TSO_LOGICAL_BITS: Final = 18
+"""A TSO is physical milliseconds since 1970 shifted left by 18 bits, plus a logical counter (TiDB, TSO)."""
+
+
+def tso_ms(tso: int) -> int:
+    """Milliseconds since 1970 of a TSO."""
+    return tso >> TSO_LOGICAL_BITS
+
+
+def ms_tso(ms: int) -> int:
+    """The first TSO of a millisecond."""
+    return ms << TSO_LOGICAL_BITS
+
+
+def tso_time(tso: int) -> str:
+    """A TSO as wall-clock time in UTC, "never" for 0."""
+    if tso == 0:
+        return "never"
+    return (
+        datetime.fromtimestamp((tso >> TSO_LOGICAL_BITS) / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
