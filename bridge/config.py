@@ -169,12 +169,24 @@ class Stream(_Section):
     writers: int = Field(default=2, ge=1, le=64)
     """How many connections write with `consistency = "parallel"`."""
     driver_rows: int = Field(default=500_000, ge=0)
-    """How many row changes the driver holds in memory; beyond it they stay on the executors, or go to the disk."""
+    """Row changes that the driver holds in memory; beyond it they stay on the executors."""
+    driver_bytes: int = Field(default=384 << 20, ge=1 << 20)
+    """The bytes that they take there at most, decoded: whichever limit comes first."""
     idle_seconds: float = Field(default=10, ge=0)
     """Formats without boundaries: how long a partition may bring nothing before a schema change no longer waits for
     it."""
     status_seconds: float = Field(default=10, gt=0)
     """How often the status line is written."""
+
+    @property
+    def bytes_at_once(self) -> int:
+        """Of what is decoded at a time: while one part is decoded, another waits and one is applied."""
+        return self.driver_bytes // 4
+
+    @property
+    def bytes_per_transaction(self) -> int:
+        """As `rows_per_transaction`; to fold and render takes some times as much memory."""
+        return self.driver_bytes // 8
 
 
 class Ckafka(_Section):

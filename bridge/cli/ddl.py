@@ -35,7 +35,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_ALL: int = 1 << 31
 
 ChangeArgument = Annotated[
     str, typer.Argument(metavar="ID", help="Its commit ts, or its id as `bridge ddl list` shows.")
@@ -134,7 +133,7 @@ def translate(
         timezone=timezone,
     )  # fmt: skip
     if settings.source.input:
-        messages = source_of(settings).sample(_ALL)
+        messages = [(message.key, message.value) for message in source_of(settings).messages(None, None)]
         named = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol
         options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
         changes = list(ddl.schema_changes(messages, named, options))

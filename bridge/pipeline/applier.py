@@ -23,6 +23,7 @@ from bridge.pipeline.bad_messages import BadMessage, DueEntry, OnBadMessage, bad
 from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
+from bridge.rows.amount import Amount
 from bridge.rows.net_changes import missing_table
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
 from bridge.table_filter import TableFilter
@@ -34,6 +35,8 @@ HELD_SECONDS: Final = 0.5
 """How often is looked whether a held schema change has been released."""
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long a bad message waits for slower partitions to bring in what is complete before it."""
+
+TRANSACTION: Final = Amount(50_000, 128 << 20)
 
 VANISHED_SECONDS: Final = 30.0
 """Without a boundary for so long, while changes come, the status says what may be the cause."""
@@ -60,12 +63,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Limits:
-    """rows_per_transaction: about how many row changes a target transaction holds.
+    """transaction: about how much of row changes a target transaction holds.
     until: nothing at or above this commit_ts is applied (TSO), None without an end.
     boundary_seconds: how long a first boundary is waited for before the order of the partitions has to do; None where
         one is sure to come."""
 
-    rows_per_transaction: int = 50_000
+    transaction: Amount = TRANSACTION
     until: int | None = None
     boundary_seconds: float | None = None
 
@@ -332,7 +335,7 @@ class Applier:
 
     def _apply_segment(self, segment: Segment, rows: WindowRows) -> None:
         following: int | None = 0
-        for following, piece in rows.pieces(self._limits.rows_per_transaction):
+        for following, piece in rows.pieces(self._limits.transaction):
             is_last = following is None
             high = segment.high if following is None else following
             self._commit(high, piece, segment.changes if is_last else (), segment.high)

@@ -15,7 +15,8 @@ from bridge.pipeline.bad_messages import OnBadMessage
 from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.applier import Patience, SequencedApplier
 from bridge.pipeline.ordered.order import starts_of
-from bridge.pipeline.ordered.partition_backlog import Prefixes
+from bridge.pipeline.ordered.partition_backlog import MOST_IN_MEMORY, Prefixes
+from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 
 
@@ -23,7 +24,7 @@ from bridge.table_filter import TableFilter
 class Manner:
     """What all appliers of a pipeline have in common.
 
-    most_rows: about how many row changes are held in memory (the order of the partitions).
+    most: about how much of row changes is held in memory (the order of the partitions).
     settles: goes over to boundaries where they come again.
     begins: where topics begin that do not with the pipeline (TSO).
     """
@@ -33,7 +34,7 @@ class Manner:
     patience: Patience
     rows_of: RowsOf = driver_rows
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
-    most_rows: int = 500_000
+    most: Amount = MOST_IN_MEMORY
     settles: bool = True
     begins: Mapping[str, int] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
@@ -61,7 +62,7 @@ def make_applier(
         progress.applied_ts,
         start_ts=progress.start_ts,
         until=manner.limits.until,
-        most_rows=max(1, manner.most_rows),
+        most=Amount(max(1, manner.most.rows), manner.most.bytes),
         on_bad_message=manner.on_bad_message,
         now=manner.clock(),
     )

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from bridge.events import Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange
 from bridge.pipeline.bad_messages import BadMessage, DueEntry, message_entry
+from bridge.rows.amount import Amount
+from bridge.rows.gathering import taken
 from bridge.rows.grouping import distinct
 from bridge.rows.order_and_slices import RowStore, TableStore, in_order
 
@@ -84,7 +86,7 @@ def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> A
     ends: the offsets up to which it read, where they are known: its last messages may have no events.
     """
     is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
-    others = _taken(events, np.flatnonzero(~is_row)).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    others = _in_offset_order(_taken(events, np.flatnonzero(~is_row)))
     by_time = bool(pc.any(events["by_time"]).as_py())
     rows = TableStore(in_order(events, np.flatnonzero(is_row)))
     return rows, control_events(others, _read(events) | dict(ends), by_time=by_time)
@@ -93,8 +95,12 @@ def arrival_of(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> A
 def _taken(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
     """The events of these numbers; where they are few, without looking at the others."""
     if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
-        return events.take(pa.array(numbers))
+        return taken(events, numbers)
     return pa.concat_tables([events.slice(0, 0), *(events.slice(number, 1) for number in numbers)])
+
+
+def _in_offset_order(events: pa.Table) -> pa.Table:
+    return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
 
 
 def events_as_read(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Arrival:
@@ -176,9 +182,14 @@ class Backlog:
         self.chunks: list[Chunk] = []
 
     @property
+    def amount(self) -> Amount:
+        """Row changes held, wherever they are."""
+        return Amount.total(chunk.store.amount for chunk in self.chunks)
+
+    @property
     def rows(self) -> int:
-        """Row changes held."""
-        return sum(chunk.store.rows for chunk in self.chunks)
+        """How many they are."""
+        return self.amount.rows
 
     def add(self, store: RowStore, control: ControlEvents, boundary: dict[PartitionId, int]) -> None:
         """Takes a micro-batch in; `boundary` holds the partitions' boundaries after it."""

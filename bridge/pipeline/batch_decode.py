@@ -17,13 +17,16 @@ from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
 from bridge.protocols import DecodeOptions, Decoder, RowEvents, decode_all, make_decoder
 from bridge.protocols.decoder import FAILURES
 from bridge.protocols.fast.byte_buffer import Numbers
-from bridge.spark.process_memory import keep_what_is_loaded
+from bridge.spark.process_memory import give_freed_memory_back, keep_what_is_loaded
 
 _MANY: Final = 256
 """Messages from which on it pays to decode rows together."""
 _FIRST: Final = 512
 """So many of those that cannot be decoded together are decoded one by one, and then it is tried again if that taught
 something; if it did not suffice, again after four times as many, and so on."""
+_LARGE: Final = 32 << 10
+"""Bytes of a message, on the average, from which on what is freed is given back: what comes next has another size, and
+finds no room in what is left between."""
 _TOGETHER_BYTES: Final = 32 << 20
 """Of keys and values that are decoded together, which takes some times as much memory."""
 
@@ -111,6 +114,14 @@ def decode_messages(decoder: Decoder, messages: Messages) -> pa.Table:
     """The events of messages (EVENT_SCHEMA), in any order: together what can be decoded together, then the rest, one by
     one."""
     size = sum(map(len, filter(None, messages.key))) + sum(map(len, filter(None, messages.value)))
+    events = _decoded_together(decoder, messages, size)
+    if size > _LARGE * len(messages.value):
+        give_freed_memory_back()
+    return events
+
+
+def _decoded_together(decoder: Decoder, messages: Messages, size: int) -> pa.Table:
+    """size: of keys and values."""
     if size > _TOGETHER_BYTES and len(messages.value) > 1:
         half = len(messages.value) // 2
         halves = (messages.part(slice(half)), messages.part(slice(half, None)))

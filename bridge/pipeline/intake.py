@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -23,9 +22,12 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
 from bridge.pipeline.batch_decode import decode_messages, event_decoder
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.rows.amount import Amount
+from bridge.sources.range_reader import one_ahead
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard
-from bridge.spark.executor_rows import arrival_on_executors
+from bridge.spark.event_transfer import TooLargeError, within
+from bridge.spark.executor_rows import LARGE, arrival_on_executors
 
 DRIVER_DECODES: Final = 2_000
 """A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
@@ -40,25 +42,49 @@ FIRST_AT_ONCE: Final = 50_000
 HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
 HEAD_AT_ONCE: Final = 25_000
 """What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
+_ANY: Final = 1 << 40
+_FILLED: Final = 0.75
+_GROWTH: Final = 4
+_ON_EXECUTORS: Final = 2
+"""Parts that stay on the executors may be so many times as large; every piece of a window looks through whole ones."""
+_LIGHT: Final = 16
+"""Messages that are decoded on the driver although it has no room for more take at most this part of what it may take
+at once."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
 
 class Pace:
-    """How many messages are read at a time: it follows the rate at which they are applied.
+    """How many messages are read at a time: it follows the rate at which they are applied, and their size.
 
-    most: at most.
+    most, most_bytes: at most, and at most about so many bytes once they are decoded.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self.size = most, min(most, FIRST_AT_ONCE)
+        self._most_bytes, self.fitting = most_bytes, _ANY
 
     def note(self, messages: int, seconds: float) -> None:
         """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
         if messages > DRIVER_DECODES:
             rate = messages / max(seconds, 1e-3)
             self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
+
+    @property
+    def message_bytes(self) -> float:
+        """About what one takes once it is decoded, as far as that is known."""
+        return _FILLED * self._most_bytes / self.fitting
+
+    def fitted(self, messages: int, size: int) -> None:
+        """So many messages took so many bytes: others may be larger, and so a quarter of the room is left; a few small
+        ones do not say that what follows is small."""
+        fitting = _FILLED * self._most_bytes * messages // max(1, size)
+        self.fitting = max(1, min(int(fitting), _GROWTH * max(self.fitting, messages)))
+
+    def did_not_fit(self, messages: int, found: Amount) -> None:
+        """So many messages took too many bytes, as far as they were decoded."""
+        self.fitting = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
 
 
 class _Waiting(NamedTuple):
@@ -70,9 +96,10 @@ class Intake:
     """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
     plans the next micro-batch.
 
-    room: rows the backlog may hold before micro-batches stay on the executors.
+    room: what the backlog may hold before micro-batches stay on the executors.
     topics: whose messages they have to be.
-    by_partition: they never do, as all they hold is due at once.
+    bytes_at_once: about how many are decoded at a time.
+    by_partition: they never stay there, as all they hold is due at once.
     limit: the most messages of a micro-batch.
     """
 
@@ -82,14 +109,16 @@ class Intake:
         options: DecodeOptions,
         backlog: Backlog,
         worker: ApplierThread,
-        room: int,
+        room: Amount,
         topics: TopicGuard,
         *,
+        bytes_at_once: int,
         by_partition: bool,
         limit: int,
     ) -> None:
         self._backlog, self._worker, self._room, self._topics = backlog, worker, room, topics
-        self._by_partition, self._limit, self._pace = by_partition, limit, Pace(min(limit, MOST_AT_ONCE))
+        self._by_partition, self._limit, self._most_bytes = by_partition, limit, bytes_at_once
+        self._pace = Pace(min(limit, MOST_AT_ONCE), bytes_at_once)
         self._known = set(backlog.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
@@ -167,25 +196,36 @@ class Intake:
     def _arrivals(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, Arrival]]:
         """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
         what is not taken is read again, by the next bridge."""
-        with ThreadPoolExecutor(1, "decoding") as decoding:
-            coming: deque[tuple[MicroBatch, Future[_Decoded]]] = deque()
-            rest: MicroBatch | None = batch if batch.messages != 0 else None
-            while rest is not None:
-                part, rest = rest.split(self._size(is_head=is_head))
-                goes_on = is_cut or rest is not None
-                coming.append((part, decoding.submit(self._decoded, part, is_head=is_head, is_cut=goes_on)))
-                if len(coming) > 1:
-                    yield _arrived(*coming.popleft())
-                if self._closed.is_set():
-                    return
-            for last in coming:
-                yield _arrived(*last)
+        for part, decoded in one_ahead(self._parts(batch, is_head=is_head, is_cut=is_cut), "decoding"):
+            yield part, decoded()
+            if self._closed.is_set():
+                return
+
+    def _parts(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
+        """Each part, decoded; one that turns out to be too large is parted anew."""
+        rest: MicroBatch | None = batch if batch.messages != 0 else None
+        while rest is not None and not self._closed.is_set():
+            part, behind = rest.split(self._size(is_head=is_head))
+            try:
+                decoded = self._decoded(part, is_head=is_head, is_cut=is_cut or behind is not None)
+            except TooLargeError as error:
+                self._pace.did_not_fit(part.messages or 0, error.found)
+                continue
+            yield part, decoded
+            rest = behind
 
     def _size(self, *, is_head: bool) -> int:
         """How many messages the next part has: few as long as they are decoded here, since a job costs the same for few
         as for many."""
+        if not self._has_room:
+            return min(self._pace.size, _ON_EXECUTORS * self._pace.fitting)
         is_decoded_here = is_head and not self._query_waits.is_set()
-        return min(self._pace.size, HEAD_AT_ONCE) if is_decoded_here else self._pace.size
+        return min(self._pace.size, self._pace.fitting, HEAD_AT_ONCE if is_decoded_here else _ANY)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether what comes next is brought to the driver."""
+        return self._by_partition or not self._backlog.amount.exceeds(self._room)
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Every part begins where the last one ended: progress would go past what lies in a gap."""
@@ -211,15 +251,25 @@ class Intake:
 
     def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
-        if is_small or (is_head and not self._query_waits.is_set()):
-            some = (decode_messages(self._decoder, messages) for messages in batch.read())
-            events = pa.concat_tables([EVENT_SCHEMA.empty_table(), *some])
-        elif not self._by_partition and self._backlog.rows > self._room:
-            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
-            return lambda: arrival
+        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._pace.fitting
+        has_room = self._has_room
+        if is_light or (has_room and (is_small or (is_head and not self._query_waits.is_set()))):
+            events = self._decoded_here(batch)
+        elif has_room:
+            events = batch.collected(self._decode, self._most_bytes)
         else:
-            events = batch.collected(self._decode)
+            arrival = arrival_on_executors(
+                batch.decoded(self._decode), batch.ends, are_large=self._pace.message_bytes > LARGE
+            )
+            return lambda: arrival
+        if batch.messages:
+            self._pace.fitted(batch.messages, events.nbytes)
         return lambda: self._gathered(events, batch, is_cut=is_cut)
+
+    def _decoded_here(self, batch: MicroBatch) -> pa.Table:
+        some = (decode_messages(self._decoder, messages) for messages in batch.read())
+        most = self._most_bytes if batch.messages != 1 else math.inf
+        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *within(some, most)])
 
     def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
         return (
@@ -230,7 +280,3 @@ class Intake:
 _Decoded = Callable[[], Arrival]
 """A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
 meanwhile."""
-
-
-def _arrived(part: MicroBatch, decoded: Future[_Decoded]) -> tuple[MicroBatch, Arrival]:
-    return part, decoded.result()()

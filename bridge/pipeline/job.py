@@ -33,6 +33,7 @@ from bridge.pipeline.query import Reading, messages_ahead
 from bridge.pipeline.status import Status
 from bridge.pipeline.truncated_rows import CutRows, Upstream
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
+from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, look_at
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
@@ -240,19 +241,19 @@ class Job:
         manner = Manner(
             self._filter,
             Limits(
-                stream.rows_per_transaction * writers,
+                Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction),
                 plan.until,
                 stream.idle_seconds if self._protocol in MAY_LACK_BOUNDARIES else None,
             ),
             self._patience(spark, extents, once=plan.once),
-            Executors(spark, stream.driver_rows).rows_of,
+            Executors(spark, Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
             OnBadMessage(
                 self._settings.on_bad_message == "quarantine",
                 self._protocol,
                 self._cut_rows(),
                 frozenset(self._settings.source.put_aside),
             ),
-            stream.driver_rows,
+            Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (self._protocol in MAY_LACK_BOUNDARIES and self._settings.debezium.without_boundaries),
             begins=self._begins,
         )

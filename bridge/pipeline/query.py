@@ -19,6 +19,7 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
+from bridge.rows.amount import Amount
 from bridge.sources.range_reader import loaded
 from bridge.sources.source import Extent, MicroBatch, Source
 from bridge.sources.topic_guard import TopicGuard
@@ -104,8 +105,12 @@ class Reading:
             self.options,
             applier.backlog,
             worker,
-            settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
+            Amount(
+                settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
+                settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
+            ),
             self._guard(applier),
+            bytes_at_once=settings.bytes_at_once,
             by_partition=applier.by_partition,
             limit=settings.messages_per_batch,
         )

@@ -22,6 +22,8 @@ MAX_CACHED: Final = 4096
 """Caches are emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _SHOWN: Final = 60
+_LEFT_OUT: Final = Kind.LEFT_OUT
+"""Looking it up takes as long as the comparison, for every message that is decoded by itself."""
 _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
     " its key or put it elsewhere; give the upstream with --source, so that the row can be read back"
@@ -115,8 +117,7 @@ class GuardedDecoder:
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
-        self._left_out_events: dict[tuple[str, str], Event] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._unsaid: set[tuple[str, str]] = set()
 
     @property
     def learnt(self) -> int:
@@ -130,8 +131,8 @@ class GuardedDecoder:
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
         for event in events:
-            if event.kind is Kind.LEFT_OUT:
-                return [event for event in events if event.kind is not Kind.LEFT_OUT or self._is_to_be_said(event)]
+            if event[0] is _LEFT_OUT and event.text is None:
+                self._unsaid.add((event.schema, event.table))
         return events
 
     def look_over(self, values: Iterable[bytes | None]) -> None:
@@ -164,27 +165,20 @@ class GuardedDecoder:
     def _is_accepted(self, schema: str, table: str) -> bool:
         return self._accepts is None or self._accepts(schema, table)
 
-    def _left_out(self, schema: str, table: str) -> Event:
-        """What stands for a row of a table that is not wanted."""
-        event = self._left_out_events.get((schema, table))
-        if event is None:
-            why = self._reserved.why(schema)
-            is_told = why and self._is_accepted(schema, table)
-            event = Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why if is_told else None)
-            if len(self._left_out_events) >= MAX_CACHED:
-                self._left_out_events.clear()
-                self._said.clear()
-            self._left_out_events[schema, table] = event
-        return event
-
-    def _is_to_be_said(self, left_out: Event) -> bool:
-        """Each time where rows must never be written, else the first time, if at all."""
-        if left_out.text is not None or not self._tells_unwanted:
-            return left_out.text is not None
-        table = left_out.schema, left_out.table
-        is_new = table not in self._said
-        self._said.add(table)
-        return is_new
+    def _left_out(self, schema: str, table: str) -> list[Event]:
+        """What stands for a row of a table that is not wanted: an event each time where rows must never be written,
+        else until `decode` has given one, if any is asked for."""
+        if (schema, table) in self._unsaid:
+            return []
+        why = self._reserved.why(schema)
+        if not (why and self._is_accepted(schema, table)):
+            why = ""
+            if len(self._unsaid) >= MAX_CACHED:
+                self._unsaid.clear()
+            if not self._tells_unwanted:
+                self._unsaid.add((schema, table))
+                return []
+        return [Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why or None)]
 
 
 @contextmanager

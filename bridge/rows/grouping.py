@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bridge.rows.gathering import whole_texts
+
 Bools = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
 K = TypeVar("K", bound=Hashable)
@@ -17,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], Longs]:
     """The distinct values of these columns of strings together, in the order in which they come, and the number of each
     row's."""
-    columns = [rows[name].chunk(0) if rows[name].num_chunks == 1 else rows[name].combine_chunks() for name in names]
+    columns = [whole_texts(rows[name]) for name in names]
     codes = np.zeros(rows.num_rows, np.int64)
     for one in columns:
         if not _is_repeated(one):
@@ -27,10 +29,10 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     return list(zip(*(one.take(first).to_pylist() for one in columns), strict=True)), codes
 
 
-def _is_repeated(texts: pa.StringArray) -> bool:
+def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
     """Whether all texts are one; seldom wrongly false."""
     size = len(texts)
-    if size == 0 or texts.null_count:
+    if size == 0 or texts.null_count or pa.types.is_large_string(texts.type):
         return False
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + size + 1]
     length = int(offsets[1] - offsets[0])

@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId, Table, TableName
 from bridge.pipeline.segments import cut_transactions
+from bridge.rows.amount import Amount, weights
+from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering, Stage, Statement, render
@@ -47,8 +49,8 @@ class RowStore(Protocol):
     """Row changes of one micro-batch.  Immutable."""
 
     @property
-    def rows(self) -> int:
-        """How many row changes it holds."""
+    def amount(self) -> Amount:
+        """How much it holds."""
 
     @property
     def last_ts(self) -> int:
@@ -80,9 +82,9 @@ class WindowRows(Protocol):
     def between(self, low: int, high: int) -> WindowRows:
         """Those with low <= commit_ts < high."""
 
-    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
-        """Whole upstream transactions of about that many row changes together, each with the lowest commit_ts of the
-        next piece, None for the last."""
+    def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
+        """Whole upstream transactions of about that much together, each with the lowest commit_ts of the next piece,
+        None for the last."""
 
     def tables(self) -> dict[TableName, int]:
         """The tables changed, each with its lowest commit_ts."""
@@ -101,7 +103,7 @@ def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa
     """Events in ROW_ORDER, those of these numbers, or all."""
     which = np.arange(events.num_rows) if which is None else which
     keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
-    return events.take(pa.array(which[np.lexsort(keys)])).combine_chunks()  # quick where much is in order
+    return taken(events, which[np.lexsort(keys)])  # quick where much is in order
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class TableStore:
     table: pa.Table
 
     @property
-    def rows(self) -> int:
-        """How many row changes it holds."""
-        return int(self.table.num_rows)
+    def amount(self) -> Amount:
+        """How much it holds."""
+        return Amount.of(self.table)
 
     @cached_property
     def _ts(self) -> npt.NDArray[np.int64]:
@@ -132,7 +134,7 @@ class TableStore:
             return self
         rest = self.table.slice(start)
         few = rest.nbytes * _FEW < rest.get_total_buffer_size()  # which would all live as long as they do
-        return TableStore(rest.take(pa.array(np.arange(rest.num_rows))) if few else rest)
+        return TableStore(taken(rest, np.arange(rest.num_rows)) if few else rest)
 
     def with_rows(self, rows: pa.Table) -> TableStore:
         """The same with more row changes."""
@@ -201,10 +203,10 @@ class DriverRows:
         start, end = np.searchsorted(self._ts, [low, high])
         return DriverRows(self._table.slice(start, end - start))
 
-    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, DriverRows]]:
-        """Whole upstream transactions, cut by row count."""
+    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
+        """Whole upstream transactions, cut by row count, and by bytes where there are many."""
         ts = self.marks(())
-        for start, end in cut_transactions(ts, rows_per_transaction):
+        for start, end in cut_transactions(ts, most.rows, weights(self._table, most)):
             following = ts[end] if end < len(ts) else None
             yield following, DriverRows(self._table.slice(start, end - start))
 
@@ -239,7 +241,7 @@ def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Numbers in the order of the column's values."""
     numbers: npt.NDArray[np.int64]
     if pa.types.is_string(column.type):
-        encoded = column.combine_chunks().dictionary_encode()
+        encoded = whole_texts(column).dictionary_encode()
         numbers = pc.rank(encoded.dictionary).to_numpy()[encoded.indices.to_numpy()].astype(np.int64)
     else:
         numbers = column.to_numpy()
@@ -255,7 +257,7 @@ def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
     names, codes = distinct(rows, _TABLE)
     if len(names) == 1:
         return {TableName(*names[0]): rows}
-    grouped = rows.take(np.argsort(codes, kind="stable"))
+    grouped = taken(rows, np.argsort(codes, kind="stable"))
     bounds = [0, *np.cumsum(np.bincount(codes)).tolist()]
     return {
         TableName(*name): grouped.slice(start, end - start)

@@ -35,7 +35,8 @@ def look_at(source: Source, protocol: str, options: DecodeOptions, *, without_bo
     decoder = make_decoder(protocol, options)
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:
-        return [event for key, value in messages for event in decode_message(decoder, key, value)]
+        found = (event for key, value in messages for event in decode_message(decoder, key, value))
+        return [event._replace(before=None, after=None) for event in found]
 
     heads = decoded(source.sample(HEAD_MESSAGES))
     tails = map(decoded, source.tails(TAIL_MESSAGES)) if protocol in MAY_LACK_BOUNDARIES else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.pipeline.backlog import NO_ENDS
 from bridge.pipeline.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
+from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
@@ -88,6 +88,10 @@ class CaptureSource:
         """All there are."""
         return self._messages
 
+    def batch_bytes(self, most_bytes: int) -> int:  # noqa: ARG002
+        """All there are; lines hold them in base64, beside which names of columns come once more."""
+        return sum(path.stat().st_size for path in self._paths())
+
     def head(self, *_: object) -> None:
         """None: what comes first, only reading all of them tells."""
 
@@ -102,14 +106,14 @@ class CaptureSource:
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """The first lines of the files."""
-        return [(message.key, message.value) for message in islice(self.messages(None, None), count)]
+        return list(little((message.key, message.value) for message in islice(self.messages(None, None), count)))
 
-    def tails(self, count: int) -> list[list[KeyAndValue]]:
+    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
         """Of all files together."""
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
-        return [list(tail) for tail in tails.values()]
+        return iter(tails.values())
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """The lines of the files, of one partition only and from an offset on where they are given."""
@@ -180,8 +184,8 @@ class CaptureBatch:
         """The messages, brought here."""
         return map(messages_of, self.lines.toArrow().to_batches())
 
-    def collected(self, decode: EventDecoder) -> pa.Table:
-        """Decoded as Spark cuts the files."""
+    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:  # noqa: ARG002
+        """Decoded as Spark cuts the files; there is no smaller part."""
         return unpacked(value.as_buffer() for value in self._packed(decode).toArrow().column(0))
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,15 +25,18 @@ from bridge.model import PartitionId, Positions
 from bridge.pipeline.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, first_of, process_reader, shares
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow
+from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
 from bridge.sources.topic_guard import read_topics
-from bridge.spark.event_transfer import handed_over, taken
+from bridge.spark.event_transfer import all_handed_over, taken
 from bridge.spark.session import MEMORY
 
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _LOOKED_AT_AT_ONCE = 1000
+_SAMPLE_SECONDS = 5
 _EVENTS = "events"
+_LEEWAY = 2
+"""A task may bring so many times its share of the bytes: messages of one topic differ in size."""
 
 
 class KafkaSource:
@@ -91,6 +95,10 @@ class KafkaSource:
         """As many as are asked for."""
         return messages_per_batch
 
+    def batch_bytes(self, most_bytes: int) -> int:
+        """Those of one part."""
+        return most_bytes
+
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
@@ -135,21 +143,21 @@ class KafkaSource:
             if not ends:
                 return []
             consumer.assign(ends)
-            messages = consumer.consume(count, timeout=5)
-            return [(message.key(), message.value()) for message in messages if message.error() is None]
+            came = _polled(consumer, count, _SAMPLE_SECONDS)
+            return list(little((message.key(), message.value()) for message in came))
 
-    def tails(self, count: int) -> list[list[KeyAndValue]]:
+    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
         """Read by the client that also decodes."""
         reader = process_reader(self._client_properties())
         ranges = [
             OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
             for (topic, partition), extent in self.extents().items()
         ]
-        return [
-            [pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True)]
+        return (
+            (pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True))
             for wanted in ranges
             if wanted.size
-        ]
+        )
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
@@ -186,6 +194,7 @@ class KafkaSource:
                 "bootstrap.servers": self._servers,
                 "group.id": "bridge-metadata",
                 "enable.auto.commit": False,
+                "queued.max.messages.kbytes": 16 * 1024,
                 "log_level": 0,
                 "error_cb": complaints.append,
             },
@@ -238,6 +247,16 @@ class KafkaSource:
         )
 
 
+def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
+    """Up to `count` messages, as many as come within so many seconds; one by one, since they may be large."""
+    until = time.monotonic() + seconds
+    while count > 0 and (left := until - time.monotonic()) > 0:
+        message = consumer.poll(left)
+        if message is not None and message.error() is None:
+            yield message
+            count -= 1
+
+
 def _refusal_mend(complaint: KafkaError) -> str:
     """What mends a login or a TLS handshake that failed; "" for complaints of another kind."""
     if complaint.code() == KafkaError._AUTHENTICATION:
@@ -276,29 +295,34 @@ class KafkaBatch:
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
     def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
-        """Each partition's range is cut in the same way, so that boundaries come evenly."""
-        first, rest = first_of(self.ranges, max(1, -(-self.messages // size)))
+        """Each partition's range is cut in the same way, so that boundaries come evenly; where not even one message of
+        each is wanted, partitions take turns."""
+        wanted, others = self.ranges[:size], self.ranges[size:]
+        first, rest = first_of(wanted, max(1, -(-sum(one.size for one in wanted) // size)))
+        rest = [*others, *rest]
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
         return process_reader(self.properties).read(self.ranges)
 
-    def collected(self, decode: EventDecoder) -> pa.Table:
+    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
         """Read and decoded by one task for each core, whatever the number of partitions.
 
         An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
         """
-        return taken(self._handed_over(decode, self.folder).collect())
+        return taken(self._handed_over(decode, self.folder, most_bytes).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
         """As Arrow IPC streams, left on the executors."""
-        return self._handed_over(decode, None)
+        return self._handed_over(decode, None, math.inf)
 
-    def _handed_over(self, decode: EventDecoder, folder: str | None) -> RDD[bytes]:
+    def _handed_over(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
+        """most_bytes: of all tasks together, if each has as many."""
         plan, read = self._plan(), self._reader(decode)
+        most = math.inf if self.messages <= 1 else _LEEWAY * most_bytes / max(1, len(plan))
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: (handed_over(events, folder) for events in read(plan, numbers)))
+        return tasks.mapPartitions(lambda numbers: all_handed_over(read(plan, numbers), folder, most))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Read and decoded by one task for each core, whatever the number of partitions."""

@@ -8,7 +8,7 @@ carry them there than decoding takes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
@@ -28,6 +28,10 @@ _T = TypeVar("_T")
 READ_AT_ONCE: Final = 10_000
 _LOT_BYTES: Final = 8 << 20
 """Of values from which on messages wait for no others."""
+_ASKED_BYTES: Final = 16 << 20
+"""About how much is asked for at once; how large messages are, those before them tell."""
+_GROWTH: Final = 8
+"""So many times as many messages as came may be asked for next: they may be larger."""
 SILENCE_SECONDS: Final = 60.0
 """A range whose next message does not come for so long is given up."""
 _POLL_SECONDS: Final = 0.2
@@ -47,6 +51,7 @@ CLIENT_DEFAULTS: Final = {
     "statistics.interval.ms": 5_000,
     # A range is read once and then another: what is fetched beyond its end is fetched in vain.
     "queued.min.messages": 2_000,
+    "queued.max.messages.kbytes": 16 * 1024,
     "fetch.queue.backoff.ms": 1,
     # What is asked for is there.  A request for more, at the end of a partition, would keep the next partition waiting
     # until something comes: a second on a quiet topic of four partitions (measured).
@@ -130,13 +135,14 @@ class RangeReader:
         self._fetched: dict[PartitionId, int] = {}
         callbacks = {"stats_cb": self._note_fetched}
         self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
+        self._most = 1
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         """The messages of the ranges, in order; what comes next is fetched while what came is being decoded.
 
         Raises SourceError when Kafka no longer holds one, or is silent.
         """
-        return _one_ahead(_in_lots(self._read(ranges)))
+        return one_ahead(_in_lots(self._read(ranges), self._learn), "reading")
 
     def close(self) -> None:
         """Ends the client."""
@@ -161,7 +167,7 @@ class RangeReader:
         following, heard, fetched = wanted.start, time.monotonic(), 0
         while following < wanted.end:
             # consume() waits until it has as many as it is asked for: never ask for more than there are.
-            came = self._consumer.consume(min(READ_AT_ONCE, wanted.end - following), timeout=_POLL_SECONDS)
+            came = self._consumer.consume(min(self._most, wanted.end - following), timeout=_POLL_SECONDS)
             was, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
             if came or fetched != was:
                 heard = time.monotonic()
@@ -178,6 +184,10 @@ class RangeReader:
                 )
             following = _after(came, following)
 
+    def _learn(self, messages: int, size: int) -> None:
+        """How many messages may be asked for at once, from how many there were lately and the bytes of their values."""
+        self._most = max(1, min(READ_AT_ONCE, _GROWTH * messages, _ASKED_BYTES * messages // max(1, size)))
+
     def _kept(self, wanted: OffsetRange, following: int, came: list[Any]) -> list[Any]:
         """What came, without the end of the log and what lies beyond the range: between them are only offsets that
         hold markers or were compacted."""
@@ -190,14 +200,18 @@ class RangeReader:
         return [message for message in came if message.error() is None and message.offset() < wanted.end]
 
 
-def _in_lots(some: Iterable[Messages]) -> Iterator[Messages]:
+def _in_lots(some: Iterable[Messages], learn: Callable[[int, int], None]) -> Iterator[Messages]:
     """The same messages, those of small ranges together, as long as they take little memory: to decode few messages
-    costs nearly as much as to decode many."""
+    costs nearly as much as to decode many.
+
+    learn: told of each lot how many messages it holds, and the bytes of their values.
+    """
     held: list[Messages] = []
     count = size = 0
     for messages in some:
         held.append(messages)
         count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
+        learn(count, size)
         if count >= READ_AT_ONCE // 2 or size >= _LOT_BYTES:
             yield _joined(held)
             held, count, size = [], 0, 0
@@ -211,9 +225,9 @@ def _joined(lots: list[Messages]) -> Messages:
     )
 
 
-def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The items; the next one is made by a thread while one is in use."""
-    with ThreadPoolExecutor(1, "reading") as thread:
+def one_ahead(items: Iterator[_T], name: str) -> Iterator[_T]:
+    """The items; the next one is made by a thread of this name while one is in use."""
+    with ThreadPoolExecutor(1, name) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:
             coming = thread.submit(next, items, None)

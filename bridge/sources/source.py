@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark import RDD
@@ -39,6 +39,18 @@ class TopicNow(NamedTuple):
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
+_LOOKED_AT_BYTES: Final = 16 << 20
+
+
+def little(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue]:
+    """The first of them, of about so many bytes as one may look at; at least one."""
+    size = 0
+    for key, value in messages:
+        yield key, value
+        size += len(key or b"") + len(value or b"")
+        if size >= _LOOKED_AT_BYTES:
+            return
+
 
 class Message(NamedTuple):
     """A message where it lies."""
@@ -69,8 +81,9 @@ class MicroBatch(Protocol):
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
 
-    def collected(self, decode: EventDecoder) -> pa.Table:
-        """Their events (EVENT_SCHEMA), read and decoded on the executors and brought here."""
+    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
+        """Their events (EVENT_SCHEMA), read and decoded on the executors and brought here; `handing_over.TooLargeError`
+        when they have much more bytes than that and `split` can part them."""
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Their events (EVENT_SCHEMA), read and decoded on the executors and left there."""
@@ -102,6 +115,9 @@ class Source(Protocol):
     def batch_size(self, messages_per_batch: int) -> int:
         """The most messages that a micro-batch can hold."""
 
+    def batch_bytes(self, most_bytes: int) -> int:
+        """About how many bytes of events come of a micro-batch, by parts of at most so many where it can be parted."""
+
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
 
@@ -115,10 +131,10 @@ class Source(Protocol):
         """All messages of these offsets, as one micro-batch."""
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """The first few (key, value) that can be read, to look at."""
+        """The first few (key, value) that can be read, to look at; fewer where they are large."""
 
-    def tails(self, count: int) -> list[list[KeyAndValue]]:
-        """The last few (key, value) of each partition that holds any, in order."""
+    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
+        """The last few (key, value) of each partition that holds any, in order; to be read one after the other."""
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """What is there now, partition by partition, of one partition only and from an offset on where they are given;

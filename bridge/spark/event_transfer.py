@@ -8,7 +8,7 @@ batches themselves pass through Spark.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -17,12 +17,42 @@ import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
 from bridge.pipeline.batch_decode import packed
+from bridge.rows.amount import Amount
 
 RESERVE_BYTES: Final = 16 << 20
 """What is left free in the folder's file system: Spark writes its own log there, and a container's /dev/shm often has
 64 MiB.  What the driver holds of files counts until it is applied."""
 _NAME_BEGINS: Final = b"/"
+_GIVEN_UP: Final = b"!"
 """With which no Arrow stream begins."""
+
+
+class TooLargeError(Exception):
+    """A part of a micro-batch is more than the driver has room for at once, as far as it was decoded: it has to be read
+    again, by smaller parts."""
+
+    def __init__(self, found: Amount) -> None:
+        super().__init__(f"{found.rows} row changes have {found.bytes} bytes already")
+        self.found = found
+
+
+def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
+    """The tables, as long as they have at most so many bytes together; then TooLargeError."""
+    found = Amount(0, 0)
+    for events in tables:
+        found = Amount.total([found, Amount.of(events)])
+        if found.bytes > most_bytes:
+            raise TooLargeError(found)
+        yield events
+
+
+def all_handed_over(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
+    """Each of the tables `handed_over`; beyond so many bytes together nothing more, but word of that."""
+    try:
+        for events in within(tables, most_bytes):
+            yield handed_over(events, folder)
+    except TooLargeError as error:
+        yield _GIVEN_UP + b" ".join(b"%d" % count for count in error.found)
 
 
 def handed_over(events: pa.Table, folder: str | None) -> bytes:
@@ -49,8 +79,18 @@ def _free_bytes(folder: str) -> int:
 
 
 def taken(values: Iterable[bytes]) -> pa.Table:
-    """The events that were handed over (EVENT_SCHEMA); files are gone then, and live on as long as the table does."""
-    batches = [batch for value in values for batch in _batches(value)]
+    """The events that were handed over (EVENT_SCHEMA); files are gone then, and live on as long as the table does.
+
+    Raises TooLargeError when there was more than was to be handed over.
+    """
+    batches, given_up = [], []
+    for value in values:
+        if value.startswith(_GIVEN_UP):
+            given_up.append(Amount(*map(int, value.removeprefix(_GIVEN_UP).split())))
+        else:
+            batches += _batches(value)
+    if given_up:
+        raise TooLargeError(Amount.total(given_up))
     return pa.Table.from_batches(batches, EVENT_SCHEMA)
 
 

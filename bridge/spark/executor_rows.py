@@ -14,16 +14,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
+from pyspark import StorageLevel, TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, Table, TableName
-from bridge.pipeline.backlog import NO_ENDS, Arrival, control_events
+from bridge.pipeline.backlog import Arrival, control_events
+from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
     ROW_ORDER,
@@ -39,14 +41,23 @@ from bridge.rows.render import Rendering, Stage, Statement, render
 from bridge.rows.resolve_types import typed
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
+_ROW_BYTES: Final = "64 + " + " + ".join(f"ifnull(octet_length({text}), 0)" for text in ("columns", "before", "after"))
+"""About what a row change takes."""
 _ROW_TOTALS: Final = (
     f"count_if({_IS_ROW})",
+    f"ifnull(sum({_ROW_BYTES}) FILTER (WHERE {_IS_ROW}), 0)",
     f"min(commit_ts) FILTER (WHERE {_IS_ROW})",
     f"max(commit_ts) FILTER (WHERE {_IS_ROW})",
 )
 _TS_END: Final = (1 << 63) - 1
-_ROWS_TOGETHER: Final = 50_000
-"""About how many row changes are rendered together, whose statements pass through the JVM's memory in one piece."""
+_TOGETHER: Final = Amount(50_000, 64 << 20)
+"""About how much of row changes is rendered together, whose statements pass through the JVM's memory in one piece."""
+_SENT_BYTES: Final = 32 << 20
+"""Of row changes that the driver sends to the executors at once."""
+LARGE: Final = 16 << 10
+"""Bytes of a row change."""
+_BATCH_BYTES: Final = 8 << 20
+"""Of statements in one batch on their way to the JVM."""
 _KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
     pa.field("row_key", pa.string(), nullable=False)
 )
@@ -73,7 +84,7 @@ class FrameStore:
     """Row changes of one micro-batch as a checkpointed DataFrame (EVENT_SCHEMA)."""
 
     frame: DataFrame
-    rows: int
+    amount: Amount
     first_ts: int
     last_ts: int
 
@@ -84,16 +95,16 @@ class FrameStore:
     @classmethod
     def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
         """Row changes that come from the driver; none of them is a store without a first and a last ts."""
-        frame = spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
+        frame = _few(spark, rows) if rows.nbytes <= _SENT_BYTES else _many(spark, rows)
         low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
-        return cls(frame, rows.num_rows, *((low, high) if rows.num_rows else (_TS_END, -1)))
+        return cls(frame, Amount.of(rows), *((low, high) if rows.num_rows else (_TS_END, -1)))
 
     def with_rows(self, rows: pa.Table) -> FrameStore:
         """The same with more row changes, which come from the driver."""
         more = FrameStore.of(self.frame.sparkSession, rows)
-        first = min(self.first_ts, more.first_ts) if self.rows else more.first_ts
-        last = max(self.last_ts, more.last_ts)
-        return FrameStore(self.frame.unionByName(more.frame), self.rows + more.rows, first, last)
+        first = min(self.first_ts, more.first_ts) if self.amount.rows else more.first_ts
+        amount, last = Amount.total([self.amount, more.amount]), max(self.last_ts, more.last_ts)
+        return FrameStore(self.frame.unionByName(more.frame), amount, first, last)
 
     def overlaps(self, low: int, high: int) -> bool:
         """Whether it may hold row changes with low <= commit_ts < high."""
@@ -107,7 +118,7 @@ class FrameStore:
         """The same without what lies below the beginning of its topic."""
         is_below = ((F.col("topic") == topic) & (F.col("commit_ts") < begin) for topic, begin in begins.items())
         kept = self.frame.where(~reduce(Column.__or__, is_below, F.lit(False)))
-        return replace(self, frame=kept, rows=kept.count())
+        return replace(self, frame=kept, amount=Amount(kept.count(), self.amount.bytes))
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts."""
@@ -126,15 +137,38 @@ class FrameStore:
         return dropped
 
 
-def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int] = NO_ENDS) -> Arrival:
+def _few(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    return spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
+
+
+def _many(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """What is sent stays in the JVM's memory, for good; a checkpoint of it may go to the disk."""
+    size = max(1, rows.num_rows * _SENT_BYTES // rows.nbytes)
+    parts = (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+    return reduce(
+        DataFrame.unionByName, (_checkpointed(_few(spark, part), _are_large(Amount.of(rows))) for part in parts)
+    )
+
+
+def _are_large(amount: Amount) -> bool:
+    return amount.bytes > LARGE * amount.rows
+
+
+def _checkpointed(frame: DataFrame, are_large: bool) -> DataFrame:
+    """Large rows go to the disk: Spark looks only after some rows whether its memory holds more of them."""
+    return frame.localCheckpoint(True, StorageLevel.DISK_ONLY if are_large else None)
+
+
+def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int], *, are_large: bool) -> Arrival:
     """What `backlog.arrival_of` gives, with the row changes left on the executors.
 
+    are_large: the row changes are, on the average.
     Raises what Spark raises when a task fails.
     """
-    kept = events.localCheckpoint(eager=True)
+    kept = _checkpointed(events, are_large)
     read: dict[PartitionId, int] = {}
-    rows, first_ts, last_ts, by_time = 0, 0, -1, False
-    for topic, partition, last_offset, lacks_tso, count, low, high in (
+    amount, first_ts, last_ts, by_time = Amount(0, 0), 0, -1, False
+    for topic, partition, last_offset, lacks_tso, count, size, low, high in (
         kept.groupBy("topic", "partition")
         .agg(F.max("offset"), F.bool_or("by_time"), *map(F.expr, _ROW_TOTALS))
         .collect()
@@ -142,10 +176,10 @@ def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int] = NO
         read[topic, partition] = last_offset + 1
         by_time = by_time or lacks_tso
         if count:
-            first_ts = min(low, first_ts) if rows else low
-            rows, last_ts = rows + count, max(last_ts, high)
+            first_ts = min(low, first_ts) if amount.rows else low
+            amount, last_ts = Amount.total([amount, Amount(count, size)]), max(last_ts, high)
     others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
-    return FrameStore(kept.where(_IS_ROW), rows, first_ts, last_ts), control_events(
+    return FrameStore(kept.where(_IS_ROW), amount, first_ts, last_ts), control_events(
         others, read | dict(ends), by_time=by_time
     )
 
@@ -153,11 +187,11 @@ def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int] = NO
 class Executors:
     """Gives windows of row changes, on the driver where they fit, on the executors where they do not.
 
-    driver_rows: how many row changes the driver may hold for one transaction.
+    room: how much the driver may hold for one transaction.
     """
 
-    def __init__(self, spark: SparkSession, driver_rows: int) -> None:
-        self._spark, self._driver_rows = spark, driver_rows
+    def __init__(self, spark: SparkSession, room: Amount) -> None:
+        self._spark, self._room = spark, room
 
     def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
         """The row changes of a window, from stores of both kinds."""
@@ -166,7 +200,7 @@ class Executors:
         if not frames:
             return DriverRows.merged(tables)
         held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
-        return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._driver_rows, low, high)
+        return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._room, low, high)
 
 
 class ExecutorRows:
@@ -175,9 +209,9 @@ class ExecutorRows:
     Only stores are looked through that may hold some, so that the pieces of a window cost no more than all of it.
     """
 
-    def __init__(self, stores: Sequence[FrameStore], driver_rows: int, low: int = 0, high: int = _TS_END) -> None:
+    def __init__(self, stores: Sequence[FrameStore], room: Amount, low: int = 0, high: int = _TS_END) -> None:
         self._stores = [store for store in stores if store.overlaps(low, high)] or list(stores[:1])
-        self._driver_rows, self._low, self._high = driver_rows, low, high
+        self._room, self._low, self._high = room, low, high
 
     @cached_property
     def _frame(self) -> DataFrame:
@@ -186,32 +220,56 @@ class ExecutorRows:
         return reduce(DataFrame.unionByName, frames)
 
     @cached_property
+    def _amount(self) -> Amount:
+        """How much there is (asked of Spark once)."""
+        [(rows, size)] = self._frame.agg(F.count("*"), F.expr(f"ifnull(sum({_ROW_BYTES}), 0)")).collect()
+        return Amount(rows, size)
+
+    @property
     def count(self) -> int:
-        """How many row changes there are (asked of Spark once)."""
-        return self._frame.count()
+        """How many row changes there are."""
+        return self._amount.rows
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """The lowest commit_ts of each interval between `bounds` that holds any."""
-        lowest = self._frame.select("commit_ts").mapInArrow(_lowest_between(bounds), "interval int, ts long")
-        return sorted(ts for _, ts in lowest.groupBy("interval").agg(F.min("ts")).collect())
+        return [first for first, _ in self._intervals(bounds)]
+
+    def _intervals(self, bounds: Sequence[int]) -> list[tuple[int, Amount]]:
+        """The same, each with how much the interval holds."""
+        sizes = self._frame.select("commit_ts", F.expr(_ROW_BYTES))
+        parts = sizes.mapInArrow(_parted(bounds), "interval int, first long, rows long, bytes long")
+        found = parts.groupBy("interval").agg(F.min("first"), F.sum("rows"), F.sum("bytes")).collect()
+        return sorted((first, Amount(rows, size)) for _, first, rows, size in found)
 
     def between(self, low: int, high: int) -> ExecutorRows:
         """Those with low <= commit_ts < high."""
-        return ExecutorRows(self._stores, self._driver_rows, max(low, self._low), min(high, self._high))
+        return ExecutorRows(self._stores, self._room, max(low, self._low), min(high, self._high))
 
-    def pieces(self, rows_per_transaction: int) -> Iterator[tuple[int | None, WindowRows]]:
-        """Cut at about the quantiles of commit_ts; a piece that the driver can hold is brought there."""
-        if self.count == 0:
-            return
-        wanted = -(-self.count // rows_per_transaction)
-        quantiles = [i / wanted for i in range(wanted)]
+    def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
+        """Cut at about the quantiles of commit_ts, again where a piece has come out too large; one that the driver can
+        hold is brought there."""
+        cuts = self._cuts(most) if self.count else []
+        ends = [*(start for start, _ in cuts[1:]), None]
+        for (start, amount), end in zip(cuts, ends, strict=False):
+            piece = self.between(start, end if end is not None else _TS_END)
+            piece._amount = amount
+            if len(cuts) > 1 and amount.exceeds(_half_as_much_again(most)):
+                for following, smaller in piece.pieces(most):
+                    yield end if following is None else following, smaller
+            else:
+                yield end, piece if amount.exceeds(self._room) else piece.on_driver()
+
+    def _cuts(self, most: Amount) -> list[tuple[int, Amount]]:
+        """Where pieces of about so much begin, and how much they hold; the first one begins with the window."""
+        if not self._amount.exceeds(_half_as_much_again(most)):
+            return [(self._low, self._amount)]
+        wanted = self._amount.pieces(most)
+        quantiles = [i / wanted for i in range(1, wanted)]
         # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.  What comes are
         # doubles, too short for a TSO: the window is cut at the next commit_ts that is there.
         near = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
-        starts = [0, *self.marks(near[1:])[1:]]
-        for start, end in zip(starts, [*starts[1:], None], strict=True):
-            piece = self.between(start, end if end is not None else _TS_END)
-            yield end, piece if piece.count > self._driver_rows else piece.on_driver()
+        (_, first), *others = self._intervals(near)
+        return [(self._low, first), *others]
 
     def on_driver(self) -> DriverRows:
         """The same in the driver's memory."""
@@ -226,12 +284,12 @@ class ExecutorRows:
         """Folds and renders on the executors; brings statements, not rows, stage by stage."""
         known = dict(catalog)
         same = self._same_keys(known, rendering)
-        rendered = (
+        rendered = _checkpointed(
             self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
-            .repartition(-(-self.count // _ROWS_TOGETHER) or 1, "schema", "table", "row_key")
+            .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
-            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
-            .localCheckpoint(eager=True)
+            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA)),
+            _are_large(self._amount),
         )
         for stage in Stage:
             for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
@@ -293,25 +351,31 @@ class ExecutorRows:
         is_other = (F.col("schema") != name.schema) | (F.col("table") != name.table)
         given = FrameStore.of(self._frame.sparkSession, changes)
         others = [store.where(is_other) for store in self._stores]
-        return ExecutorRows([*others, given], self._driver_rows, self._low, self._high)
+        return ExecutorRows([*others, given], self._room, self._low, self._high)
 
 
 Batches = Iterable[pa.RecordBatch]
 
 
-def _lowest_between(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: of each batch the lowest commit_ts in each interval between bounds, with the number of that."""
+def _half_as_much_again(most: Amount) -> Amount:
+    return Amount(most.rows + most.rows // 2, most.bytes + most.bytes // 2)
+
+
+def _parted(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For mapInArrow, of commit_ts and bytes: of each batch, for each interval between bounds, its number, the lowest
+    commit_ts, how many rows there are, and their bytes."""
     limits = np.array(sorted(bounds), np.int64)
 
-    def lowest(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            ts = np.sort(batch.column(0).to_numpy())
-            interval, first = np.unique(np.searchsorted(limits, ts, "right"), return_index=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(interval, pa.int32()), pa.array(ts[first])], names=["interval", "ts"]
-            )
+    def parted(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in filter(len, batches):
+            ts, sizes = (column.to_numpy() for column in batch.columns)
+            order = np.argsort(ts)
+            place = np.searchsorted(limits, ts[order], "right")
+            interval, first, rows = np.unique(place, return_index=True, return_counts=True)
+            found = (interval.astype(np.int32), ts[order[first]], rows, np.add.reduceat(sizes[order], first))
+            yield pa.RecordBatch.from_arrays(list(map(pa.array, found)), names=["interval", "first", "rows", "bytes"])
 
-    return lowest
+    return parted
 
 
 def _is_of(name: TableName) -> Column:
@@ -370,7 +434,7 @@ def _keyed(table: Table, changes: pa.Table, same: Known) -> Iterator[pa.RecordBa
 
 
 def _text(changes: pa.Table, image: str) -> pa.Array:
-    return changes[image].combine_chunks().cast(pa.large_string())
+    return whole(changes[image])
 
 
 def _only(changes: pa.Table, kind: Kind) -> pa.Table:
@@ -406,10 +470,23 @@ def _render_partition(
         task = TaskContext.get()
         mine = replace(rendering, piece=task.partitionId() if task else 0)
         for net in fold(catalog, pa.Table.from_batches(held), same):
-            rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in render(net, mine)]
-            columns = list(zip(*rows, strict=True))
-            if columns:
+            for statements in _in_batches(render(net, mine)):
+                rows = [(int(s.stage), *s.table, s.sql, s.expect) for s in statements]
+                columns = zip(*rows, strict=True)
                 arrays = [pa.array(c, f.type) for c, f in zip(columns, _STATEMENT_SCHEMA, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=_STATEMENT_SCHEMA)
 
     return rendered
+
+
+def _in_batches(statements: Iterator[Statement]) -> Iterator[list[Statement]]:
+    held: list[Statement] = []
+    size = 0
+    for statement in statements:
+        held.append(statement)
+        size += statement.size
+        if size >= _BATCH_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held

@@ -46,8 +46,12 @@ _DEFAULTS: Final = {
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.redaction.regex": SECRET_NAMES,
+    # Java's own keeps the last hundred rows that went to the disk: a gigabyte, where they are large.
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryoserializer.buffer.max": "1024m",
 }
 
 _LOCALLY: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}

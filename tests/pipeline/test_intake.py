@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,6 +25,8 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.backlog import Arrival, Backlog
 from bridge.pipeline.intake import DRIVER_DECODES, FIRST_AT_ONCE, HEAD_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import TableStore
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.source import Extent
@@ -71,8 +74,9 @@ def _intake(kafka: Kafka, topic: str, arrivals: Arrivals) -> Intake:
         DecodeOptions("UTC"),
         Backlog({(topic, 0): PartitionStart(0, 0, 0)}),
         cast("ApplierThread", arrivals),
-        room=1000,
+        room=Amount(1000, 1 << 20),
         topics=TopicGuard(KafkaSource(kafka.bootstrap_servers, [topic], {}), {}, by_partition=False),
+        bytes_at_once=1 << 20,
         by_partition=False,
         limit=1000,
     )
@@ -201,7 +205,7 @@ class Part:
         first, *others = self._parts
         return first, Part(self.messages, self._decoded, others) if others else None
 
-    def collected(self, _: Any) -> pa.Table:
+    def collected(self, *_: Any) -> pa.Table:
         self._decoded()
         return pa.Table.from_batches([], EVENT_SCHEMA)
 
@@ -243,6 +247,34 @@ def test_one_part_is_decoded_ahead() -> None:
     assert intake.finished(10)
     assert decoded == [0, 1, 2, 3]
     assert len(arrivals.came) == 4
+
+
+def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """What messages take is only known when they are decoded: a part that is too large is parted anew, whatever lies
+    behind it follows, and parts grow again where messages are small."""
+    name, arrivals = topic(2), Arrivals()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    sizes = [100] * 20 + [100_000] * 20 + [100] * 200 + [900_000] + [100] * 20
+    for number, size in enumerate(sizes):
+        for partition in (0, 1):
+            change = {"id": 0, "database": "m", "table": "t", "pkNames": ["v"], "isDdl": False, "type": "INSERT",
+                      "es": 1, "ts": 1, "sql": "", "sqlType": {"v": 12}, "mysqlType": {"v": "text"}, "old": None,
+                      "data": [{"v": "x" * size}], "_tidb": {"commitTs": TS + number}}  # fmt: skip
+            producer.produce(name, json.dumps(change), None, partition)
+            producer.poll(0)
+    assert producer.flush(30) == 0
+    intake = _intake(kafka, name, arrivals)
+    whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
+    properties = (("bootstrap.servers", kafka.bootstrap_servers),)
+    intake.start(None)
+    intake.hand_over(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
+    assert any(intake.finished(0.2) for _ in range(300))
+    assert arrivals.failure is None
+    parts = [cast("TableStore", store).amount for store, _ in arrivals.came]
+    assert sum(part.rows for part in parts) == 2 * len(sizes)
+    assert [part for part in parts if part.bytes > 1 << 20 and part.rows > 1] == []
+    assert max(part.rows for part in parts) > 40
+    assert arrivals.came[-1][1].read == {(name, 0): len(sizes), (name, 1): len(sizes)}
 
 
 class Head(Part):

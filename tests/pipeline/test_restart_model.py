@@ -19,6 +19,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits
 from bridge.pipeline.backlog import Arrival, Backlog, arrival_of
 from bridge.pipeline.frontier import Frontier
+from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 from tests.support.models import FEW, Crash, FakeTarget, FakeWriter, Streams
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
@@ -142,7 +143,7 @@ def life(random: Random, target: Target, crash_at: int | None, rows_per_transact
         Frontier(((partition, start.boundary) for partition, start in starts.items()), lambda: 0.0),
         Backlog(starts),
         tables=TableFilter(),
-        limits=Limits(rows_per_transaction),
+        limits=Limits(Amount(rows_per_transaction, 1 << 20)),
         clock=lambda: next(clock) * 0.4,
     )
     applier.finish_pending(progress.pending)

@@ -49,7 +49,7 @@ def test_windows_of_several_stores_are_in_order(
         place for place in places if low <= place[0] < high
     ]
     left = [store.from_ts(high) for store in stores]
-    assert sum(store.rows for store in left) == sum(place[0] >= high for place in places)
+    assert sum(store.amount.rows for store in left) == sum(place[0] >= high for place in places)
     assert max((store.last_ts for store in left), default=-1) == max(
         (place[0] for place in places if place[0] >= high), default=-1
     )
@@ -67,7 +67,7 @@ def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
     """A slice would, and a slice of a slice."""
     store = TableStore(pa.concat_tables([table_of((ts, 0, ts, 0, "cdc")) for ts in range(100)]).combine_chunks())
     left = store.from_ts(40).from_ts(70).from_ts(90)
-    assert left.rows == 10
+    assert left.amount.rows == 10
     assert left.table.get_total_buffer_size() < store.table.get_total_buffer_size() / 2
 
 

@@ -18,6 +18,7 @@ from bridge.errors import SourceError
 from bridge.local import Kafka
 from bridge.pipeline.batch_decode import Messages
 from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
+from bridge.sources import range_reader as ranges
 from bridge.sources.range_reader import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
 from tests.support.models import Clock
 
@@ -28,6 +29,10 @@ RANGES = st.lists(
     ),
     max_size=6,
 )  # fmt: skip
+
+
+def _nobody(messages: int, size: int) -> None:
+    """Learns nothing of the sizes."""
 
 
 def _offsets(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
@@ -60,7 +65,7 @@ def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], c
 
 def test_the_pace_follows_the_rate() -> None:
     """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
-    pace = Pace(100_000)
+    pace = Pace(100_000, 1 << 30)
     assert pace.size == FIRST_AT_ONCE
     pace.note(100_000, 10.0)
     assert pace.size == 20_000
@@ -192,15 +197,42 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
         Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
         for n, size in enumerate(sizes)
     ]
-    lots = list(_in_lots(some))
+    lots = list(_in_lots(some, _nobody))
     places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
     assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
     assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
     assert all(len(lot.offset) >= READ_AT_ONCE // 2 for lot in lots[:-1])
 
 
+def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
+    """How large they are, those before them tell; the first one is asked for alone."""
+    kafka.create_topic("large", 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4"})
+    for size in [900_000] * 30 + [10] * 3000:
+        producer.produce("large", bytes(size))
+    assert producer.flush(60) == 0
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    asked, consumer = list[int](), reader._consumer
+
+    def consume(count: int, timeout: float) -> Any:
+        asked.append(count)
+        return consumer.consume(count, timeout=timeout)
+
+    reader._consumer = SimpleNamespace(assign=consumer.assign, unassign=consumer.unassign, consume=consume)
+    try:
+        lots = list(reader.read([OffsetRange("large", 0, 0, 3030)]))
+    finally:
+        consumer.close()
+    assert [offset for lot in lots for offset in lot.offset] == list(range(3030))
+    assert max(sum(map(len, filter(None, lot.value))) for lot in lots) < 2 * ranges._ASKED_BYTES
+    assert asked[0] == 1
+    assert max(asked[:3]) <= ranges._ASKED_BYTES // 900_000
+    assert max(asked) > 1000
+
+
 def test_large_messages_wait_for_no_others() -> None:
     """They would fill the memory."""
     large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
     small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
-    assert [len(lot.value) for lot in _in_lots([small, large, small, small, large, large])] == [3, 5, 1]
+    lots = [small, large, small, small, large, large]
+    assert [len(lot.value) for lot in _in_lots(lots, _nobody)] == [3, 5, 1]

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.spark import event_transfer
-from bridge.spark.event_transfer import handed_over, taken
+from bridge.spark.event_transfer import TooLargeError, all_handed_over, handed_over, taken
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -65,4 +65,18 @@ def test_a_reserve_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Spark writes its log to the same memory, and ends the query where it cannot."""
     monkeypatch.setattr(event_transfer, "RESERVE_BYTES", 1 << 60)
     assert not handed_over(_events(), str(tmp_path)).startswith(b"/")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bool) -> None:
+    """By each task for itself; who asked for it learns how much came of how many, and no file stays behind."""
+    folder = str(tmp_path) if with_folder else None
+    size = _events(10).nbytes
+    enough = all_handed_over(iter([_events(10)]), folder, 2 * size)
+    too_much = list(all_handed_over((_events(10) for _ in range(5)), folder, 2.5 * size))
+    assert len(too_much) == 3
+    with pytest.raises(TooLargeError) as raised:
+        taken([*enough, *too_much])
+    assert raised.value.found == (30, 3 * size)
     assert not list(tmp_path.iterdir())

@@ -30,6 +30,7 @@ from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.quoting import quote_name
+from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
@@ -70,6 +71,7 @@ def opened(
     start_ts: int = 0,
     take_over: bool = False,
     rows_per_transaction: int = 1000,
+    bytes_per_transaction: int = 128 << 20,
     until: int | None = None,
     retry_seconds: float = 30,
     quarantine: bool = False,
@@ -99,7 +101,7 @@ def opened(
         assert progress is not None
         manner = Manner(
             TableFilter(),
-            Limits(rows_per_transaction, until, boundary_seconds),
+            Limits(Amount(rows_per_transaction, bytes_per_transaction), until, boundary_seconds),
             Patience(0, dict),
             rows_of,
             on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),

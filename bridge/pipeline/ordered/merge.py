@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
+from bridge.rows.amount import Amount, weights
+from bridge.rows.gathering import taken
 
 Longs = npt.NDArray[np.int64]
 _HIGHEST: Final = 1 << 62
@@ -44,11 +46,11 @@ class Merged:
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
 
 
-def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: int) -> Merged:
+def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount) -> Merged:
     """Row changes by event time, each partition's in its own order; numbers begin at `first` or above.
 
     waiting: at least one row in all.
-    most: about how many rows to take; a message is never cut, and neither are the rows of one TSO.
+    most: about how much to take; a message is never cut, and neither are the rows of one TSO.
     """
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
@@ -56,12 +58,12 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: int) ->
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
     order = np.argsort(times, kind="stable")
     units = _units(times[order], partitions[order], offsets[order], by_time[order])
-    end = int(np.searchsorted(units, units[min(most, len(units)) - 1], "right"))
+    table = pa.concat_tables([rows.table for _, rows in waiting])
+    end = int(np.searchsorted(units, units[_wanted(table, order, most) - 1], "right"))
     order, units = order[:end], units[:end]
     numbers = _numbers(times[order], units, first)
-    table = pa.concat_tables([rows.table for _, rows in waiting])
     if end < table.num_rows or not np.array_equal(order, np.arange(end)):
-        table = table.take(pa.array(order))
+        table = taken(table, order)
     position = EVENT_SCHEMA.get_field_index("commit_ts")
     table = table.set_column(position, EVENT_SCHEMA.field(position), pa.array(numbers))
     mine = {where: partitions[order] == i for i, (where, _) in enumerate(waiting)}
@@ -70,6 +72,14 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: int) ->
         {where: int(np.count_nonzero(rows)) for where, rows in mine.items()},
         {where: (numbers[rows], offsets[order][rows]) for where, rows in mine.items()},
     )
+
+
+def _wanted(table: pa.Table, order: Longs, most: Amount) -> int:
+    """How many of the rows in this order are as much as is to be taken, at least one."""
+    weight = weights(table, most)
+    if weight is None:
+        return min(most.rows, len(order))
+    return max(1, int(np.searchsorted(np.cumsum(weight[order]), most.rows, "right")))
 
 
 def _merge_times(rows: Rows) -> Longs:

@@ -21,9 +21,12 @@ from bridge.pipeline.backlog import Backlog, Starts, control_events
 from bridge.pipeline.bad_messages import BadMessage, OnBadMessage
 from bridge.pipeline.ordered.merge import Longs, merge
 from bridge.pipeline.ordered.partition_queue import PartitionQueue, Stop
+from bridge.rows.amount import Amount
+from bridge.rows.gathering import taken
 from bridge.tso import ms_tso, tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
+MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """A schema change as read, and whether it lacks a TSO, to the one that must run; None for a copy of one that ran and
@@ -67,7 +70,7 @@ class Prefixes(Backlog):
     start_ts: where the pipeline began; everything below it counts as being in the target.
     on_bad_message: whether a bad message stops its partition or is put aside.
     until: nothing at or above this time is applied (TSO), None without an end.
-    most_rows: about how many row changes a step holds, and how many stay in memory while they wait; more go to disk.
+    most: about how much of row changes a step holds, and how much stays in memory while it waits; more goes to disk.
     """
 
     def __init__(
@@ -77,14 +80,14 @@ class Prefixes(Backlog):
         *,
         start_ts: int = 0,
         until: int | None = None,
-        most_rows: int = 500_000,
+        most: Amount = MOST_IN_MEMORY,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         now: float = 0.0,
     ) -> None:
         super().__init__(positions)
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
-        self._start_ts, self._most_rows = start_ts, most_rows
+        self._start_ts, self._most = start_ts, most
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message = on_bad_message
@@ -106,7 +109,7 @@ class Prefixes(Backlog):
         for where in read:
             self._queues.setdefault(where, PartitionQueue(0, now))
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
-        for where, mine in _by_partition(events.take(order).combine_chunks()):
+        for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
             self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
@@ -145,8 +148,8 @@ class Prefixes(Backlog):
         return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
 
     def spill(self) -> None:
-        """Moves what waits beyond `most_rows` out of the memory; to be called when a micro-batch has been applied."""
-        if self.rows > self._most_rows:
+        """Moves what waits beyond `most` out of the memory; to be called when a micro-batch has been applied."""
+        if Amount(self.rows, sum(queue.bytes_in_memory for queue in self._queues.values())).exceeds(self._most):
             for queue in self._queues.values():
                 queue.to_disk()
 
@@ -157,7 +160,7 @@ class Prefixes(Backlog):
         self._find_barrier(judge)
         rows = [(where, queue.rows_below(self._bound_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
-        merged = merge(rows, self._next_ts, self._most_rows) if rows else None
+        merged = merge(rows, self._next_ts, self._most) if rows else None
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, count in merged.taken.items():

@@ -106,6 +106,11 @@ class PartitionQueue:
         return self._count
 
     @property
+    def bytes_in_memory(self) -> int:
+        """Of what is not on disk."""
+        return sum(run.table.nbytes for run in self._runs if not run.on_disk)
+
+    @property
     def offset(self) -> int:
         """Of the first message that is still here; `read` when there is none."""
         return int(self._runs[0].offsets[0]) if self._runs else self.read

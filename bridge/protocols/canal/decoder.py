@@ -112,7 +112,7 @@ class CanalJsonDecoder(JsonDecoder):
             if kind not in _KINDS:
                 return _without_rows(message, kind)
             slot = self._new_slot(message["database"], message["table"], kind)
-        return self._rows(message, slot) if slot.wanted else [self._left_out(slot.schema, slot.table)]
+        return self._rows(message, slot) if slot.wanted else self._left_out(slot.schema, slot.table)
 
     def _new_slot(self, schema: str, table: str, kind: str) -> _Slot:
         if len(self._slots) >= MAX_CACHED:

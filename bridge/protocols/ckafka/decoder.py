@@ -73,7 +73,7 @@ class CkafkaDecoder(JsonDecoder):
         if slot is None:
             slot = self._new_slot(message["DATABASE"], message["TABLE"])
         if not slot.wanted:
-            return [self._left_out(slot.schema, slot.table)]
+            return self._left_out(slot.schema, slot.table)
         event = self._row(message, slot)
         if value and slot.layout is not None:
             lesson = partial(_lesson, value, message, event, slot.layout, self._event_ts)

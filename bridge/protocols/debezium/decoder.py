@@ -137,7 +137,7 @@ class DebeziumDecoder(JsonDecoder):
         if slot.image is None:
             return [_truncation(payload, source)]
         if not slot.wanted:
-            return [self._left_out(slot.schema, slot.table)]
+            return self._left_out(slot.schema, slot.table)
         if slot.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
             payload = _without_unavailable(payload, slot)
         event = self._row(key, payload, source, schema, slot)

@@ -229,7 +229,8 @@ class OpenProtocolDecoder(GuardedDecoder):
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
         if len(keys) == 1 == len(values):
-            return [self._framed_event(keys[0], values[0], 0, _LENGTH)]
+            event = self._framed_event(keys[0], values[0], 0, _LENGTH)
+            return [event] if event else []
         if len(keys) != len(values) or not keys:
             raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
         return self._batch(keys, values, growth_limit(len(value or b"")))
@@ -242,13 +243,14 @@ class OpenProtocolDecoder(GuardedDecoder):
             at += _LENGTH
             event = self._framed_event(key, value, index, at)
             at += len(value)
-            events.append(event)
-            size += len(event.before or "") + len(event.after or "")
-            if size > limit:
-                raise DecodeError(f"the batch holds more than {limit} bytes")
+            if event:
+                events.append(event)
+                size += len(event.before or "") + len(event.after or "")
+                if size > limit:
+                    raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
 
-    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event:
+    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event | None:
         """The event of one frame of the key and one of the value, which begins at a byte of the message's value."""
         try:
             return self._event(orjson.loads(key), value, index)
@@ -257,7 +259,7 @@ class OpenProtocolDecoder(GuardedDecoder):
                 failure.at += at
             raise
 
-    def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event:
+    def _event(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
         if key.get("t") == 2:
             with reading_schema_change():
                 return _schema_change(key, check_commit_ts(key["ts"], "ts"), index, value)
@@ -266,7 +268,7 @@ class OpenProtocolDecoder(GuardedDecoder):
             slot = self._slots.get((key["scm"], key["tbl"])) or self._new_slot(key["scm"], key["tbl"])
             if slot.wanted:
                 return self._row(key, slot, commit_ts, index, value)
-            return self._left_out(key["scm"], key["tbl"])._replace(index=index)
+            return next((event._replace(index=index) for event in self._left_out(key["scm"], key["tbl"])), None)
         if kind == 3:
             return _boundary(commit_ts, index, value)
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)

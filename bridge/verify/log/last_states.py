@@ -20,6 +20,7 @@ from bridge.events import SEP, Kind
 from bridge.model import PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
+from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.resolve_types import typed
 from bridge.verify.log.lineage import Cut, Life, PartitionId, Span, key_of
@@ -233,13 +234,13 @@ def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -
 
 
 def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array:
-    whole = images.combine_chunks().cast(TEXT)
-    return whole if len(positions) == count else joined(parts_of(whole, positions))
+    texts = whole(images)
+    return texts if len(positions) == count else joined(parts_of(texts, positions))
 
 
 def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
     positions = [names.index(part) for part in plan.places[number].key]
-    before, after = (changes[image].combine_chunks().cast(TEXT) for image in ("before", "after"))
+    before, after = (whole(changes[image]) for image in ("before", "after"))
     old, new = joined(parts_of(before, positions)), joined(parts_of(after, positions))
     goes = pc.and_(pc.is_valid(old), pc.invert(pc.fill_null(pc.equal(old, new), False)))
     nothing = pa.nulls(changes.num_rows, TEXT)
@@ -262,7 +263,7 @@ def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names
     resent = pa.array((changes["commit_ts"].to_numpy() < floors).astype(np.int64))
     joined_names = SEP.join(names)
     for image, copies in (("before", -1), ("after", 1)):
-        images = changes[image].combine_chunks().cast(TEXT)
+        images = whole(changes[image])
         one = pa.repeat(pa.scalar(copies, pa.int64()), changes.num_rows)
         yield _step_table(number, span, changes, images, joined_names, images, one, pc.multiply(resent, copies)).filter(
             pc.is_valid(images)

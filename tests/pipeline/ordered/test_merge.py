@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.pipeline.ordered.merge import Merged, Rows, merge
+from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, events_table, row_change
 
@@ -28,7 +29,11 @@ def rows_of(partition: int, messages: list[Message]) -> Rows:
 
 
 def merged(partitions: list[list[Message]], first: int = 0, most: int = 1000) -> Merged:
-    return merge([((TOPIC, p), rows_of(p, messages)) for p, messages in enumerate(partitions) if messages], first, most)
+    return merge(
+        [((TOPIC, p), rows_of(p, messages)) for p, messages in enumerate(partitions) if messages],
+        first,
+        Amount(most, 1 << 20),
+    )
 
 
 def listed(found: Merged) -> list[tuple[int, int, int]]:

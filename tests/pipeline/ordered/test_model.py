@@ -22,6 +22,7 @@ from bridge.pipeline.ordered import applier
 from bridge.pipeline.ordered.applier import Patience, SequencedApplier
 from bridge.pipeline.ordered.order import starts_of
 from bridge.pipeline.ordered.partition_backlog import Prefixes
+from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
@@ -131,10 +132,10 @@ class Life:
         self.applier = SequencedApplier(
             self.writer,  # type: ignore[arg-type]
             progress,
-            Prefixes(starts, target.applied_ts, most_rows=random.choice((1, 1000))),
+            Prefixes(starts, target.applied_ts, most=Amount(random.choice((1, 1000)), random.choice((1, 1 << 20)))),
             Patience(IDLE_SECONDS, self._ends),
             tables=TableFilter(),
-            limits=Limits(rows_per_transaction),
+            limits=Limits(Amount(rows_per_transaction, 1 << 20)),
             clock=self.clock,
         )
         self.ended = self.ticking = False

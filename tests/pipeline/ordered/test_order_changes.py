@@ -21,6 +21,7 @@ from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of, events_as_read
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged
+from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
@@ -99,9 +100,9 @@ def life(random: Random, target: Target, crash_at: int | None, orders: list[bool
     lows = {(TOPIC, p): 0 for p in range(len(target.upstream.streams))}
     manner = Manner(
         TableFilter(),
-        Limits(random.choice((1, 1000))),
+        Limits(Amount(random.choice((1, 1000)), random.choice((200, 1 << 20)))),
         Patience(5, dict),
-        most_rows=random.choice((1, 99)),
+        most=Amount(random.choice((1, 99)), random.choice((200, 1 << 20))),
         clock=clock,
     )
     while True:

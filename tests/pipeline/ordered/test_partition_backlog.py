@@ -9,6 +9,7 @@ from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.backlog import Starts
 from bridge.pipeline.bad_messages import OnBadMessage
 from bridge.pipeline.ordered.partition_backlog import Prefixes, Step
+from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
@@ -203,13 +204,25 @@ def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
     assert held.put_aside(step.high, step.high) == ()
 
 
+def test_what_waits_is_counted_in_bytes_too() -> None:
+    """A few rows may be all that the memory holds, and more than one step has."""
+    held = Prefixes({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, most=Amount(1000, 2000))
+    rows = [row_change(ms_tso(n), "t", ["id"], ["id"], after=[f"{n}" * 1000])._replace(by_time=True) for n in (1, 2, 3)]
+    held.take_in(events_table((0, n, row) for n, row in enumerate(rows)), {(TOPIC, 0): 3}, 0.0)
+    assert held._queues[TOPIC, 0].bytes_in_memory > 2000
+    held.spill()
+    assert held._queues[TOPIC, 0].bytes_in_memory == 0
+    steps = [held.next_step(lambda change, _: change) for _ in range(3)]
+    assert [step and step.rows["offset"].to_pylist() for step in steps] == [[0], [1], [2]]
+
+
 def test_what_waits_beyond_the_memory_goes_to_disk() -> None:
     """And comes back the same."""
-    held = prefixes(2, most_rows=2)
+    held = prefixes(2, most=Amount(2, 1 << 20))
     placed = [(1, offset, row(10 + offset, offset)) for offset in range(9)]
     give(held, [(0, 0, change(5)), *placed])
     assert steps(held) != []
-    held = prefixes(3, most_rows=2)
+    held = prefixes(3, most=Amount(2, 1 << 20))
     give(held, [(0, 0, change(5)), *placed])
     assert steps(held) == []
     held.spill()

@@ -1,0 +1,70 @@
+"""Rows put together, however long their texts: a column of texts reaches 2 GiB in one piece, and Arrow's `take` makes
+one piece of a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Longs = npt.NDArray[np.int64]
+
+PIECE_BYTES: Final = 1 << 30
+"""Of rows that are made one piece."""
+_REACH: Final = (1 << 31) - 1
+"""Bytes to which offsets of 32 bits reach."""
+_ROW_BYTES: Final = 64
+"""About what a row takes beside its texts."""
+
+
+def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
+    """The rows of these numbers, in that order; in one piece, or in several where they are large."""
+    if rows.nbytes <= PIECE_BYTES:
+        return rows.take(pa.array(numbers, pa.int64())).combine_chunks()
+    sizes = row_bytes(rows)[numbers]
+    return pa.concat_tables([rows.slice(0, 0), *(_some_of(rows, numbers[a:b]) for a, b in _runs(sizes))])
+
+
+def whole_texts(column: pa.ChunkedArray) -> pa.Array:
+    """A column of texts in one piece, with offsets of 64 bits where those of 32 do not reach."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    wide = column.nbytes > PIECE_BYTES
+    return (column.cast(pa.large_string()) if wide else column).combine_chunks()
+
+
+def row_bytes(rows: pa.Table) -> Longs:
+    """About what each row takes."""
+    sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
+    for column in rows.columns:
+        if pa.types.is_string(column.type):
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    return sizes
+
+
+def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
+    """As `taken`, of few out of many: what is not among them is left out first, without a copy where they are near each
+    other."""
+    first = int(numbers.min())
+    near = rows.slice(first, int(numbers.max()) + 1 - first)
+    if near.nbytes <= _REACH:
+        return near.take(pa.array(numbers - first)).combine_chunks()
+    is_wanted = np.zeros(rows.num_rows, np.bool_)
+    is_wanted[numbers] = True
+    places = np.cumsum(is_wanted) - 1
+    return rows.filter(pa.array(is_wanted)).take(pa.array(places[numbers])).combine_chunks()
+
+
+def _runs(sizes: Longs) -> Iterator[tuple[int, int]]:
+    """Where rows of these sizes are cut, so that together they take about `PIECE_BYTES` at most."""
+    ends = np.cumsum(sizes)
+    cuts = [0]
+    while cuts[-1] < len(sizes):
+        before = ends[cuts[-1] - 1] if cuts[-1] else 0
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, before + PIECE_BYTES, "right"))))
+    return pairwise(cuts)
