@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pymysql
@@ -71,7 +70,6 @@ def server_words(error: BaseException) -> str:
     return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)
 
 
-@lru_cache(maxsize=100_000)
 class Target:
     """Where the target is, and how to open sessions on it.
 

@@ -283,7 +283,9 @@ class Run:
             if self._choice["statements"] == "loads":
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if self._choice["where"] == "executors":
-                stack.enter_context(patch.object(executors, "_ROWS_TOGETHER", self._random.choice((1, 2, 50_000))))
+                stack.enter_context(
+                    patch.object(executors, "_TOGETHER", Amount(self._random.choice((1, 2, 50_000)), 1 << 30))
+                )
             yield
 
     def _feed(self, pipeline: Pipeline, log: Sequence[Placed], decoder: Decoder) -> None:
@@ -304,7 +306,7 @@ class Run:
             pipeline.applier.take(arrival_of(events))
             return
         frame = self._bench.spark.createDataFrame(events, from_arrow_schema(EVENT_SCHEMA))
-        pipeline.applier.take(arrival_on_executors(frame.repartition(2)))
+        pipeline.applier.take(arrival_on_executors(frame.repartition(2), {}, are_large=False))
 
     def _trace(self, step: str) -> None:
         if self._crash_at and step == self._choice["crash"]:

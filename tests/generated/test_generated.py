@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.generated.dimensions import Coverage, Rule, besides, never
+from tests.generated.dimensions import Coverage, Rule, besides
 from tests.generated.runs import NO_FORCE, Bench, Case, Failure
 from tests.generated.shrinking import shrunk
 from tests.generated.wires import WIRES
@@ -32,26 +32,14 @@ ONE_IN: Final = 40
 MOST_KINDS: Final = 10
 """Of failures that the soak shrinks; it ends then."""
 _PARTIAL: Final = {name for name, wire in WIRES.items() if wire.is_partial}
-EXCLUDED: Final[tuple[Rule, ...]] = (
-    # A column that an image lacks becomes NULL.
-    never("protocol", "official canal NOBLOB", "debezium native unavailable"),
-    # A respelled key loses its row, and so does one that takes the place of another spelling.
-    Rule("consistency", {"parallel"}, "key type", {"varchar"}),
-    # Progress passes the resolved ts, or goes back; one scratch table for several pieces.
-    never("where", "executors"),
-    # `quarantine retry` stores a cut value.
-    never("quarantine", "digits", "blanks"),
-    # A raw row that cannot be one of the target's columns is put aside without the forms of its values.
-    Rule("quarantine", {"digits"}, "protocol", {"debezium TiCDC noschema ext"}),
-    # A row of which a part came is completed from a target that is ahead of the log.
+LIMITS: Final[tuple[Rule, ...]] = (
+    # A row of which a part came is completed from the target's own row, which must not be ahead of the log.
     Rule("protocol", _PARTIAL, "redelivery", {"copies", "whole topic", "from below"}),
-    # Without boundaries, what is sent again takes the TSO of the last change before it and becomes one with that.
-    Rule("protocol", {"debezium TiCDC plain"}, "redelivery", {"copies", "whole topic"}),
     # Without boundaries, two updates of one transaction that are not split may be cut apart.
     Rule("protocol", {"debezium TiCDC plain"}, "unique updates", {"whole"}),
 )
-"""What is known to go wrong, and left out until it does not."""
-WITHOUT: Final = besides(EXCLUDED)
+"""What the manual says cannot be had (guarantees, "Limits"), and no run draws."""
+WITHOUT: Final = besides(LIMITS)
 
 
 def failure_of(bench: Bench, case: Case) -> Failure | None:
@@ -87,8 +75,6 @@ def test_runs(bench: Bench, block: int) -> None:
 
 def test_runs_on_executors(bench: Bench, spark: SparkSession) -> None:
     """The same where row changes stay on Spark's executors."""
-    if any(rule.one == "where" for rule in EXCLUDED):
-        pytest.skip("what runs on executors is known to go wrong")
     bench.spark = spark
     for seed in range(EXECUTOR_RUNS):
         check(bench, seed, EXECUTORS)
@@ -110,11 +96,10 @@ def test_generated_runs_for_long(bench: Bench, spark: SparkSession, capsys: pyte
     bench.spark = spark
     coverage, failures = Coverage(), dict[str, str]()
     kinds = Counter[str]()
-    on_executors = not any(rule.one == "where" for rule in EXCLUDED)
     first = seed = int(os.environ.get("BRIDGE_GENERATED_FROM", "1000000"))
     deadline = time.monotonic() + 60 * float(os.environ.get("BRIDGE_GENERATED_MINUTES", "5"))
     while time.monotonic() < deadline and len(failures) < MOST_KINDS:
-        case = bench.case(seed, EXECUTORS if on_executors and seed % ONE_IN == 0 else NO_FORCE, WITHOUT)
+        case = bench.case(seed, EXECUTORS if seed % ONE_IN == 0 else NO_FORCE, WITHOUT)
         try:
             coverage.add(bench.run(case))
         except Failure as failure:

@@ -53,11 +53,12 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount)
     most: about how much to take; a message is never cut, and neither are the rows of one TSO.
     """
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
+    told = np.concatenate([rows.times for _, rows in waiting])
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
     by_time = np.concatenate([rows.by_time for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
     order = np.argsort(times, kind="stable")
-    units = _units(times[order], partitions[order], offsets[order], by_time[order])
+    units = _units(times[order], told[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
     end = int(np.searchsorted(units, units[_wanted(table, order, most) - 1], "right"))
     order, units = order[:end], units[:end]
@@ -90,11 +91,16 @@ def _merge_times(rows: Rows) -> Longs:
     return latest
 
 
-def _units(times: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:
-    """Numbers, from 0, of what must not be cut: messages, or all rows of a TSO."""
+def _units(times: Longs, told: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:
+    """Numbers, from 0, of what must not be cut: messages, or all rows of a TSO.
+
+    told: commit_ts as the messages have it.  What a producer sends again comes with an earlier one than its place: each
+    of those is a unit of its own, since within a TSO an image would win over the delete that came after it.
+    """
     starts = np.ones(len(times), dtype=bool)
     other_message = (partitions[1:] != partitions[:-1]) | (offsets[1:] != offsets[:-1])
-    starts[1:] = (times[1:] != times[:-1]) | (other_message & (by_time[1:] | by_time[:-1]))
+    parted = by_time[1:] | by_time[:-1] | (told[1:] != told[:-1])
+    starts[1:] = (times[1:] != times[:-1]) | (other_message & parted)
     return np.cumsum(starts) - 1
 
 

@@ -458,6 +458,29 @@ def test_a_statement_longer_than_a_packet(target: str, session: Session, packet:
     assert "'y'" in session.rows("SHOW CREATE TABLE t")[0][1]
 
 
+def test_a_lock_that_is_held_too_long_is_waited_for_again(target: str, session: Session) -> None:
+    """A lock wait that times out refuses nothing for good: the schema change runs once the lock is gone."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    before = session.value("SELECT @@GLOBAL.lock_wait_timeout")
+    session.execute("SET GLOBAL lock_wait_timeout = 1")
+    tries: list[str] = []
+
+    def trace(step: str) -> None:
+        tries.extend([step] if step == "ddl intent" else [])
+        if len(tries) == 2:
+            session.execute("UNLOCK TABLES")
+
+    try:
+        session.execute("LOCK TABLES t WRITE")
+        events = in_one_partition([schema_change(TS, "ALTER TABLE t ADD COLUMN c INT"), boundary(TS + 1)])
+        run_all(target, events, trace=trace)
+    finally:
+        session.execute("UNLOCK TABLES")
+        session.execute(f"SET GLOBAL lock_wait_timeout = {before}")
+    assert len(tries) >= 2
+    assert outcome(session) == ("done", "ran")
+
+
 def test_statements_of_one_moment_are_told_apart() -> None:
     """Text and schema tell schema changes of one commit_ts apart; a copy at another position is the same one."""
     one = SchemaChange(TS, "m", "t", "DROP TABLE t", "cdc/0/1")

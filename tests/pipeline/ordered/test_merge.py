@@ -52,11 +52,13 @@ CASES: list[tuple[list[list[Message]], int, list[tuple[int, int, int]]]] = [
     ([[(5, False, 1), (7, False, 1)], [(5, False, 1)]], 0, [(5, 0, 10), (5, 1, 10), (7, 0, 11)]),
     ([[(5, False, 1)], [(5, True, 1)]], 0, [(5, 0, 10), (6, 1, 10)]),
     ([[(5, False, 1), (7, False, 1)], [(5, False, 1)]], 6, [(6, 0, 10), (6, 1, 10), (7, 0, 11)]),
+    ([[(7, False, 1), (5, False, 1), (6, False, 1)]], 0, [(7, 0, 10), (8, 0, 11), (9, 0, 12)]),
 ]  # fmt: skip
 
 
 def test_order_and_numbers() -> None:
-    """By time, each partition in its order; a message without a TSO has a number of its own, a TSO one for all."""
+    """By time, each partition in its order; a message without a TSO has a number of its own, a TSO one for all, also
+    where it is sent again behind later ones."""
     for partitions, first, expected in CASES:
         assert listed(merged(partitions, first)) == expected, partitions
 
