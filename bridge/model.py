@@ -9,12 +9,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bridge.events import Event, Position
 
 PartitionId = tuple[str, int]
 """Topic and partition."""
+NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
+"""The ends of no partitions."""
 
 WHOLE_MESSAGE: Final = -1
 """Stands for the index of a row change where an entry of the quarantine is a message."""

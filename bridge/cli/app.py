@@ -66,8 +66,8 @@ def _protocol(settings: Settings, source: Any) -> str:
 
 def _job(settings: Settings) -> Any:
     from bridge.commands.extra_unique_keys import warn_of_extra_keys
-    from bridge.mysql.historical_rows import UpstreamRows
     from bridge.pipeline.job import Job
+    from bridge.verify.source.historical_rows import UpstreamRows
 
     TableFilter(settings.filter)
     parse_moment(settings.begin)

@@ -134,7 +134,7 @@ def _quarantine(settings: Settings) -> Quarantine:
 
     if not settings.upstream.url:
         return Quarantine(target_of(settings), settings)
-    from bridge.mysql.historical_rows import UpstreamRows
+    from bridge.verify.source.historical_rows import UpstreamRows
 
     upstream = UpstreamRows(upstream_of(settings), retry_seconds=_SOURCE_SECONDS)
     return Quarantine(target_of(settings), settings, upstream)

@@ -14,11 +14,12 @@ from bridge.ddl.parser import Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import Step, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
-from bridge.ddl.server_features import Capabilities, named_capabilities, probe
+from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Target
+from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal, State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder

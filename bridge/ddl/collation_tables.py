@@ -7,12 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pymysql.err import MySQLError
-
-from bridge.mysql.connection import Session, error_code
-
-_UNKNOWN_COLUMN: Final = 1054
-
 
 class SourceDefaults(NamedTuple):
     """What statements of a source mean that name no character set or no collation.
@@ -116,28 +110,6 @@ def _near_0900(language: str | None, suffix: str) -> Iterator[str]:
             yield "utf8mb4_unicode_520_ci"
 
 
-def probe_collations(session: Session) -> KnownCollations:
-    """Asks the server.  From MariaDB 10.10 on a collation has a name per character set."""
-    names = [name for (name,) in session.rows("SELECT collation_name FROM information_schema.collations")]
-    try:
-        names += [
-            name
-            for (name,) in session.rows(
-                "SELECT full_collation_name FROM information_schema.collation_character_set_applicability"
-            )
-        ]
-    except MySQLError as error:
-        if error_code(error) != _UNKNOWN_COLUMN:
-            raise
-    defaults = session.rows("SELECT character_set_name, default_collate_name FROM information_schema.character_sets")
-    server = str(session.value("SELECT @@collation_server"))
-    return KnownCollations(
-        frozenset(str(name).lower() for name in names),
-        _both_utf8({str(charset): str(collation) for charset, collation in defaults}),
-        server,
-    )
-
-
 _COMMON_CHARSETS: Final = ("latin1", "ascii", "utf8mb4", "utf8", "gbk", "latin2", "cp1251", "big5", "sjis", "ujis")
 _UNICODE: Final = ("general_ci", "unicode_ci", "unicode_520_ci", "bin")
 
@@ -207,7 +179,7 @@ def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollat
     source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
     usual = {charset: f"{charset}_{_DEFAULT_ENDS.get(charset, 'general')}_ci" for charset in map(_charset, names)}
     defaults = {charset: name for charset, name in {**usual, **source.by_charset}.items() if name in names}
-    return KnownCollations(frozenset(names), _both_utf8(defaults), source.collation)
+    return KnownCollations(frozenset(names), both_utf8(defaults), source.collation)
 
 
 def _charset(collation: str) -> str:
@@ -220,7 +192,7 @@ def _current(names: set[str]) -> set[str]:
     return {re.sub("^utf8_", "utf8mb3_", name) for name in names} if has_new else names
 
 
-def _both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:
+def both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:
     """utf8 and utf8mb3 are two names of one character set."""
     either = defaults.get("utf8") or defaults.get("utf8mb3")
     return {**defaults, **({"utf8": either, "utf8mb3": either} if either else {})}

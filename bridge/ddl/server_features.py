@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from bridge.ddl.collation_tables import KnownCollations, documented_collations, probe_collations
+from bridge.ddl.collation_tables import KnownCollations, documented_collations
 from bridge.errors import UsageError
-from bridge.mysql.connection import Session
 
 Version = tuple[int, ...]
 
@@ -157,13 +156,6 @@ class Capabilities:
 
     def __str__(self) -> str:
         return f"{self.flavour} {'.'.join(map(str, self.version))}"
-
-
-def probe(session: Session) -> Capabilities:
-    """Asks the server what it is."""
-    said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
-    flavour, version = read_version(str(said))
-    return Capabilities(flavour, version, probe_collations(session), int(packet), int(lower_case))
 
 
 def read_version(said: str) -> tuple[Flavour, Version]:

@@ -19,7 +19,8 @@ from bridge.model import Advance, PartitionId, SchemaChange, Table, TableName, t
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.backlog import Arrival, Backlog, ControlEvents, LeftOut
-from bridge.pipeline.bad_messages import BadMessage, DueEntry, OnBadMessage, bad_message_error, boundaries_before
+from bridge.pipeline.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_messages import BadMessage, DueEntry, bad_message_error, boundaries_before
 from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.segments import Segment, cut_window, fold_copies

@@ -11,7 +11,7 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
 from bridge.pipeline.backlog import Backlog
-from bridge.pipeline.bad_messages import OnBadMessage
+from bridge.pipeline.bad_message_policy import OnBadMessage
 from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.applier import Patience, SequencedApplier
 from bridge.pipeline.ordered.order import starts_of

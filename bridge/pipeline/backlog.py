@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import Kind, Position
-from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange
+from bridge.model import NO_ENDS, Entry, PartitionId, PartitionStart, SchemaChange
 from bridge.pipeline.bad_messages import BadMessage, DueEntry, message_entry
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
@@ -24,7 +23,6 @@ from bridge.rows.order_and_slices import RowStore, TableStore, in_order
 Starts = dict[PartitionId, PartitionStart]
 _ROWS_PER_SLICE: Final = 200
 """A slice costs as much as copying so many row changes."""
-NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 
 
 class LeftOut(NamedTuple):

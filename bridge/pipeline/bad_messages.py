@@ -8,19 +8,14 @@ change at that boundary: it is written with the first transaction that goes beyo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from bridge.errors import BadMessageError, RefusedRowsError
+from bridge.errors import BadMessageError
 from bridge.events import Code, Position
-from bridge.model import Advance, Entry, PartitionId, Table, TableName
-from bridge.mysql.apply.writer import Writer
-from bridge.pipeline.refused_rows import apply_sifted, exact
-from bridge.rows.order_and_slices import WindowRows
+from bridge.model import Entry, PartitionId
 
 if TYPE_CHECKING:
-    from bridge.pipeline.truncated_rows import CutRows
+    pass
 
 
 class BadMessage(NamedTuple):
@@ -43,46 +38,6 @@ class DueEntry(NamedTuple):
 
     ts: int
     entry: Entry
-
-
-@dataclass(frozen=True)
-class OnBadMessage:
-    """The setting of that name.
-
-    quarantine: put messages aside that cannot be decoded, and rows that the target refuses.
-    protocol: kept with what is put aside, since a message does not always tell.
-    cut_rows: completes rows that were cut to their key, None without an upstream to read them from.
-    released: positions of schema changes that are put aside all the same, since somebody has seen to them.
-    """
-
-    quarantine: bool = False
-    protocol: str = ""
-    cut_rows: CutRows | None = None
-    released: frozenset[str] = frozenset()
-
-    def stops(self, bad: BadMessage) -> bool:
-        """Everything does without a quarantine; a schema change always, as what follows depends on it, but for those
-        that were released."""
-        if bad.entry.code == Code.SCHEMA_CHANGE:
-            return str(bad.entry.position) not in self.released
-        return not self.quarantine
-
-    def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
-        """Commits a transaction; gives it as committed, with the rows that were put aside as the target refuses them.
-
-        Raises what `Writer.apply` raises.
-        """
-        if self.quarantine:
-            return apply_sifted(writer, step, rows, catalog, self.protocol)
-        try:
-            writer.apply(step, partial(rows.statements, catalog))
-        except RefusedRowsError as refusal:
-            raise exact(writer, rows, catalog, refusal) from refusal
-        return step
-
-    def due(self, bad: BadMessage, ts: int) -> DueEntry:
-        """The entry of a message that is put aside."""
-        return DueEntry(ts, replace(bad.entry, protocol=self.protocol, commit_ts=ts))
 
 
 def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:

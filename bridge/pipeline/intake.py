@@ -20,14 +20,17 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
-from bridge.pipeline.batch_decode import decode_messages, event_decoder
+from bridge.pipeline.executor_arrival import arrival_on_executors
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import one_ahead
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, within
-from bridge.spark.executor_rows import LARGE, arrival_on_executors
+from bridge.spark.executor_rows import LARGE
+from bridge.spark.process_memory import give_freed_memory_back
+from bridge.spark.worker_decoder import event_decoder
 
 DRIVER_DECODES: Final = 2_000
 """A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
@@ -267,7 +270,7 @@ class Intake:
         return lambda: self._gathered(events, batch, is_cut=is_cut)
 
     def _decoded_here(self, batch: MicroBatch) -> pa.Table:
-        some = (decode_messages(self._decoder, messages) for messages in batch.read())
+        some = (decode_messages(self._decoder, messages, give_freed_memory_back) for messages in batch.read())
         most = self._most_bytes if batch.messages != 1 else math.inf
         return pa.concat_tables([EVENT_SCHEMA.empty_table(), *within(some, most)])
 

@@ -26,7 +26,7 @@ from bridge.pipeline.applier import Applier, Counts, Limits
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.applier_thread import Pulse, StatusReporter
 from bridge.pipeline.backlog import Starts
-from bridge.pipeline.bad_messages import OnBadMessage
+from bridge.pipeline.bad_message_policy import OnBadMessage
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged, first_offsets
 from bridge.pipeline.query import Reading, messages_ahead

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
 
 from bridge.model import SchemaChange
 
@@ -67,26 +64,3 @@ def _is_much(changes: Sequence[SchemaChange]) -> bool:
 
 def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:
     return bisect_left(row_ts, low) < bisect_left(row_ts, high)
-
-
-def cut_transactions(
-    row_ts: Sequence[int], rows_per_transaction: int, weights: npt.NDArray[np.float64] | None = None
-) -> Iterator[tuple[int, int]]:
-    """Index ranges of whole upstream transactions, of about equally many rows each, at most half as many again as
-    `rows_per_transaction` where no upstream transaction is larger; one upstream transaction is never divided.
-
-    row_ts: commit_ts of the rows, ascending.
-    weights: as how many rows each one counts; None: as one.
-    """
-    upto: Sequence[float] = range(1, len(row_ts) + 1) if weights is None else np.cumsum(weights).tolist()
-    total = upto[-1] if upto else 0
-    size = -(-total // max(1, round(total / rows_per_transaction)))
-    start = 0
-    while start < len(row_ts):
-        end = bisect_right(upto, (upto[start - 1] if start else 0) + size)
-        if end < len(row_ts):
-            end = bisect_left(row_ts, row_ts[end], lo=start)
-        if end == start:  # one upstream transaction is larger than that
-            end = bisect_left(row_ts, row_ts[start] + 1, lo=start)
-        yield start, end
-        start = end

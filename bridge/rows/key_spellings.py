@@ -15,7 +15,7 @@ server holds for one are equal, so that only keys with equal ones are asked abou
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from string import ascii_uppercase
 from typing import Final
@@ -23,13 +23,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pymysql.err import MySQLError
 
 from bridge.events import SEP
 from bridge.model import Column, Table, TableName
-from bridge.mysql.connection import Session, is_transient
-from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT, groups, joined, parts_of, wrapped
+from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import to_numpy
 
@@ -39,7 +36,6 @@ it."""
 SameKeys = Callable[[Table, tuple[str, ...], pa.Array], Spellings]
 """Asks which of the keys of a table are one to the server."""
 
-_STATEMENT_BYTES: Final = 512 * 1024
 _EXACT_TYPES: Final = frozenset(
     (
         *("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year", "enum", "set"),
@@ -211,48 +207,3 @@ def _rule(column: Column, length: int | None) -> _Rule:
     if collation.endswith("_bin"):
         return _Rule.BLANKS
     return _Rule.CASE if _PLAIN.fullmatch(collation) else _Rule.NOTHING
-
-
-def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
-    """Has the server say which of these keys are one to it; raises MySQLError when it cannot be asked.
-
-    A value that the column does not take is left to the statement that writes it.
-    """
-    scratch = quote_name(scratch_schema, "spellings")
-    columns = [quote_name(table.columns[part].name) for part in key]
-    lengths = table.prefixes.get(key, (None,) * len(key))
-    compared = [f"LEFT({c},{n})" if n else c for c, n in zip(columns, lengths, strict=True)]
-    session.execute(f"DROP TEMPORARY TABLE IF EXISTS {scratch}")
-    # Servers with sql_require_primary_key want one of every table.
-    session.execute(
-        f"CREATE TEMPORARY TABLE {scratch} (`key number` BIGINT AUTO_INCREMENT PRIMARY KEY) AS"
-        f" SELECT {','.join(columns)} FROM {quote_name(*table.name)} WHERE 1 = 0"
-    )
-    try:
-        for body in _numbered_rows(literals, len(key)):
-            session.execute(f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES {body}")
-    except MySQLError as error:
-        if is_transient(error):
-            raise
-        return {}
-    session.execute("SET SESSION group_concat_max_len = 4294967295")
-    found = session.rows(
-        f"SELECT GROUP_CONCAT(`key number` ORDER BY `key number`) FROM {scratch}"
-        f" GROUP BY {','.join(compared)} HAVING COUNT(*) > 1"
-    )
-    session.execute(f"DROP TEMPORARY TABLE {scratch}")
-    same: dict[str, str] = {}
-    for (numbers,) in found:
-        texts = [literals[int(number) - 1].as_py() for number in _text(numbers).split(",")]
-        same.update(dict.fromkeys(texts, texts[0]))
-    return same
-
-
-def _text(numbers: str | bytes) -> str:
-    return numbers.decode() if isinstance(numbers, bytes) else numbers
-
-
-def _numbered_rows(literals: pa.Array, parts: int) -> Iterator[str]:
-    numbers = pa.array(np.arange(1, len(literals) + 1)).cast(TEXT)
-    texts = [numbers, *([literals] if parts == 1 else parts_of(literals, range(parts)))]
-    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", _STATEMENT_BYTES)

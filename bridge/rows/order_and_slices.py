@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId, Table, TableName
-from bridge.pipeline.segments import cut_transactions
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering, Stage, Statement, render
 from bridge.rows.resolve_types import all_typed
+from bridge.rows.transactions import cut_transactions
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (design, decision 11)."""

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import SEP
 from bridge.model import Column, Table, TableName
-from bridge.mysql.apply.load_data import MIN_BYTES, Load, load_of, load_statement, may_load, readable
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, joined, parts_of, runs, wrapped
 from bridge.rows.key_spellings import SameKeys, asks_nobody, is_exact, is_nearly_exact
+from bridge.rows.load_format import MIN_BYTES, Load, load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import (
     Image,
     KeyedChanges,

@@ -20,9 +20,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import UsageError
 from bridge.events import EVENT_SCHEMA, Position
-from bridge.model import PartitionId, Positions
-from bridge.pipeline.backlog import NO_ENDS
-from bridge.pipeline.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
+from bridge.model import NO_ENDS, PartitionId, Positions
+from bridge.protocols.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
 
 DEFAULT_CAPTURE_TOPIC = "capture"

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bridge.errors import SourceError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
-from bridge.pipeline.batch_decode import EventDecoder, Messages
+from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, first_of, process_reader, shares
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little

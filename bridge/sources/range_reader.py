@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.errors import SourceError
 from bridge.model import PartitionId
-from bridge.pipeline.batch_decode import Messages
+from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka_properties import client
 
 _T = TypeVar("_T")

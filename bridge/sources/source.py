@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
-from bridge.pipeline.batch_decode import EventDecoder, Messages
+from bridge.protocols.batch_decode import EventDecoder, Messages
 
 
 @dataclass(frozen=True)

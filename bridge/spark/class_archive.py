@@ -7,9 +7,6 @@ The JVM itself checks that an archive is of its own version and of the same jars
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import pyspark
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,11 +23,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from bridge.errors import UsageError
-from bridge.local.cache import cache_folder, cached
+from bridge.local.cache import cached
+from bridge.spark.java_options import ARCHIVE, DRIVER_JAVA_OPTIONS, QUIET, archive_name
 from bridge.spark.kafka_source_api import jars_in
+from bridge.spark.session import start_session
 
-_SPARK: Final = Path(pyspark.__file__).parent
-_ARCHIVE: Final = "classes.jsa"
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 120
 _FETCH: Final = "from bridge.spark.session import start_session; start_session({}, with_kafka=True).stop()"
@@ -45,17 +41,8 @@ _NO_KAFKA: Final = {
     "maxOffsetsPerTrigger": "1",
     "startingOffsets": '{"none": {"0": 0}}',
 }
-_QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 _IN_USE: Final = ("ApiKeys", "Errors")
 """Load the classes of all messages and errors, as a Kafka client does when it first hears from a broker."""
-
-
-def java_options() -> str:
-    """What a driver's JVM is to be started with; nothing while there is no archive."""
-    archive = cache_folder() / _name() / _ARCHIVE
-    if " " in str(archive):  # the options of a JVM are parted by blanks
-        return ""
-    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {_QUIET}" if archive.is_file() else ""
 
 
 def make_archive() -> Path:
@@ -65,22 +52,11 @@ def make_archive() -> Path:
     """
     if not jars_in() and subprocess.run([sys.executable, "-c", _FETCH], check=False).returncode:
         raise UsageError("Spark's connector for Kafka was not fetched", mend="the reason stands above; then try again")
-    return cached(_name(), _fill) / _ARCHIVE
-
-
-def _name() -> str:
-    """One for each Java, Spark and class path; the JVM takes none of jars that were installed anew since."""
-    java = str(Path(shutil.which("java") or "java").resolve())
-    told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(_SPARK)])
-    told += "\0" + "\0".join(map(str, jars_in()))
-    told += f"\0{max((jar.stat().st_mtime_ns for jar in (_SPARK / 'jars').glob('*.jar')), default=0)}"
-    return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    return cached(archive_name(), _fill) / ARCHIVE
 
 
 def _fill(folder: Path) -> None:
-    from bridge.spark.session import DRIVER_JAVA_OPTIONS, start_session  # it asks for java_options
-
-    options = f"{DRIVER_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={folder / _ARCHIVE} {_QUIET}"
+    options = f"{DRIVER_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={folder / ARCHIVE} {QUIET}"
     spark = start_session({"spark.driver.extraJavaOptions": options}, with_kafka=True)
     _run_a_stream(spark)
     gateway = SparkContext._gateway
@@ -91,7 +67,7 @@ def _fill(folder: Path) -> None:
         gateway.proc.wait(_SECONDS)  # type: ignore[union-attr]
     except subprocess.TimeoutExpired:
         gateway.proc.kill()  # type: ignore[union-attr]
-    if not (folder / _ARCHIVE).is_file():
+    if not (folder / ARCHIVE).is_file():
         raise UsageError("Java wrote no archive of its classes", mend="bridges start without one, a little later")
 
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
-from bridge.pipeline.batch_decode import packed
+from bridge.protocols.batch_decode import packed
 from bridge.rows.amount import Amount
 
 RESERVE_BYTES: Final = 16 << 20

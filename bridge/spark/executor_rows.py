@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, Table, TableName
-from bridge.pipeline.backlog import Arrival, control_events
 from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
@@ -159,8 +158,22 @@ def _checkpointed(frame: DataFrame, are_large: bool) -> DataFrame:
     return frame.localCheckpoint(True, StorageLevel.DISK_ONLY if are_large else None)
 
 
-def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int], *, are_large: bool) -> Arrival:
-    """What `backlog.arrival_of` gives, with the row changes left on the executors.
+class OnExecutors(NamedTuple):
+    """The events of a micro-batch, whose row changes stay on the executors.
+
+    others: events that are no row changes (EVENT_SCHEMA), in the order of their places.
+    read: behind the last offset of each partition.
+    by_time: whether any lacks a TSO.
+    """
+
+    store: FrameStore
+    others: pa.Table
+    read: dict[PartitionId, int]
+    by_time: bool
+
+
+def on_executors(events: DataFrame, *, are_large: bool) -> OnExecutors:
+    """Parts events (EVENT_SCHEMA), and leaves row changes where they are.
 
     are_large: the row changes are, on the average.
     Raises what Spark raises when a task fails.
@@ -179,9 +192,7 @@ def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int], *, 
             first_ts = min(low, first_ts) if amount.rows else low
             amount, last_ts = Amount.total([amount, Amount(count, size)]), max(last_ts, high)
     others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
-    return FrameStore(kept.where(_IS_ROW), amount, first_ts, last_ts), control_events(
-        others, read | dict(ends), by_time=by_time
-    )
+    return OnExecutors(FrameStore(kept.where(_IS_ROW), amount, first_ts, last_ts), others, read, by_time)
 
 
 class Executors:

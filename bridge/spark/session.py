@@ -22,12 +22,8 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
-from bridge.spark.class_archive import java_options
+from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
 from bridge.spark.kafka_source_api import connector, is_local
-
-DRIVER_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647"
-"""The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
-was no faster for it; to compile what it calls by reflection cost more than those few calls."""
 
 MEMORY: Final = "/dev/shm"
 """Where Linux keeps files in memory."""

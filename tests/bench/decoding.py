@@ -12,8 +12,8 @@ from collections.abc import Callable
 import orjson
 
 from bridge.demo.encode import Message
-from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.spark.process_memory import keep_freed_memory
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream

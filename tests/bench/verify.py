@@ -17,11 +17,11 @@ from bridge.local import Kafka, MariaDB
 from bridge.local.cache import cache_folder
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.batch_decode import event_decoder
 from bridge.pipeline.job import Job
 from bridge.protocols import DecodeOptions
 from bridge.sources.kafka import KafkaSource
 from bridge.spark.session import start_session
+from bridge.spark.worker_decoder import event_decoder
 from bridge.table_filter import TableFilter
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions

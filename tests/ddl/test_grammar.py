@@ -7,8 +7,8 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
-from bridge.ddl.server_features import probe
 from bridge.mysql.connection import Session, error_code
+from bridge.mysql.probe import probe
 from tests.support.ddl_grammar import Grammar
 from tests.support.ddl_words import ALL, on
 from tests.support.pipelines import admin

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.ddl.server_features import Feature, Flavour, named_capabilities, probe, read_version
+from bridge.ddl.server_features import Feature, Flavour, named_capabilities, read_version
 from bridge.mysql.connection import Session
+from bridge.mysql.probe import probe
 from tests.support.pipelines import admin
 
 NEEDS: dict[Feature, str] = {

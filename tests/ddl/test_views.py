@@ -17,9 +17,9 @@ from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import Verdict, ddl_rules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
-from bridge.ddl.server_features import probe
 from bridge.errors import HeldError
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.table_filter import TableFilter

@@ -23,14 +23,15 @@ from bridge.events import EVENT_SCHEMA
 from bridge.mysql.connection import Session, Target
 from bridge.pipeline.applier import RowsOf, driver_rows
 from bridge.pipeline.backlog import arrival_of
-from bridge.pipeline.batch_decode import Messages, decode_messages
+from bridge.pipeline.executor_arrival import arrival_on_executors
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows import render
 from bridge.rows.amount import Amount
 from bridge.spark import executor_rows as executors
-from bridge.spark.executor_rows import Executors, arrival_on_executors
+from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.tables import SHAPES, Equality, Row, Table, make_table

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bridge.demo.model import Change, Column, Row, Shape, Transaction
 from bridge.events import Event, Kind
-from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.byte_buffer import Texts
 from bridge.protocols.fast.learner import JsonDecoder
 from tests.bench.encoders import ENCODERS

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
-from bridge.pipeline.batch_decode import Messages, decode_messages
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.decoder import FAILURES
 from bridge.protocols.fast.byte_buffer import Texts
 from bridge.protocols.fast.learner import sample_of
@@ -230,7 +230,7 @@ def test_texts_as_wide_as_the_buffer() -> None:
 
 def test_a_batch_too_large_for_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """And all of it comes out."""
-    monkeypatch.setattr("bridge.pipeline.batch_decode._TOGETHER_BYTES", 10_000)
+    monkeypatch.setattr("bridge.protocols.batch_decode._TOGETHER_BYTES", 10_000)
     pairs = _pairs("canal-json", [(None, (n, n, "y")) for n in range(1000)])
     random.Random(1).shuffle(pairs)
     batch = Messages(["t"] * 1000, [0] * 1000, list(range(1000)), [k for k, _ in pairs], [v for _, v in pairs])

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import EVENT_SCHEMA
-from bridge.pipeline.segments import cut_transactions
 from bridge.rows.amount import Amount, weights
 from bridge.rows.order_and_slices import DriverRows, in_order
+from bridge.rows.transactions import cut_transactions
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
 

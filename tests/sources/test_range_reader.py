@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.pipeline.batch_decode import Messages
 from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
+from bridge.protocols.batch_decode import Messages
 from bridge.sources import range_reader as ranges
 from bridge.sources.range_reader import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
 from tests.support.models import Clock

@@ -23,12 +23,12 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
 from bridge.pipeline.applier_factory import Manner, make_applier
 from bridge.pipeline.backlog import arrival_of, events_as_read
-from bridge.pipeline.bad_messages import OnBadMessage
-from bridge.pipeline.batch_decode import Messages, decode_messages
+from bridge.pipeline.bad_message_policy import OnBadMessage
 from bridge.pipeline.ordered.applier import Patience
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter

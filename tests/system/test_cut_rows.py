@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from bridge.mysql import historical_rows
 from bridge.mysql.connection import Session
+from bridge.verify.source import historical_rows
 from tests.support.command import bridge
 from tests.support.golden import CUT_ROWS, ZONES, capture, differences, replay_arguments
 from tests.support.pipelines import decoded, run_all, sql

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.local import Kafka
-from bridge.mysql import historical_rows
+from bridge.verify.source import historical_rows
 from tests.support.bridges import applied_ts, kafka_arguments, running
 from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import Ended, bridge

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.ddl.policy import DdlRules
-from bridge.ddl.server_features import named_capabilities, probe
+from bridge.ddl.server_features import named_capabilities
 from bridge.mysql.connection import Target
+from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.verify.source.translated_table import Translator

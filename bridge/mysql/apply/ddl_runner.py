@@ -20,7 +20,7 @@ from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
-from bridge.ddl.server_features import Capabilities, probe
+from bridge.ddl.server_features import Capabilities
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
@@ -28,6 +28,7 @@ from bridge.mysql.apply.existing_objects import exists_already
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.connection import Session, error_code, is_lost_connection, is_transient, server_words
+from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import FINISHED, Entry, Journal, State
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms

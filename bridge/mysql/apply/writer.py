@@ -16,7 +16,7 @@ from bridge.ddl.policy import DdlRules
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.events import Code
 from bridge.model import Advance, SchemaChange, Table, TableName
-from bridge.mysql.apply import load_data
+from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
@@ -33,7 +33,7 @@ from bridge.mysql.connection import (
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
-from bridge.rows import key_spellings
+from bridge.rows.key_spellings import Spellings
 from bridge.rows.render import Rendering, Statement
 
 log = structlog.get_logger()
@@ -322,8 +322,8 @@ class Writer:
         load_bytes = self.load_bytes if may_load and self._takes_loads else 0
         return Rendering(self._table.schema, safe_mode, load_bytes, same_keys=self._same_keys)
 
-    def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> key_spellings.Spellings:
-        return key_spellings.ask(self.session(), self._table.schema, table, key, literals)
+    def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
+        return key_equality.ask(self.session(), self._table.schema, table, key, literals)
 
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:

@@ -16,7 +16,8 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, Applier, Limits
 from bridge.pipeline.backlog import Arrival, without_left_out
-from bridge.pipeline.bad_messages import OnBadMessage, bad_message_error
+from bridge.pipeline.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_messages import bad_message_error
 from bridge.pipeline.frontier import Frontier
 from bridge.pipeline.ordered.order import OrderChanged
 from bridge.pipeline.ordered.partition_backlog import Prefixes

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.backlog import Backlog, Starts, control_events
-from bridge.pipeline.bad_messages import BadMessage, OnBadMessage
+from bridge.pipeline.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_messages import BadMessage
 from bridge.pipeline.ordered.merge import Longs, merge
 from bridge.pipeline.ordered.partition_queue import PartitionQueue, Stop
 from bridge.rows.amount import Amount

@@ -26,11 +26,11 @@ from bridge.mysql.state.ddl_journal import Journal, State
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
-from bridge.pipeline.batch_decode import event_decoder
 from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
 from bridge.spark.session import start_session
+from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.checkpoint import State as Resume
 from bridge.verify.checkpoint import looks_of
 from bridge.verify.compare.bisect import Comparison

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from bridge.ddl.server_features import probe
 from bridge.errors import UsageError
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
 from bridge.quoting import quote_name

@@ -11,12 +11,13 @@ import pytest
 from bridge.commands.ddl import release
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
-from bridge.ddl.server_features import Feature, named_capabilities, probe
+from bridge.ddl.server_features import Feature, named_capabilities
 from bridge.errors import SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal, State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso

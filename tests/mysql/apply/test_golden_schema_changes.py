@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from bridge.commands.ddl import release
-from bridge.ddl.server_features import Capabilities, Feature, probe
+from bridge.ddl.server_features import Capabilities, Feature
 from bridge.errors import ApplyError, HeldError
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal, State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.quoting import quote_name

@@ -18,23 +18,14 @@ from bridge.errors import ApplyError
 from bridge.events import SEP, Event
 from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
-from bridge.mysql.apply.load_data import (
-    LoadRefusedError,
-    load_of,
-    load_statement,
-    may_load,
-    objection,
-    readable,
-    run,
-    shortfall,
-    transactional,
-)
+from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.rows import render
 from bridge.rows.arrow_images import TEXT, runs
+from bridge.rows.load_format import load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
 from bridge.rows.render import Rendering
 from bridge.rows.type_check import _fit

@@ -7,7 +7,7 @@ import pytest
 from bridge.events import Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.backlog import Starts
-from bridge.pipeline.bad_messages import OnBadMessage
+from bridge.pipeline.bad_message_policy import OnBadMessage
 from bridge.pipeline.ordered.partition_backlog import Prefixes, Step
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso

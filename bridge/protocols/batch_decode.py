@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from uuid import uuid4
-from zipimport import zipimporter
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
-from bridge.protocols import DecodeOptions, Decoder, RowEvents, decode_all, make_decoder
+from bridge.protocols import Decoder, RowEvents, decode_all
 from bridge.protocols.decoder import FAILURES
 from bridge.protocols.fast.byte_buffer import Numbers
-from bridge.spark.process_memory import give_freed_memory_back, keep_what_is_loaded
 
 _MANY: Final = 256
 """Messages from which on it pays to decode rows together."""
@@ -25,8 +20,7 @@ _FIRST: Final = 512
 """So many of those that cannot be decoded together are decoded one by one, and then it is tried again if that taught
 something; if it did not suffice, again after four times as many, and so on."""
 _LARGE: Final = 32 << 10
-"""Bytes of a message, on the average, from which on what is freed is given back: what comes next has another size, and
-finds no room in what is left between."""
+"""Bytes of a message, on the average, that make messages large."""
 _TOGETHER_BYTES: Final = 32 << 20
 """Of keys and values that are decoded together, which takes some times as much memory."""
 
@@ -46,49 +40,12 @@ class Messages(NamedTuple):
         return Messages(*(column[which] for column in self))  # type: ignore[arg-type]  # each of its type
 
 
+def do_nothing() -> None:
+    """For whom nothing is to be done."""
+
+
 EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.Table]]
 """Messages in, their events (EVENT_SCHEMA, in any order) out."""
-
-
-def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
-    """A decoder to be sent to Spark's Python workers."""
-
-    name = uuid4().hex
-
-    def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
-        gc.disable()  # a worker that only decodes makes no cycles
-        _keep_zip_directories()
-        decoder = decoder_called(name, protocol, options)
-        for some in messages:
-            yield decode_messages(decoder, some)
-
-    return decode
-
-
-_decoders: dict[str, Decoder] = {}
-
-
-def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
-    """This process's decoder of that name, made when it is asked for first: a Python worker of Spark lives on from task
-    to task, and a decoder goes on learning.  Only the last one asked for is kept."""
-    if name not in _decoders:
-        made = make_decoder(protocol, options)
-        keep_what_is_loaded()
-        _decoders.clear()
-        _decoders[name] = made
-    return _decoders[name]
-
-
-def _keep_zip_directories() -> None:
-    """PySpark drops all import caches at every task, and a zip on the path (pyspark.zip) is then read anew, entry by
-    entry in Python: half of a decoding worker's time (py-spy).  The zips do not change while a worker lives."""
-    for finder in sys.path_importer_cache.values():
-        if isinstance(finder, zipimporter):
-            finder.invalidate_caches = _nothing_to_drop  # type: ignore[method-assign]
-
-
-def _nothing_to_drop() -> None:
-    pass
 
 
 def packed(events: pa.Table) -> bytes:
@@ -110,22 +67,25 @@ def messages_of(batch: pa.RecordBatch) -> Messages:
     return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
 
 
-def decode_messages(decoder: Decoder, messages: Messages) -> pa.Table:
+def decode_messages(decoder: Decoder, messages: Messages, when_large: Callable[[], None] = do_nothing) -> pa.Table:
     """The events of messages (EVENT_SCHEMA), in any order: together what can be decoded together, then the rest, one by
-    one."""
+    one.
+
+    when_large: called after messages that are large on the average were decoded.
+    """
     size = sum(map(len, filter(None, messages.key))) + sum(map(len, filter(None, messages.value)))
-    events = _decoded_together(decoder, messages, size)
-    if size > _LARGE * len(messages.value):
-        give_freed_memory_back()
-    return events
-
-
-def _decoded_together(decoder: Decoder, messages: Messages, size: int) -> pa.Table:
-    """size: of keys and values."""
     if size > _TOGETHER_BYTES and len(messages.value) > 1:
         half = len(messages.value) // 2
         halves = (messages.part(slice(half)), messages.part(slice(half, None)))
-        return pa.concat_tables([decode_messages(decoder, some) for some in halves])
+        events = pa.concat_tables([decode_messages(decoder, some, when_large) for some in halves])
+    else:
+        events = _decoded_together(decoder, messages)
+    if size > _LARGE * len(messages.value):
+        when_large()
+    return events
+
+
+def _decoded_together(decoder: Decoder, messages: Messages) -> pa.Table:
     batches = []
     for numbers, events in _decoded(decoder, messages):
         where = [_of(messages[field], EVENT_SCHEMA.field(field).type, numbers) for field in range(3)]

@@ -6,9 +6,10 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from bridge.pipeline import batch_decode
-from bridge.pipeline.batch_decode import EventDecoder, Messages, event_decoder
 from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.spark import worker_decoder
+from bridge.spark.worker_decoder import event_decoder
 
 
 def _as_sent(decoder: EventDecoder) -> EventDecoder:
@@ -24,7 +25,7 @@ def test_tasks_share_a_decoder() -> None:
     kept = []
     for received in (_as_sent(sent), _as_sent(sent)):
         assert [batch.num_rows for batch in received([messages, messages])] == [1, 1]
-        kept.append(next(iter(batch_decode._decoders.values())))
+        kept.append(next(iter(worker_decoder._decoders.values())))
     assert kept[0] is kept[1]
 
 

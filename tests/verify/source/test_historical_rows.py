@@ -10,11 +10,11 @@ from pymysql.err import OperationalError
 
 from bridge.errors import SourceError, TargetError
 from bridge.model import TableName
-from bridge.mysql import historical_rows
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.historical_rows import UpstreamRows
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.pipeline.truncated_rows import RowsGoneError
+from bridge.verify.source import historical_rows
+from bridge.verify.source.historical_rows import UpstreamRows
 from tests.support.pipelines import admin
 
 T = TableName("u", "t")

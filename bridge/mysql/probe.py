@@ -1,0 +1,42 @@
+"""What a target can do, asked of the server itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.ddl.collation_tables import KnownCollations, both_utf8
+from bridge.ddl.server_features import Capabilities, read_version
+from bridge.mysql.connection import Session, error_code
+
+_UNKNOWN_COLUMN: Final = 1054
+
+
+def probe(session: Session) -> Capabilities:
+    """Asks the server what it is."""
+    said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
+    flavour, version = read_version(str(said))
+    return Capabilities(flavour, version, probe_collations(session), int(packet), int(lower_case))
+
+
+def probe_collations(session: Session) -> KnownCollations:
+    """Asks the server.  From MariaDB 10.10 on a collation has a name per character set."""
+    names = [name for (name,) in session.rows("SELECT collation_name FROM information_schema.collations")]
+    try:
+        names += [
+            name
+            for (name,) in session.rows(
+                "SELECT full_collation_name FROM information_schema.collation_character_set_applicability"
+            )
+        ]
+    except MySQLError as error:
+        if error_code(error) != _UNKNOWN_COLUMN:
+            raise
+    defaults = session.rows("SELECT character_set_name, default_collate_name FROM information_schema.character_sets")
+    server = str(session.value("SELECT @@collation_server"))
+    return KnownCollations(
+        frozenset(str(name).lower() for name in names),
+        both_utf8({str(charset): str(collation) for charset, collation in defaults}),
+        server,
+    )

@@ -1,0 +1,21 @@
+"""A micro-batch whose row changes stay on Spark's executors, as the applier takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from bridge.model import PartitionId
+from bridge.pipeline.backlog import Arrival, control_events
+from bridge.spark.executor_rows import on_executors
+
+
+def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int], *, are_large: bool) -> Arrival:
+    """What `backlog.arrival_of` gives, with the row changes left on the executors.
+
+    are_large: the row changes are, on the average.
+    Raises what Spark raises when a task fails.
+    """
+    store, others, read, by_time = on_executors(events, are_large=are_large)
+    return store, control_events(others, read | dict(ends), by_time=by_time)

@@ -1,0 +1,52 @@
+"""Decoding in Spark's Python workers, which live on from task to task."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from uuid import uuid4
+from zipimport import zipimporter
+
+import pyarrow as pa
+
+from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
+from bridge.spark.process_memory import give_freed_memory_back, keep_what_is_loaded
+
+
+def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
+    """A decoder to be sent to Spark's Python workers."""
+
+    name = uuid4().hex
+
+    def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
+        gc.disable()  # a worker that only decodes makes no cycles
+        _keep_zip_directories()
+        decoder = decoder_called(name, protocol, options)
+        for some in messages:
+            yield decode_messages(decoder, some, give_freed_memory_back)
+
+    return decode
+
+
+_decoders: dict[str, Decoder] = {}
+
+
+def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
+    """This process's decoder of that name, made when it is asked for first: a Python worker of Spark lives on from task
+    to task, and a decoder goes on learning.  Only the last one asked for is kept."""
+    if name not in _decoders:
+        made = make_decoder(protocol, options)
+        keep_what_is_loaded()
+        _decoders.clear()
+        _decoders[name] = made
+    return _decoders[name]
+
+
+def _keep_zip_directories() -> None:
+    """PySpark drops all import caches at every task, and a zip on the path (pyspark.zip) is then read anew, entry by
+    entry in Python: half of a decoding worker's time (py-spy).  The zips do not change while a worker lives."""
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, zipimporter):
+            finder.invalidate_caches = do_nothing  # type: ignore[method-assign]

@@ -1,0 +1,98 @@
+"""The rooms of the house: imports point one way, nothing goes round in a circle, and the core is pure."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = (
+    {"errors", "foreign_text", "events", "tso", "model", "quoting", "reserved_schemas", "go_regexp", "table_filter"}
+    | {"secret_settings"},
+    {"protocols"},
+    {"rows", "ddl"},
+    {"mysql"},
+    {"config"},
+    {"local"},
+    {"sources", "spark"},
+    {"pipeline"},
+    {"verify"},
+    {"commands"},
+    {"cli", "demo", "logs", "exits"},
+    {"__main__"},
+)
+"""Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
+PURE = ("protocols", "rows", "ddl")
+DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, by its dotted name."""
+    found = {}
+    for path in (ROOT / "bridge").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of the package that one imports, wherever in it the import stands."""
+    known = MODULES
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names} & known.keys()
+            yield from names
+            if len(names) < len(node.names) and node.module in known:
+                yield node.module
+
+
+MODULES = modules()
+IMPORTS = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+
+
+def floor_of(name: str) -> int:
+    """The floor of a module."""
+    room = name.split(".")[1]
+    return next(number for number, rooms in enumerate(FLOORS) if room in rooms)
+
+
+def test_imports_point_downward() -> None:
+    """A lower floor knows nothing of a higher one."""
+    upward = [
+        f"{name} -> {other}"
+        for name, others in IMPORTS.items()
+        for other in others
+        if "." in name and "." in other and floor_of(other) > floor_of(name)
+    ]
+    assert not upward
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """There is an order in which each module can be understood after those that it imports."""
+    left = {name: others & IMPORTS.keys() for name, others in IMPORTS.items()}
+    while ready := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in ready}
+    assert not left
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_the_core_is_pure(room: str) -> None:
+    """Decoding, folding, rendering and the rules of schema changes load neither Spark nor a driver, by any way."""
+    names = sorted(name for name in MODULES if name.startswith(f"bridge.{room}"))
+    code = f"import importlib, sys; [importlib.import_module(n) for n in {names!r}]; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not DRIVERS & set(loaded)
+
+
+def test_no_folder_is_crowded() -> None:
+    """A folder holds about a dozen files."""
+    folders = {path.parent for path in MODULES.values()}
+    crowded = {str(f.relative_to(ROOT)) for f in folders if len(list(f.glob("*.py"))) > 17}
+    assert not crowded
