@@ -11,11 +11,10 @@ from bridge.pipeline.backlog import Arrival, control_events
 from bridge.spark.executor_rows import on_executors
 
 
-def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int], *, are_large: bool) -> Arrival:
+def arrival_on_executors(events: DataFrame, ends: Mapping[PartitionId, int]) -> Arrival:
     """What `backlog.arrival_of` gives, with the row changes left on the executors.
 
-    are_large: the row changes are, on the average.
     Raises what Spark raises when a task fails.
     """
-    store, others, read, by_time = on_executors(events, are_large=are_large)
+    store, others, read, by_time = on_executors(events)
     return store, control_events(others, read | dict(ends), by_time=by_time)

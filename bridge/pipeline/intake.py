@@ -28,7 +28,6 @@ from bridge.sources.range_reader import one_ahead
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, within
-from bridge.spark.executor_rows import LARGE
 from bridge.spark.process_memory import give_freed_memory_back
 from bridge.spark.worker_decoder import event_decoder
 
@@ -73,11 +72,6 @@ class Pace:
         if messages > DRIVER_DECODES:
             rate = messages / max(seconds, 1e-3)
             self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
-
-    @property
-    def message_bytes(self) -> float:
-        """About what one takes once it is decoded, as far as that is known."""
-        return _FILLED * self._most_bytes / self.fitting
 
     def fitted(self, messages: int, size: int) -> None:
         """So many messages took so many bytes: others may be larger, and so a quarter of the room is left; a few small
@@ -261,9 +255,7 @@ class Intake:
         elif has_room:
             events = batch.collected(self._decode, self._most_bytes)
         else:
-            arrival = arrival_on_executors(
-                batch.decoded(self._decode), batch.ends, are_large=self._pace.message_bytes > LARGE
-            )
+            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
             return lambda: arrival
         if batch.messages:
             self._pace.fitted(batch.messages, events.nbytes)

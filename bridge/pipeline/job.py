@@ -37,7 +37,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, look_at
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
-from bridge.spark.errors import SPARK_ENDED, SPARK_FAILED, ChunksLost, Losses, PartitionsAdded, source_error
+from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
 from bridge.spark.executor_rows import Executors
 from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
 from bridge.spark.session import start_session
@@ -392,7 +392,7 @@ def _expected_errors(target: Target) -> Iterator[None]:
     """What Spark, and the target's driver outside of a transaction, raise."""
     try:
         yield
-    except SPARK_FAILED as error:
+    except SPARK_ENDED as error:
         raise source_error(error) from error
     except (MySQLError, OSError) as error:
         what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"

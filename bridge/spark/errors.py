@@ -75,6 +75,12 @@ def source_error(error: Exception) -> Exception:
         return ApplyError(named[ours.end() :])
     if _BUG.match(named):
         return ExecutorBug(named)
+    if isinstance(error, ConnectionError) or "OutOfMemoryError" in named:
+        return SourceError(
+            f"Spark's JVM has ended: {named}",
+            mend="see whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark]), or"
+            " lower stream.driver_bytes; then start the bridge again",
+        )
     return SourceError(
         f"a Spark job failed: {named}",
         mend="see that Kafka answers and still holds the messages; then start the bridge again",

@@ -51,10 +51,8 @@ _ROW_TOTALS: Final = (
 _TS_END: Final = (1 << 63) - 1
 _TOGETHER: Final = Amount(50_000, 64 << 20)
 """About how much of row changes is rendered together, whose statements pass through the JVM's memory in one piece."""
-_SENT_BYTES: Final = 32 << 20
+_SENT_BYTES: Final = 8 << 20
 """Of row changes that the driver sends to the executors at once."""
-LARGE: Final = 16 << 10
-"""Bytes of a row change."""
 _BATCH_BYTES: Final = 8 << 20
 """Of statements in one batch on their way to the JVM."""
 _KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
@@ -92,15 +90,34 @@ class FrameStore:
         return self
 
     @classmethod
+    def all_of(cls, spark: SparkSession, rows: pa.Table) -> list[FrameStore]:
+        """Row changes that come from the driver, at least one store of them; one without any has no first and last ts.
+
+        What is sent stays in the JVM's memory as long as the frame that it makes, and a task takes it along: of much,
+        each part goes to the disk.
+        """
+        if rows.nbytes <= _SENT_BYTES:
+            return [cls._sent(spark, rows)]
+        size = max(1, rows.num_rows * _SENT_BYTES // rows.nbytes)
+        parts = (cls._sent(spark, rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+        return [replace(part, frame=_checkpointed(part.frame)) for part in parts]
+
+    @classmethod
     def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
-        """Row changes that come from the driver; none of them is a store without a first and a last ts."""
-        frame = _few(spark, rows) if rows.nbytes <= _SENT_BYTES else _many(spark, rows)
+        """The same as one store."""
+        return reduce(cls._joined, cls.all_of(spark, rows))
+
+    @classmethod
+    def _sent(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
+        frame = spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
         low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
         return cls(frame, Amount.of(rows), *((low, high) if rows.num_rows else (_TS_END, -1)))
 
     def with_rows(self, rows: pa.Table) -> FrameStore:
         """The same with more row changes, which come from the driver."""
-        more = FrameStore.of(self.frame.sparkSession, rows)
+        return self._joined(FrameStore.of(self.frame.sparkSession, rows))
+
+    def _joined(self, more: FrameStore) -> FrameStore:
         first = min(self.first_ts, more.first_ts) if self.amount.rows else more.first_ts
         amount, last = Amount.total([self.amount, more.amount]), max(self.last_ts, more.last_ts)
         return FrameStore(self.frame.unionByName(more.frame), amount, first, last)
@@ -136,26 +153,9 @@ class FrameStore:
         return dropped
 
 
-def _few(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    return spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
-
-
-def _many(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """What is sent stays in the JVM's memory, for good; a checkpoint of it may go to the disk."""
-    size = max(1, rows.num_rows * _SENT_BYTES // rows.nbytes)
-    parts = (rows.slice(start, size) for start in range(0, rows.num_rows, size))
-    return reduce(
-        DataFrame.unionByName, (_checkpointed(_few(spark, part), _are_large(Amount.of(rows))) for part in parts)
-    )
-
-
-def _are_large(amount: Amount) -> bool:
-    return amount.bytes > LARGE * amount.rows
-
-
-def _checkpointed(frame: DataFrame, are_large: bool) -> DataFrame:
-    """Large rows go to the disk: Spark looks only after some rows whether its memory holds more of them."""
-    return frame.localCheckpoint(True, StorageLevel.DISK_ONLY if are_large else None)
+def _checkpointed(frame: DataFrame) -> DataFrame:
+    """On the disk: Spark's memory, which is small, asks only now and then whether it holds another row."""
+    return frame.localCheckpoint(True, StorageLevel.DISK_ONLY)
 
 
 class OnExecutors(NamedTuple):
@@ -172,13 +172,12 @@ class OnExecutors(NamedTuple):
     by_time: bool
 
 
-def on_executors(events: DataFrame, *, are_large: bool) -> OnExecutors:
+def on_executors(events: DataFrame) -> OnExecutors:
     """Parts events (EVENT_SCHEMA), and leaves row changes where they are.
 
-    are_large: the row changes are, on the average.
     Raises what Spark raises when a task fails.
     """
-    kept = _checkpointed(events, are_large)
+    kept = _checkpointed(events)
     read: dict[PartitionId, int] = {}
     amount, first_ts, last_ts, by_time = Amount(0, 0), 0, -1, False
     for topic, partition, last_offset, lacks_tso, count, size, low, high in (
@@ -211,7 +210,7 @@ class Executors:
         if not frames:
             return DriverRows.merged(tables)
         held = pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
-        return ExecutorRows([FrameStore.of(self._spark, held), *frames], self._room, low, high)
+        return ExecutorRows([*FrameStore.all_of(self._spark, held), *frames], self._room, low, high)
 
 
 class ExecutorRows:
@@ -299,8 +298,7 @@ class ExecutorRows:
             self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
             .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
-            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA)),
-            _are_large(self._amount),
+            .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
         )
         for stage in Stage:
             for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():

@@ -26,12 +26,13 @@ class Usage:
 
     roots: name -> process id.  What is below the root `BRIDGE` counts by kind: driver, jvm, workers; what is below
     others counts under their names.
-    peak_mib: highest sums of resident memory (shared pages count for each process that has them): "python", "jvm" and
-        "total" of the bridge, and the others'.
+    shares: a page that several processes have counts for each by its share, which takes long to find out.
+    peak_mib: highest sums of resident memory (without `shares` shared pages count for each process that has them):
+        "python", "jvm" and "total" of the bridge, and the others'.
     """
 
-    def __init__(self, roots: Mapping[str, int]) -> None:
-        self._roots = dict(roots)
+    def __init__(self, roots: Mapping[str, int], *, shares: bool = False) -> None:
+        self._roots, self._shares = dict(roots), shares
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._before: dict[int, int] = {}
@@ -67,8 +68,9 @@ class Usage:
         for pid, kind in _kinds(processes, self._roots).items():
             found = processes[pid]
             self._ticks[pid] = kind, found.ticks
+            size = _share(pid) if self._shares else found.pages * _PAGE / 2**20
             for group in _groups(kind):
-                sizes[group] = sizes.get(group, 0.0) + found.pages * _PAGE / 2**20
+                sizes[group] = sizes.get(group, 0.0) + size
         for group, size in sizes.items():
             self.peak_mib[group] = max(self.peak_mib.get(group, 0.0), round(size, 1))
 
@@ -97,6 +99,15 @@ def _part(process: _Process, *, is_root: bool) -> str:
     if process.command.startswith("java"):
         return "jvm"
     return "driver" if is_root else "workers"
+
+
+def _share(pid: int) -> float:
+    """MiB of a process's memory (Pss of proc(5)), 0 when it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
 
 
 def _processes() -> dict[int, _Process]:

@@ -307,7 +307,7 @@ class Run:
             pipeline.applier.take(arrival_of(events))
             return
         frame = self._bench.spark.createDataFrame(events, from_arrow_schema(EVENT_SCHEMA))
-        pipeline.applier.take(arrival_on_executors(frame.repartition(2), {}, are_large=False))
+        pipeline.applier.take(arrival_on_executors(frame.repartition(2), {}))
 
     def _trace(self, step: str) -> None:
         if self._crash_at and step == self._choice["crash"]:

@@ -81,3 +81,13 @@ def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
 
     assert "the JVM has ended" in str(source_error(UntoldError("o1")))
     assert not lost_chunks(UntoldError("o1"))
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(111, "Connection refused"), PySparkException("java.lang.OutOfMemoryError: heap")]
+)
+def test_a_jvm_that_has_ended_is_no_fault_of_the_target(error: Exception) -> None:
+    """Nor of Kafka: most often it ran out of memory."""
+    shown = source_error(error)
+    assert "Spark's JVM has ended" in shown.what
+    assert "spark.driver.memory" in shown.mend

@@ -79,7 +79,7 @@ def replayed(kafka: Kafka, topic: str, target: str, folder: Path, *more: str) ->
         "replay", "--json", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers,
         "--topic", topic, "--target", target, *more,
     ]  # fmt: skip
-    with started(arguments, subprocess.PIPE, log) as process, Usage({BRIDGE: process.pid}) as usage:
+    with started(arguments, subprocess.PIPE, log) as process, Usage({BRIDGE: process.pid}, shares=True) as usage:
         try:
             process.communicate(timeout=SECONDS)
         finally:
