@@ -8,9 +8,9 @@ NUL can stand in neither a column name nor a literal (`protocols.literals` escap
 again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
 
 Some formats do not say the types of their values.  Their images hold *raw* literals, which the target's catalog of the
-segment makes exact (design, decision 9): behind the names, `columns` then has RAW and the forms of the values.  There
-stand the upstream's types, too, where messages declare them.  `protocols.raw_values` tells what forms there are,
-`stream.raw_rows.typed` looks at all that and takes it away before anything else.
+segment makes exact (internals, decision 9): behind the names, `columns` then has RAW and the forms of the values.
+There stand the upstream's types, too, where messages declare them.  `protocols.values.untyped` tells what forms there
+are, `rows.resolve_types.typed` looks at all that and takes it away before anything else.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Event(NamedTuple):
     text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change: None, or the `Code` that says why the
         images hold the key's columns only (given on request: `DecodeOptions.cut_rows`).
     by_time: a row or schema change whose commit_ts is only an event time: the order is the partition's, not that of
-        commit_ts (design, decision 13).
+        commit_ts (internals, decision 13).
     """
 
     kind: Kind

@@ -55,7 +55,7 @@ class Table:
         or a hidden column holds ``""`` for that part.
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: it has an AUTO_INCREMENT column.
-    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`loading`).
+    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`load_data`).
     compared: column lists (`Event.columns`) whose declared types have been found to fit.
     refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
     """

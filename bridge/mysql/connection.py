@@ -23,7 +23,7 @@ from bridge.secret_settings import read_secret
 log = structlog.get_logger()
 
 SESSION_SETTINGS: Final = (
-    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (design, 15).
+    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (internals, 15).
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -165,7 +165,7 @@ class LoadAnswer(NamedTuple):
 class Session:
     """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
 
-    load_objection: why it does not take loads, "" when it does, None before anybody asked (`loading`).
+    load_objection: why it does not take loads, "" when it does, None before anybody asked (`load_data`).
     """
 
     load_objection: str | None = None

@@ -1,4 +1,4 @@
-"""What the target would do by itself when rows are written: triggers, and foreign keys that should cascade (design,
+"""What the target would do by itself when rows are written: triggers, and foreign keys that should cascade (internals,
 decision 15).
 
 The upstream's triggers have run there, and what they wrote is in the log; on the target they would run a second time.

@@ -1,4 +1,4 @@
-"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is put aside (design,
+"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is put aside (internals,
 decision 12).
 
 A message that stops freezes its partition's boundary at the last one before it.  One that is put aside counts as a

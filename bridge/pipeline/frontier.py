@@ -1,4 +1,4 @@
-"""The frontier: a boundary per partition, and the resolved ts as their minimum (design, "Words")."""
+"""The frontier: a boundary per partition, and the resolved ts as their minimum (internals, "Words")."""
 
 from __future__ import annotations
 

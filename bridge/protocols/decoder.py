@@ -139,13 +139,13 @@ class GuardedDecoder:
         """To be told the values of the messages that `usual_events` is asked for next."""
 
     def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
-        """The events of a message like many before, decoded the shortest way (see `templates`); None, or any of
+        """The events of a message like many before, decoded the shortest way (see `fast.learner`); None, or any of
         FAILURES or DecodeError, for every other message: `decode` tells what it is."""
         del key, value
         return None
 
     def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:  # noqa: ARG002
-        """The rows of those messages that can be decoded together, which costs least (see `templates`)."""
+        """The rows of those messages that can be decoded together, which costs least (see `fast.learner`)."""
         return ()
 
     def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:

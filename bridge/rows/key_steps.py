@@ -1,4 +1,4 @@
-"""What row changes do to keys: column lists of tables, and steps in their order (see `netchanges`)."""
+"""What row changes do to keys: column lists of tables, and steps in their order (see `net_changes`)."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def _readable_kinds(column: Column) -> int:
 
 
 def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
-    """Which images (none of them null, and such as `drift` lets pass) hold only literals that LOAD reads as SQL does,
-    into columns for which `may_load` is true.
+    """Which images (none of them null, and such as `type_check` lets pass) hold only literals that LOAD reads as SQL
+    does, into columns for which `may_load` is true.
 
     SQL reads -0.00 as a DECIMAL, which has no such zero, LOAD as what the column is.
     """

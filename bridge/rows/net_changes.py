@@ -1,4 +1,4 @@
-"""Net changes: of all changes of a key only the last image counts (design, decision 4).
+"""Net changes: of all changes of a key only the last image counts (internals, decision 4).
 
 Pure rules over Arrow columns: row changes in commit order and the target's table go in, what the rows must be
 afterwards comes out.
@@ -56,7 +56,7 @@ class WrittenRows:
 @dataclass(frozen=True)
 class KeyedChanges:
     """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there;
-    `patched`: rows of which the messages hold parts (`partial`); `renews`: rows of absent keys are written, too;
+    `patched`: rows of which the messages hold parts (`partial_rows`); `renews`: rows of absent keys are written, too;
     `loses`: rows go that changes held parts of, so that in smaller steps the changes could not be made again."""
 
     table: Table

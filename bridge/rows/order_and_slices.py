@@ -28,7 +28,7 @@ from bridge.rows.resolve_types import all_typed
 from bridge.rows.transactions import cut_transactions
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
-"""Order of row changes, whatever order they came in (design, decision 11)."""
+"""Order of row changes, whatever order they came in (internals, decision 11)."""
 _TABLE: Final = ("schema", "table")
 _FEW: Final = 4
 """Rows that take less than one in so many of the bytes that they keep in memory are copied out of there."""

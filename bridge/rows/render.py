@@ -1,6 +1,6 @@
 """Net changes to SQL.  Pure: the same statements on an executor and on the driver.
 
-Order within a target transaction (design, decision 4): values of target-only columns that a delete would lose are
+Order within a target transaction (internals, decision 4): values of target-only columns that a delete would lose are
 kept aside, deleted keys and keys whose other unique values change are deleted, then rows are written, then the kept
 values are put back.  With every unique value in play freed first, a write can conflict on its own key only.
 

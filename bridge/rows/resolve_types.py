@@ -121,7 +121,7 @@ def _places(table: Table, columns: str) -> Iterator[_Place]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
-        if column is None or not form:  # `target.drift` says so when the target lacks it
+        if column is None or not form:  # `rows.type_check` says so when the target lacks it
             continue
         kind = _Kind(form, column_type(column.type, nullable=column.nullable))
         if _is_converted(kind):

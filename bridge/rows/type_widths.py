@@ -2,7 +2,8 @@
 
 Types are said as servers say them, ``decimal(10,2) unsigned``; what a message leaves out (most of TiCDC's name no
 lengths) is taken as whatever makes the answer less sure: NARROWER and DIFFERENT are only said where no column that the
-message could mean would fit.  A false alarm stops a pipeline, and values are looked at one by one besides (`drift`).
+message could mean would fit.  A false alarm stops a pipeline, and values are looked at one by one
+besides (`type_check`).
 What rules for schema changes turn one type into (JSON to LONGTEXT, VECTOR to LONGTEXT) fits.
 """
 

@@ -100,7 +100,7 @@ class KafkaSource:
         return most_bytes
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
-        """Spark plans the ranges of offsets; the messages are read where they are decoded (`ranges`)."""
+        """Spark plans the ranges of offsets; the messages are read where they are decoded (`range_reader`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
 

@@ -1,6 +1,6 @@
 """Sources: streams whose micro-batches can be read here or on the executors.
 
-`kafka_source` reads Kafka topics, `captures` capture files.
+`kafka` reads Kafka topics, `capture_files` capture files.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _with_boundaries(random: Random, sent: list[tuple[float, int, Event]], end: 
         placed.append((at, boundary(ts)))
     if repeats:
         for at, event in random.sample(placed, k=len(placed) // 4):
-            if event.table != "k":  # a repeated insert into a keyless table cannot be told (design, 11)
+            if event.table != "k":  # a repeated insert into a keyless table cannot be told (internals, 11)
                 placed.append((at + random.choice((0.2, 2.2, 9.2)), event))
     return [event for _, event in sorted(placed, key=lambda x: x[0])] + [boundary(end)]
 

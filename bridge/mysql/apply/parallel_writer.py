@@ -1,5 +1,5 @@
 """`parallel` consistency: several connections write the net changes of one step, and progress moves after all of them
-(design, decision 3).
+(internals, decision 3).
 
 Every connection commits its part by itself, so a reader may see one part of a step before another.  Nothing is lost
 or done twice by that: what a connection writes are last images of keys, which come out the same when they are written

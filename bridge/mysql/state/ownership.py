@@ -1,4 +1,4 @@
-"""One owner per pipeline: a server lock, an epoch, a heartbeat (design, decision 7).
+"""One owner per pipeline: a server lock, an epoch, a heartbeat (internals, decision 7).
 
 The lock is `GET_LOCK` on the control session, which also runs schema changes: when the server drops that session the
 lock is free and no statement can follow on it.  The epoch in the progress row keeps an owner that was taken over from

@@ -1,12 +1,12 @@
-"""The progress row: the only truth about how far a pipeline is (design, decision 1), and who owns it (decision 7).
+"""The progress row: the only truth about how far a pipeline is (internals, decision 1), and who owns it (decision 7).
 
 Everything lives in one database of the target, `_bridge` by default:
 progress         one row per pipeline; every target transaction starts with a compare-and-set on it
 owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
                  transaction holds locked)
 schema_changes   what ran, when, with which outcome
-quarantine       what was put aside (`target.quarantine`)
-version          which form these tables have (`target.tables`)
+quarantine       what was put aside (`mysql.state.quarantine`)
+version          which form these tables have (`mysql.state.schema`)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The applier of formats without boundaries: the end of a micro-batch is the boundary (design, decision 13)."""
+"""The applier of formats without boundaries: the end of a micro-batch is the boundary (internals, decision 13)."""
 
 from __future__ import annotations
 

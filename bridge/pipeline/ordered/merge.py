@@ -1,7 +1,7 @@
 """Merges the next row changes of several partitions into one order, and numbers them.  Pure.
 
-Formats without boundaries (design, decision 13) know only the order of each partition.  Every message gets a ts of its
-own, ascending from the applied ts on and otherwise its event time, so that everything which moves the target by
+Formats without boundaries (internals, decision 13) know only the order of each partition.  Every message gets a ts of
+its own, ascending from the applied ts on and otherwise its event time, so that everything which moves the target by
 commit_ts works on them too; rows with a TSO share the ts of their commit_ts.
 """
 

@@ -1,6 +1,6 @@
 """Which order a pipeline goes by: that of commit ts, vouched for by boundaries, or that of each partition.
 
-Progress remembers it: positions with a floor belong to the order of the partitions (design, decision 13).
+Progress remembers it: positions with a floor belong to the order of the partitions (internals, decision 13).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The backlog of formats without boundaries: a queue per partition, of which only prefixes are ever applied.
 
-Every target transaction records exact offsets, so that a restart begins right behind what is in the target (design,
+Every target transaction records exact offsets, so that a restart begins right behind what is in the target (internals,
 decision 13).  While a schema change waits, every partition stops before its first row with a later time.
 """
 

@@ -1,4 +1,4 @@
-"""The form of ckafka's raw values: strings whose meaning only the target's column tells (see `raw_values`).
+"""The form of ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
 
 ckafka: told the time zone of TIMESTAMP values and how binary values are written, "base64", "latin1" or nothing.
 """

@@ -19,7 +19,7 @@ from bridge.protocols.values.literals import Converter
 
 
 class ColumnReader(NamedTuple):
-    """How a column's values become literals: `form` is that of `raw_values`, "" when they are ready; `label` is the
+    """How a column's values become literals: `form` is that of `values.untyped`, "" when they are ready; `label` is the
     type in words, `declared` the upstream's column type as far as the schema tells, else ""."""
 
     label: str
@@ -74,7 +74,7 @@ _BY_JSON_TYPE: Final[dict[type, Converter]] = {
 
 
 def raw_literal(value: Any) -> str:
-    """The raw literal of a value whose type nothing tells (see `raw_values`)."""
+    """The raw literal of a value whose type nothing tells (see `values.untyped`)."""
     return _BY_JSON_TYPE[type(value)](value)
 
 

@@ -1,4 +1,4 @@
-"""The forms of Debezium's raw values: what a value means for a column of the target (see `raw_values`).
+"""The forms of Debezium's raw values: what a value means for a column of the target (see `values.untyped`).
 
 json: nothing is known of the value but its JSON type (messages without a schema); told the connector's modes.
 int64, float64, string, epoch: the Connect schema leaves one thing open.  An int64 may be a BIGINT UNSIGNED that has

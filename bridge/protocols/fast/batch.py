@@ -76,7 +76,7 @@ class Outside:
 
 
 class ColumnTemplate:
-    """The template of a lesson's kind of messages, for many of them.  Made by `column_template`."""
+    """The template of a lesson's kind of messages, for many of them.  Made by `batch.column_template`."""
 
     def __init__(self, lesson: Lesson, flat: Flat, forms: Mapping[Cell, ColumnForm]) -> None:
         self._start, *stays = (text.encode() for text in flat.between)

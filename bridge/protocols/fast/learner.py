@@ -4,7 +4,7 @@ The messages of a table differ in little but their values, and tables with the s
 once some messages of a form have been parsed, a template is learnt of them (`template_code`): a regular expression of
 all that stays, with holes for the values and names, and a function that makes the event of what stands in the holes.
 That takes half the time that parsing takes.  Where many messages of a form come together, a second template of the same
-lesson (`column_template`) reads them all at once, in an eighth of it.  What does not match is parsed as ever.
+lesson (`batch`) reads them all at once, in an eighth of it.  What does not match is parsed as ever.
 
 It is exact, because JSON without backslashes and control characters is easily read: a string ends at the next quotation
 mark and is what stands before it.  And a template is taken into use only when it makes of the message it was learnt

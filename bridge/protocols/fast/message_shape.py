@@ -1,4 +1,4 @@
-"""What templates learn from: a message, and what in it stands where in every message of its kind (see `templates`)."""
+"""What templates learn from: a message, and what in it stands where in every message of its kind (see `learner`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the code of a template (see `templates`) from a message: its regular expressions and the function around them.
+"""Makes the code of a template (see `learner`) from a message: its regular expressions and the function around them.
 
 The source that is compiled is made of constants alone; nothing from the wire is in it.
 """

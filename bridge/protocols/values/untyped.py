@@ -2,13 +2,13 @@ r"""Raw values: what a message holds where it does not say the type, and how the
 
 Some formats name no types (Debezium without schemas, ckafka) or types that leave something open (a Debezium `double`
 may be a DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know
-(design, decision 9).  So the two share the work:
+(internals, decision 9).  So the two share the work:
 
 1. The decoder writes what can be told without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
    NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
-2. Before rows are folded, `stream.raw_rows.typed` asks `raw_converter` for the converter of each (form, target's
+2. Before rows are folded, `rows.resolve_types.typed` asks `raw_converter` for the converter of each (form, target's
    column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values become equal
    literals, as keys are compared by them.
 
@@ -47,7 +47,7 @@ def with_forms(columns: str, forms: Sequence[str]) -> str:
 def with_types(columns: str, types: tuple[str, ...]) -> str:
     """`Event.columns` with the type that the message declares of each column, "" where it does not; it may hold forms.
 
-    The target's types are compared with them (`target.drift`).
+    The target's types are compared with them (`rows.type_check`).
     """
     names, forms = split_forms(columns)
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)

@@ -48,7 +48,7 @@ class Cut:
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
-        """Equal event times count as earlier, and one in whole seconds stands for its second (design, decision 13)."""
+        """Equal event times count as earlier, and one in whole seconds stands for its second (decision 13)."""
         if not change.by_time:
             return cls(change.commit_ts, {})
         ms = tso_ms(change.commit_ts)

@@ -45,7 +45,7 @@ from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
 from bridge.verify.source.translated_table import Translator
 
 _HEARTBEAT_SECONDS: Final = 30.0
-"""An owner that was silent for longer is not running (design, decision 7)."""
+"""An owner that was silent for longer is not running (internals, decision 7)."""
 
 
 @dataclass(frozen=True)
