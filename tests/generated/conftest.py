@@ -11,7 +11,7 @@ from tests.generated.runs import Bench
 from tests.support.pipelines import admin, drop_all
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def bench(mariadb: Any) -> Iterator[Bench]:
     """A server for one run after the other."""
     with admin(mariadb.url) as session:
