@@ -15,6 +15,7 @@ from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 from functools import reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -221,6 +222,17 @@ def _key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Itera
     yield from groups(wrapped(template, parts_of(keys, range(len(names)))), " OR ", STATEMENT_BYTES, KEYS_PER_DELETE)
 
 
+def _prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    """As `_key_conditions`, by the beginnings of values that a unique key holds.  No index serves that."""
+    sides: list[list[str]] = []
+    for part, length in zip(unique, table.prefixes[unique], strict=True):
+        name = quote_name(table.columns[part].name)
+        sides.append([f"LEFT({name},{length})=LEFT(", f",{length})"] if length else [f"{name}=", ""])
+    ends = [f"{end} AND {begin}" for (_, end), (begin, _) in pairwise(sides)]
+    template = [f"({sides[0][0]}", *ends, f"{sides[-1][1]})"]
+    yield from groups(wrapped(template, parts_of(keys, range(len(unique)))), " OR ", STATEMENT_BYTES, KEYS_PER_DELETE)
+
+
 def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
     """Deletes whatever row holds a unique value that is about to be written."""
     table = net.table
@@ -234,7 +246,8 @@ def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
                 continue
             parts = parts_of(images, [names.index(part) for part in unique])
             in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
-            for condition in _key_conditions(table, unique, joined(parts).filter(in_play)):
+            conditions = _prefix_conditions if unique in table.prefixes else _key_conditions
+            for condition in conditions(table, unique, joined(parts).filter(in_play)):
                 yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
 
 

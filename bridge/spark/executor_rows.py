@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel, TaskContext
+from pyspark.errors import PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount
@@ -291,18 +293,31 @@ class ExecutorRows:
         return {TableName(schema, table): commit_ts for schema, table, commit_ts in found}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
-        """Folds and renders on the executors; brings statements, not rows, stage by stage."""
+        """Folds and renders on the executors; brings statements, not rows, stage by stage.
+
+        Raises RefusedRowsError as the driver would: what a task raises has lost its table and its code on the way, so
+        that rows among which one is refused are brought to the driver, as they are to find out which.
+        """
+        try:
+            rendered = self._rendered(catalog, rendering)
+        except PythonException as error:
+            if RefusedRowsError.__name__ not in str(error):
+                raise
+            yield from self.on_driver().statements(catalog, rendering)
+            return
+        for stage in Stage:
+            for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
+                yield Statement(stage, TableName(schema, table), sql, expect)
+
+    def _rendered(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> DataFrame:
         known = dict(catalog)
         same = self._same_keys(known, rendering)
-        rendered = _checkpointed(
+        return _checkpointed(
             self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
             .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
             .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
         )
-        for stage in Stage:
-            for _, schema, table, sql, expect in rendered.where(F.col("stage") == int(stage)).toLocalIterator():
-                yield Statement(stage, TableName(schema, table), sql, expect)
 
     def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
         """Which keys the server holds for one.  Those that it is asked about pass through the driver's memory: texts

@@ -10,6 +10,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA, Event, Kind
 from bridge.mysql.connection import Session
+from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
 from bridge.spark import executor_rows
 from bridge.spark.executor_rows import ExecutorRows, FrameStore
@@ -32,7 +33,9 @@ def apply(spark: SparkSession, target: str, events: list[Event]) -> None:
 
     def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
         held = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-        return ExecutorRows([FrameStore.of(spark, pa.concat_tables([EVENT_SCHEMA.empty_table(), *held]))], 0, low, high)
+        return ExecutorRows(
+            [FrameStore.of(spark, pa.concat_tables([EVENT_SCHEMA.empty_table(), *held]))], Amount(0, 0), low, high
+        )
 
     with opened(target, [("cdc", 0)]) as pipeline:
         pipeline.applier._rows_of = rows_of
@@ -44,7 +47,7 @@ def test_pieces_keep_values_of_target_only_columns_apart(
 ) -> None:
     """Unique values that change places among rows of many Spark partitions: all statements run in one session, and
     each row keeps what only the target has."""
-    monkeypatch.setattr(executor_rows, "_ROWS_TOGETHER", 1)
+    monkeypatch.setattr(executor_rows, "_TOGETHER", Amount(1, 1 << 30))
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
     count = 12
     session.execute("INSERT INTO m.t VALUES " + ",".join(f"({i},{i},{100 + i})" for i in range(count)))
