@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from bridge.local import Kafka
 from bridge.model import PartitionId
-from bridge.sources import kafka
+from bridge.sources.kafka import KafkaSource
 from bridge.sources.source import Extent
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, kafka_arguments, running
 from tests.support.command import bridge
@@ -174,10 +174,10 @@ def test_a_partition_added_while_it_starts(
 ) -> None:
     """Between the look at the offsets and Spark's own, which refuses a query that does not name every partition."""
     name = topic(1)
-    look = kafka.KafkaSource.extents
+    look = KafkaSource.extents
     looks: list[object] = []
 
-    def before_it_was_added(self: kafka.KafkaSource, spark: SparkSession | None = None) -> Extents:
+    def before_it_was_added(self: KafkaSource, spark: SparkSession | None = None) -> Extents:
         looks.append(self)
         return {where: extent for where, extent in look(self, spark).items() if len(looks) > 1 or where[1] == 0}
 
@@ -186,7 +186,7 @@ def test_a_partition_added_while_it_starts(
         admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
         feed.add_partition()
         feed.go_on(beats=10)
-    monkeypatch.setattr(kafka.KafkaSource, "extents", before_it_was_added)
+    monkeypatch.setattr(KafkaSource, "extents", before_it_was_added)
     ended = bridge(*arguments)
     assert ended.code == 0, ended.err
     assert "partitions were added" in ended.err
@@ -244,7 +244,7 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
 
 def test_an_unreachable_kafka_ends_with_3(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the address."""
-    monkeypatch.setattr(kafka, "_TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr("bridge.sources.kafka._TIMEOUT_SECONDS", 2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
