@@ -100,5 +100,5 @@ def test_rows_on_executors_begin_where_others_do(spark: Any) -> None:
     table = events_table([(0, n, change) for n, change in enumerate(changes)], "b")
     begins = {"a": 90, "b": 45}
     kept, here = FrameStore.of(spark, table).from_begins(begins), TableStore(table).from_begins(begins)
-    assert kept.amount.rows == here.rows == 5
+    assert kept.amount.rows == here.amount.rows == 5
     assert sorted(kept.frame.toArrow()["commit_ts"].to_pylist()) == here.table["commit_ts"].to_pylist()
