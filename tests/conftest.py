@@ -81,12 +81,16 @@ def _tier(fixtures: set[str]) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _unit_tests_start_nothing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _unit_tests_start_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """A unit test that starts a server or a JVM fails: it belongs to another tier."""
-    if request.node.get_closest_marker("unit"):
-        refuse = "a unit test must not start a server or a JVM: mark it `server` or `system`"
-        monkeypatch.setattr(Server, "start", lambda _: pytest.fail(refuse))
-        monkeypatch.setattr("pyspark.core.context.launch_gateway", lambda *_, **__: pytest.fail(refuse))
+    if not request.node.get_closest_marker("unit"):
+        yield
+        return
+    refuse = "a unit test must not start a server or a JVM: mark it `server` or `system`"
+    with pytest.MonkeyPatch.context() as patch:  # not the test's own, which must be undone before its fixtures end
+        patch.setattr(Server, "start", lambda _: pytest.fail(refuse))
+        patch.setattr("pyspark.core.context.launch_gateway", lambda *_, **__: pytest.fail(refuse))
+        yield
 
 
 @pytest.fixture(scope="session")
