@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pymysql
 import pytest
+import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -78,6 +79,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _tier(fixtures: set[str]) -> str:
     return next((tier for tier, needed in TIERS.items() if needed & fixtures), "unit")
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_are_by_default() -> Iterator[None]:
+    """A command that runs in this process configures the log; the next test finds it as if there had been none."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

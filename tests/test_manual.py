@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from rich.console import Console
 
 from bridge.cli import output
@@ -237,10 +236,7 @@ def test_the_status_line_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -
         waiting_for="partition changes/3 has had no boundary for 41 s",
     )
     configure_logs()
-    try:
-        output.log_status(status)
-    finally:
-        structlog.reset_defaults()  # what is captured here is closed behind this test
+    output.log_status(status)
     assert_shown("status-line", re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err))
     text = (MANUAL / "operating.md").read_text(encoding="utf-8")
     explained = re.findall(r"^\| ([a-z_, ]+) \|", text.partition("## The status line")[2], re.MULTILINE)
