@@ -18,11 +18,10 @@ from bridge.cli.options import (
     TargetFlag,
     ZoneFlag,
     settings_of,
-    source_of,
     stdin_text,
-    target_of,
 )
 from bridge.commands import ddl
+from bridge.commands.connections import source_of, target_of
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.state.ddl_journal import OPEN, State
 from bridge.mysql.state.progress import ProgressTable

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.foreign_text import redacted, visible
-from bridge.pipeline.status import Status
+from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_time
 from bridge.verify.report import row_lines
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.model import TableName
     from bridge.mysql.state.ddl_journal import Entry
     from bridge.mysql.state.quarantine import StoredEntry
-    from bridge.pipeline.job import Outcome
+    from bridge.pipeline.watching.outcome import Outcome
     from bridge.verify.report import Report
 
 _VERIFY_WIDTH = 132
@@ -393,7 +393,7 @@ def manual_page(text: str) -> None:
     """A page of the manual: laid out on a terminal, as the Markdown it is where it goes elsewhere."""
     console = Console()
     if console.is_terminal:
-        from bridge.commands.page_layout import Page
+        from bridge.cli.page_layout import Page
 
         console.print(Page(text))
     else:

@@ -20,9 +20,8 @@ from bridge.cli.options import (
     ZoneFlag,
     confirm,
     settings_of,
-    target_of,
-    upstream_of,
 )
+from bridge.commands.connections import target_of, upstream_of
 from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
 

@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import structlog
@@ -19,8 +18,7 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
-from bridge.pipeline.executor_arrival import arrival_on_executors
+from bridge.pipeline.order import DecodedBatch, Order
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
@@ -93,10 +91,10 @@ class Intake:
     """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
     plans the next micro-batch.
 
-    room: what the backlog may hold before micro-batches stay on the executors.
+    order: how they are decoded, and how much of them waits.
+    room: how much may wait before micro-batches stay on the executors, if the order has them stay there.
     topics: whose messages they have to be.
     bytes_at_once: about how many are decoded at a time.
-    by_partition: they never stay there, as all they hold is due at once.
     limit: the most messages of a micro-batch.
     """
 
@@ -104,19 +102,18 @@ class Intake:
         self,
         protocol: str,
         options: DecodeOptions,
-        backlog: Backlog,
+        order: Order[Any],
         worker: ApplierThread,
         room: Amount,
         topics: TopicGuard,
         *,
         bytes_at_once: int,
-        by_partition: bool,
         limit: int,
     ) -> None:
-        self._backlog, self._worker, self._room, self._topics = backlog, worker, room, topics
-        self._by_partition, self._limit, self._most_bytes = by_partition, limit, bytes_at_once
+        self._order, self._worker, self._room, self._topics = order, worker, room, topics
+        self._limit, self._most_bytes = limit, bytes_at_once
         self._pace = Pace(min(limit, MOST_AT_ONCE), bytes_at_once)
-        self._known = set(backlog.positions)
+        self._known = set(order.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
@@ -180,18 +177,20 @@ class Intake:
         # Spark shares the limit out among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
-        for part, arrival in self._arrivals(batch, is_head=is_head, is_cut=is_head or is_full):
+        for part, decoded in self._decoded_parts(batch, is_head=is_head, is_cut=is_head or is_full):
             there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
             self._follow_on(part)
-            if not self._worker.offer(self._admitting(there, arrival), self._closed.is_set):
+            if not self._worker.offer(self._admitting(there, decoded), self._closed.is_set):
                 return
             self._pace.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
-    def _arrivals(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, Arrival]]:
-        """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
+    def _decoded_parts(
+        self, batch: MicroBatch, *, is_head: bool, is_cut: bool
+    ) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
+        """Each part, decoded; the next one is decoded while one is handed over.  Ends when the intake is closed:
         what is not taken is read again, by the next bridge."""
         for part, decoded in one_ahead(self._parts(batch, is_head=is_head, is_cut=is_cut), "decoding"):
             yield part, decoded()
@@ -222,7 +221,7 @@ class Intake:
     @property
     def _has_room(self) -> bool:
         """Whether what comes next is brought to the driver."""
-        return self._by_partition or not self._backlog.amount.exceeds(self._room)
+        return self._order.on_executors is None or not self._order.held.exceeds(self._room)
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Every part begins where the last one ended: progress would go past what lies in a gap."""
@@ -235,16 +234,15 @@ class Intake:
                 )
         self._ends.update(part.ends)
 
-    def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
-        """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
+    def _admitting(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
+        """The batch with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
         what they hold may be earlier than the boundaries at hand."""
-        store, control = arrival
-        added = there - self._known - control.read.keys()
-        self._known |= there | control.read.keys()
+        added = there - self._known - decoded.read.keys()
+        self._known |= there | decoded.read.keys()
         if not added:
-            return arrival
+            return decoded
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
-        return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
+        return decoded.admitting(sorted(added))
 
     def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
@@ -252,26 +250,21 @@ class Intake:
         has_room = self._has_room
         if is_light or (has_room and (is_small or (is_head and not self._query_waits.is_set()))):
             events = self._decoded_here(batch)
-        elif has_room:
+        elif has_room or self._order.on_executors is None:
             events = batch.collected(self._decode, self._most_bytes)
         else:
-            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
-            return lambda: arrival
+            staying = self._order.on_executors(batch.decoded(self._decode), batch.ends)
+            return lambda: staying
         if batch.messages:
             self._pace.fitted(batch.messages, events.nbytes)
-        return lambda: self._gathered(events, batch, is_cut=is_cut)
+        return lambda: self._order.batch(events, batch.ends, is_cut=is_cut)
 
     def _decoded_here(self, batch: MicroBatch) -> pa.Table:
         some = (decode_messages(self._decoder, messages, give_freed_memory_back) for messages in batch.read())
         most = self._most_bytes if batch.messages != 1 else math.inf
         return pa.concat_tables([EVENT_SCHEMA.empty_table(), *within(some, most)])
 
-    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
-        return (
-            events_as_read(events, batch.ends, is_cut=is_cut) if self._by_partition else arrival_of(events, batch.ends)
-        )
 
-
-_Decoded = Callable[[], Arrival]
+_Decoded = Callable[[], DecodedBatch]
 """A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
 meanwhile."""

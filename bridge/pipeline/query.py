@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ class Reading:
     settings: those of `[stream]`.
     topics: the ids of the topics whose messages they have to be.
     stop: set when it is to end.
+    watch: called a few times a second; raises what ended a thread that the pipeline cannot do without.
     """
 
     source: Source
@@ -48,17 +49,18 @@ class Reading:
     settings: Stream
     topics: Mapping[str, str]
     stop: threading.Event
+    watch: Callable[[], None]
 
     def run(
         self,
         spark: SparkSession,
-        applier: Applier,
+        applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
         extents: Mapping[PartitionId, Extent],
         *,
         once: bool,
     ) -> bool:
-        """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
+        """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
         now; everything complete is applied then.  Whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
@@ -66,7 +68,7 @@ class Reading:
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
         topics have partitions that it did not begin with, and what ended the applier or the query.
         """
-        starts = applier.backlog.positions
+        starts = applier.order.positions
         worker = ApplierThread(applier, pending)
         with checkpoint_folder() as folder, _working(worker):
             try:
@@ -75,7 +77,7 @@ class Reading:
                 try:
                     query = self._start_query(spark, intake, starts, extents, folder, once=once)
                     self._watch(query, intake, worker)
-                    has_ended = worker.drain(self.stop.is_set)
+                    has_ended = worker.drain(self._gives_up)
                     if has_ended:
                         applier.finish()
                     return has_ended
@@ -98,12 +100,16 @@ class Reading:
                     ) from error
                 raise source_error(error) from error
 
-    def _intake(self, applier: Applier, worker: ApplierThread) -> Intake:
+    def _gives_up(self) -> bool:
+        self.watch()
+        return self.stop.is_set()
+
+    def _intake(self, applier: Applier[Any], worker: ApplierThread) -> Intake:
         settings = self.settings
         return Intake(
             self.protocol,
             self.options,
-            applier.backlog,
+            applier.order,
             worker,
             Amount(
                 settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
@@ -111,7 +117,6 @@ class Reading:
             ),
             self._guard(applier),
             bytes_at_once=settings.bytes_at_once,
-            by_partition=applier.by_partition,
             limit=settings.messages_per_batch,
         )
 
@@ -154,12 +159,12 @@ class Reading:
         size = min(HEAD_MESSAGES, self.settings.driver_rows)
         return self.source.head(spark, folder, starts, extents, size) if size else None
 
-    def _guard(self, applier: Applier) -> TopicGuard:
-        return TopicGuard(self.source, self.topics, applier.by_partition)
+    def _guard(self, applier: Applier[Any]) -> TopicGuard:
+        return TopicGuard(self.source, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
         """Until `stop`, or until the query has come to its end and all of it is taken in."""
-        while not self.stop.is_set():
+        while not self._gives_up():
             worker.raise_failure()
             has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
             if has_ended and intake.finished(_POLL_SECONDS):

@@ -78,10 +78,11 @@ def test_a_cascade_made_while_the_bridge_runs(target: str, session: Session, tmp
     """A log without cascades stops at the first row of such a table; TiCDC's goes on."""
     add_child(session, "ON DELETE CASCADE")
     events = capture(tmp_path, [{**row(10, 1), "table": "child"}, watermark(20)])
-    with opened(target, [("cdc", 0)]) as pipeline:
-        pipeline.writer.cascades_are_lost = True
-        with pytest.raises(TargetError, match="foreign key fk"):
-            pipeline.take(events)
+    with (
+        opened(target, [("cdc", 0)], cascades_are_lost=True) as pipeline,
+        pytest.raises(TargetError, match="foreign key fk"),
+    ):
+        pipeline.take(events)
     run_all(target, events)
     assert session.rows("SELECT id FROM m.child") == [(1,)]
 

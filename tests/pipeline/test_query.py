@@ -34,6 +34,8 @@ def test_the_head_is_no_more_than_the_driver_may_hold(
     monkeypatch.setattr("bridge.pipeline.query.warm_up", lambda _: None)
     source = SimpleNamespace(head=lambda *arguments: arguments[-1])
     settings = Stream(driver_rows=driver_rows)
-    reading = Reading(cast("Any", source), "canal-json", DecodeOptions(None), settings, {}, threading.Event())
+    reading = Reading(
+        cast("Any", source), "canal-json", DecodeOptions(None), settings, {}, threading.Event(), lambda: None
+    )
     starts, extents = {WHERE: PartitionStart(5, 0, 0)}, {WHERE: Extent(0, 5 + ahead)}
     assert cast("Any", reading._head(cast("Any", None), starts, extents, "")) == size

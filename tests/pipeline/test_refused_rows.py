@@ -15,7 +15,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
-from bridge.pipeline.refused_rows import sifted
+from bridge.pipeline.bad_input.refused_rows import sifted
 from bridge.protocols.values.untyped import with_forms
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all

@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import BadMessageError
 from bridge.model import TableName
 from bridge.mysql.connection import Session
-from bridge.pipeline.truncated_rows import CutRows, Literals, RowsGoneError
+from bridge.pipeline.bad_input.truncated_rows import CutRows, Literals, RowsGoneError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, row, watermark
@@ -154,7 +154,7 @@ def test_in_the_order_of_the_partitions(target: str, session: Session, tmp_path:
         {(moment(2), "1"): "'b'", (moment(3), "2"): "NULL", (moment(5), "4"): "'d'", (moment(2), "6"): "'f'"}
     )
     pipeline = run_all(target, events, batch=batch, cut_rows=history.cut_rows())
-    assert pipeline.applier.by_partition
+    assert pipeline.applier.order.by_partition
     assert rows(session) == [(1, "b", 5), (2, None, 5), (3, "c", 5), (4, "d", 5), (6, "g", 5)]
     run_all(target, events, cut_rows=History({}).cut_rows())
     assert len(rows(session)) == 5

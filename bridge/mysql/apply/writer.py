@@ -127,7 +127,12 @@ def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
     return stop
 
 
-def _raise_held(held: HeldError) -> None:
+OnHeld = Callable[[HeldError], None]
+"""Told again and again while a schema change waits for the operator; may raise."""
+
+
+def raise_held(held: HeldError) -> None:
+    """Does not wait."""
     raise held
 
 
@@ -136,7 +141,6 @@ class Writer:
 
     retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
     ddl: how schema changes are handled.
-    on_held: told again and again while a schema change waits for the operator; may raise, and does unless it is set.
     trace: told the name of each step (tests crash there).
     load_bytes: how much is loaded at once.
     """
@@ -159,10 +163,7 @@ class Writer:
         self._session: Session | None = None
         self._outcome_unknown = False
         self._takes_loads = False
-        self.on_held: Callable[[HeldError], None] = _raise_held
         self.counts = WriterCounts()
-        self.cascades_are_lost = False
-        """The log lacks rows that foreign keys cascade upstream."""
 
     @property
     def connections(self) -> list[int]:
@@ -180,16 +181,19 @@ class Writer:
             self._takes_loads = not load_data.server_objection(self._session)
         return self._session
 
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+    def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
-        would change rows by itself."""
+        would change rows by itself.
+
+        cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
+        """
         names = list(names)
         loaded: dict[TableName, Table] = {}
         for attempt in self._retrying():
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
-                    refuse_side_effects(find_side_effects(self.session(), names, cascades=self.cascades_are_lost))
+                    refuse_side_effects(find_side_effects(self.session(), names, cascades=cascades_are_lost))
                     for name in self._loadable(loaded) if self._takes_loads else ():
                         loaded[name] = replace(loaded[name], takes_loads=True)
                     self.session().rollback()
@@ -252,7 +256,7 @@ class Writer:
                     raise
         return found
 
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
 
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
@@ -260,7 +264,7 @@ class Writer:
         """
         for done, change in enumerate(pending):
             while (held := self._run_or_hold(change, pending[done + 1 :])) is not None:
-                self.on_held(held)
+                on_held(held)
             self._trace("ddl taken off")
             self.counts.schema_changes += 1
 

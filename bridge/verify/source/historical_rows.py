@@ -12,7 +12,7 @@ from bridge.errors import SourceError
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target, error_code, is_lost_connection, server_words
 from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
-from bridge.pipeline.truncated_rows import Literals, RowsGoneError
+from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import readable
 from bridge.verify.compare.key_sql import literal_of

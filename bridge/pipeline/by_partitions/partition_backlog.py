@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
-from bridge.pipeline.backlog import Backlog, Starts, control_events
-from bridge.pipeline.bad_message_policy import OnBadMessage
-from bridge.pipeline.bad_messages import BadMessage
-from bridge.pipeline.ordered.merge import Longs, merge
-from bridge.pipeline.ordered.partition_queue import PartitionQueue, Stop
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.merge import Longs, merge
+from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
+from bridge.pipeline.control_events import control_events
+from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
 from bridge.tso import ms_tso, tso_ms
@@ -64,7 +65,7 @@ class _Taken:
     behind: Mapping[PartitionId, int]
 
 
-class Prefixes(Backlog):
+class PartitionBacklog:
     """The queues of all partitions.
 
     positions: where each partition begins; a `floor` of None counts as `applied_ts`.
@@ -85,7 +86,7 @@ class Prefixes(Backlog):
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         now: float = 0.0,
     ) -> None:
-        super().__init__(positions)
+        self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
         self._start_ts, self._most = start_ts, most
@@ -131,7 +132,7 @@ class Prefixes(Backlog):
         is_bad = pc.equal(events["kind"], int(Kind.BAD))
         if not pc.any(is_bad).as_py():
             return events
-        aside = [bad for bad in control_events(events.filter(is_bad), {}).bad if not self._on_bad_message.stops(bad)]
+        aside = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
         self._aside += [self._on_bad_message.due(bad, self._next_ts).entry for bad in aside]
         offsets = pa.array([bad.entry.position.offset for bad in aside], pa.int64())
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
@@ -265,7 +266,7 @@ class Prefixes(Backlog):
         """The bad messages that come next in their partitions."""
         heads = (queue.head for _, queue in sorted(self._queues.items()))
         events = [head.event for head in heads if head is not None and head.is_bad]
-        return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA), {}).bad)
+        return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
     @property
     def is_at_bound(self) -> bool:

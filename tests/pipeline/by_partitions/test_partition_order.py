@@ -9,14 +9,14 @@ import pytest
 from bridge.errors import BadMessageError
 from bridge.events import Code, Event, Kind
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, Limits
-from bridge.pipeline.applier_factory import Manner, make_applier
-from bridge.pipeline.backlog import events_as_read
-from bridge.pipeline.ordered.applier import POSITIONS_SECONDS, Patience
+from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
+from bridge.pipeline.watching.counts import Counts
 from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
-from tests.pipeline.ordered.test_order_changes import Target, Upstream
-from tests.support.models import Clock, FakeWriter
+from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
+from tests.support.models import Clock, FakeWriter, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 Ends = Mapping[tuple[str, int], int]
@@ -42,12 +42,18 @@ class Bench:
             FakeWriter(self.target, None),  # type: ignore[arg-type]
             Progress("bridge", 1, 0, 0, {}, ()),
             {(TOPIC, 0): 0, (TOPIC, 1): 0},
-            Manner(TableFilter(filters), Limits(until=until), Patience(10, lambda: self.ends), clock=self.clock),
+            ApplierConfig(
+                tables=TableFilter(filters),
+                until=until,
+                idle=IdlePolicy(10, lambda: self.ends),
+                clock=self.clock,
+            ),
+            Counts(),
             by_partition=True,
         )
 
     def take(self, *placed: tuple[int, int, Event], is_cut: bool = False) -> None:
-        self.applier.take(events_as_read(events_table(placed), is_cut=is_cut))
+        give(self.applier, events_table(placed), is_cut=is_cut)
 
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -121,8 +127,8 @@ def test_until_is_reached_where_a_partition_comes_to_it() -> None:
     bench = Bench(until=ms_tso(7))
     bench.take((0, 0, row(5, 1)), (0, 1, row(7, 2)), (0, 2, row(6, 3)), (1, 0, row(6, 4)))
     bench.applier.finish()
-    assert (bench.target.ids, bench.target.applied_ts, bench.applier.until_reached) == ([1, 4], ms_tso(7), True)
-    assert bench.applier.backlog.rows == 2
+    assert (bench.target.ids, bench.target.applied_ts, bench.applier.order.until_reached) == ([1, 4], ms_tso(7), True)
+    assert bench.applier.order.rows == 2
     assert bench.offsets == [1, 1]
 
 
@@ -131,7 +137,7 @@ def test_until_is_not_reached_by_an_input_that_ends_before() -> None:
     bench = Bench(until=ms_tso(7))
     bench.take((0, 0, row(5, 1)))
     bench.applier.finish()
-    assert (bench.target.ids, bench.applier.until_reached) == ([1], False)
+    assert (bench.target.ids, bench.applier.order.until_reached) == ([1], False)
 
 
 def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Position
-from bridge.pipeline.frontier import Frontier
+from bridge.pipeline.by_boundaries.frontier import Frontier
 
 A, B = ("cdc", 0), ("cdc", 1)
 

@@ -6,9 +6,9 @@ import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
-from bridge.pipeline.backlog import Starts
-from bridge.pipeline.bad_message_policy import OnBadMessage
-from bridge.pipeline.ordered.partition_backlog import Prefixes, Step
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
+from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
@@ -27,12 +27,12 @@ def change(ms: int, text: str = "ALTER") -> Event:
 BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
 
 
-def prefixes(partitions: int, **options: object) -> Prefixes:
+def prefixes(partitions: int, **options: object) -> PartitionBacklog:
     starts: Starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(partitions)}
-    return Prefixes(starts, 0, **options)  # type: ignore[arg-type]
+    return PartitionBacklog(starts, 0, **options)  # type: ignore[arg-type]
 
 
-def give(held: Prefixes, placed: list[tuple[int, int, Event]], now: float = 0.0) -> None:
+def give(held: PartitionBacklog, placed: list[tuple[int, int, Event]], now: float = 0.0) -> None:
     read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in {p for p, _, _ in placed}}
     held.take_in(events_table(placed), read, now)
 
@@ -41,7 +41,7 @@ def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
     return found
 
 
-def steps(held: Prefixes) -> list[Step]:
+def steps(held: PartitionBacklog) -> list[Step]:
     """Everything that may be applied now."""
     found = []
     while step := held.next_step(run_it):
@@ -59,7 +59,7 @@ def shown(found: list[Step]) -> list[object]:
     return out
 
 
-def offsets(held: Prefixes, ts: int = 1 << 62) -> list[int]:
+def offsets(held: PartitionBacklog, ts: int = 1 << 62) -> list[int]:
     return [start.offset for start in held.restart_positions(ts).values()]
 
 
@@ -140,7 +140,7 @@ def test_a_change_that_must_not_run_is_taken_out() -> None:
 
 
 def test_until_stops_each_partition_at_its_first_row_at_or_above() -> None:
-    """Prefixes stay prefixes; a schema change above it is not run; below it nobody is waited for that stands there."""
+    """A prefix stays one; a schema change above it is not run; below it nobody is waited for that stands there."""
     held = prefixes(2, until=ms_tso(5))
     give(held, [(0, 0, row(1)), (0, 1, row(5)), (0, 2, row(2)), (1, 0, change(3)), (1, 1, change(5, "no"))])
     assert not held.is_at_bound
@@ -152,7 +152,7 @@ def test_until_stops_each_partition_at_its_first_row_at_or_above() -> None:
 def test_what_lies_below_the_start_counts_as_applied() -> None:
     """With --from: everything below it; with a floor: only what has a TSO below it."""
     starts: Starts = {(TOPIC, 0): PartitionStart(0, 0, 0, ms_tso(9))}
-    held = Prefixes(starts, 0, start_ts=ms_tso(5))
+    held = PartitionBacklog(starts, 0, start_ts=ms_tso(5))
     with_tso = row(8)._replace(by_time=False)
     dropped = held.take_in(
         events_table(
@@ -206,7 +206,7 @@ def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
 
 def test_what_waits_is_counted_in_bytes_too() -> None:
     """A few rows may be all that the memory holds, and more than one step has."""
-    held = Prefixes({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, most=Amount(1000, 2000))
+    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, most=Amount(1000, 2000))
     rows = [row_change(ms_tso(n), "t", ["id"], ["id"], after=[f"{n}" * 1000])._replace(by_time=True) for n in (1, 2, 3)]
     held.take_in(events_table((0, n, row) for n, row in enumerate(rows)), {(TOPIC, 0): 3}, 0.0)
     assert held._queues[TOPIC, 0].bytes_in_memory > 2000

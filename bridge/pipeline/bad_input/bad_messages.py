@@ -8,14 +8,11 @@ change at that boundary: it is written with the first transaction that goes beyo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bridge.errors import BadMessageError
 from bridge.events import Code, Position
 from bridge.model import Entry, PartitionId
-
-if TYPE_CHECKING:
-    pass
 
 
 class BadMessage(NamedTuple):

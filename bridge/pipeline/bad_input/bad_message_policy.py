@@ -10,9 +10,9 @@ from bridge.errors import RefusedRowsError
 from bridge.events import Code
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply.writer import Writer
-from bridge.pipeline.bad_messages import BadMessage, DueEntry
-from bridge.pipeline.refused_rows import apply_sifted, exact
-from bridge.pipeline.truncated_rows import CutRows
+from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry
+from bridge.pipeline.bad_input.refused_rows import apply_sifted, exact
+from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.rows.order_and_slices import WindowRows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.pipeline.ordered.merge import Merged, Rows, merge
+from bridge.pipeline.by_partitions.merge import Merged, Rows, merge
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, events_table, row_change

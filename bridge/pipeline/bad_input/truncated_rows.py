@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.backlog import control_events
-from bridge.pipeline.bad_messages import BadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_boundaries.backlog import control_events
 from bridge.protocols import DecodeError, Decoder
 from bridge.protocols.values.untyped import split_forms
 

@@ -7,15 +7,12 @@ import pytest
 from bridge.events import Event
 from bridge.model import PartitionStart, goes_by_partition
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier, Limits
-from bridge.pipeline.applier_factory import Manner, make_applier
-from bridge.pipeline.backlog import arrival_of
-from bridge.pipeline.ordered.applier import Patience
-from bridge.pipeline.ordered.order import OrderChanged
-from bridge.table_filter import TableFilter
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.order import OrderChanged
+from bridge.pipeline.watching.counts import Counts
 from bridge.tso import ms_tso
-from tests.pipeline.ordered.test_order_changes import Target, Upstream
-from tests.support.models import Clock, FakeWriter
+from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
+from tests.support.models import Clock, FakeWriter, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change
 
 
@@ -28,16 +25,17 @@ class Bench:
 
     def __init__(self, seconds: float | None, known_boundary: int = 0) -> None:
         self.clock, self.target = Clock(), Target(upstream=Upstream([[]], {}, [], []))
-        self.applier: Applier = make_applier(
+        self.applier = make_applier(
             FakeWriter(self.target, None),  # type: ignore[arg-type]
             Progress("bridge", 1, 0, 0, {(TOPIC, 0): PartitionStart(0, known_boundary, 0)}, ()),
             {(TOPIC, 0): 0},
-            Manner(TableFilter(), Limits(boundary_seconds=seconds), Patience(0, dict), clock=self.clock),
+            ApplierConfig(boundary_seconds=seconds, clock=self.clock),
+            Counts(),
             by_partition=False,
         )
 
     def take(self, *placed: tuple[int, Event]) -> None:
-        self.applier.take(arrival_of(events_table((0, offset, event) for offset, event in placed)))
+        give(self.applier, events_table((0, offset, event) for offset, event in placed))
 
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,15 +17,14 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.model import goes_by_partition
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier, Limits
-from bridge.pipeline.applier_factory import Manner, make_applier
-from bridge.pipeline.backlog import arrival_of, events_as_read
-from bridge.pipeline.ordered.applier import Patience
-from bridge.pipeline.ordered.order import OrderChanged
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.order import OrderChanged
+from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
-from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
+from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 PUT = "p"
@@ -94,14 +94,13 @@ class Target(FakeTarget):
             self.seen[key] = history.index(value, self.seen[key])
 
 
-def life(random: Random, target: Target, crash_at: int | None, orders: list[bool]) -> Applier:
+def life(random: Random, target: Target, crash_at: int | None, orders: list[bool]) -> Applier[Any]:
     """One process to the end of the input; the order may change in it.  orders: notes how it went."""
     writer, clock = FakeWriter(target, crash_at), Clock()
     lows = {(TOPIC, p): 0 for p in range(len(target.upstream.streams))}
-    manner = Manner(
-        TableFilter(),
-        Limits(Amount(random.choice((1, 1000)), random.choice((200, 1 << 20)))),
-        Patience(5, dict),
+    config = ApplierConfig(
+        transaction=Amount(random.choice((1, 1000)), random.choice((200, 1 << 20))),
+        idle=IdlePolicy(5, dict),
         most=Amount(random.choice((1, 99)), random.choice((200, 1 << 20))),
         clock=clock,
     )
@@ -109,13 +108,12 @@ def life(random: Random, target: Target, crash_at: int | None, orders: list[bool
         progress = Progress("bridge", 1, target.applied_ts, 0, target.positions, target.pending)
         by_partition = goes_by_partition(target.positions)
         orders.append(by_partition)
-        applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)  # type: ignore[arg-type]
+        applier = make_applier(writer, progress, lows, config, Counts(), by_partition=by_partition)  # type: ignore[arg-type]
         applier.finish_pending(progress.pending)
         try:
             for batch in _batches(random, target.upstream.streams, applier):
                 clock.now += random.choice((0.1, 0.1, 6))
-                table = events_table(batch)
-                applier.take(events_as_read(table) if by_partition else arrival_of(table))
+                give(applier, events_table(batch))
                 if random.random() < 0.3:
                     applier.tick()
             applier.finish()
@@ -124,8 +122,8 @@ def life(random: Random, target: Target, crash_at: int | None, orders: list[bool
         return applier
 
 
-def _batches(random: Random, streams: Streams, applier: Applier) -> Iterable[list[tuple[int, int, Event]]]:
-    offsets = {p: applier.backlog.positions[TOPIC, p].offset for p in range(len(streams))}
+def _batches(random: Random, streams: Streams, applier: Applier[Any]) -> Iterable[list[tuple[int, int, Event]]]:
+    offsets = {p: applier.order.positions[TOPIC, p].offset for p in range(len(streams))}
     eager = [random.choice((1, 3, 9)) for _ in streams]
     while any(offsets[p] < len(stream) for p, stream in enumerate(streams)):
         batch = []
@@ -163,7 +161,7 @@ def test_nothing_is_lost_or_doubled(seed: int, partitions: int, phases: list[boo
     ends = {key: history[-1] for key, history in upstream.histories.items() if history[-1] is not None}
     assert target.values == ends
     assert [change.text for change in target.ran] == upstream.statements
-    assert (target.pending, applier.backlog.rows, applier.counts.late.total()) == ((), 0, 0)
+    assert (target.pending, applier.order.rows, applier.counts.late.total()) == ((), 0, 0)
 
 
 @pytest.mark.parametrize(

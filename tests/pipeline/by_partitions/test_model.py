@@ -15,17 +15,15 @@ from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
 from bridge.model import SchemaChange
+from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Limits
-from bridge.pipeline.backlog import events_as_read
-from bridge.pipeline.ordered import applier
-from bridge.pipeline.ordered.applier import Patience, SequencedApplier
-from bridge.pipeline.ordered.order import starts_of
-from bridge.pipeline.ordered.partition_backlog import Prefixes
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
+from bridge.pipeline.order import starts_of
+from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
-from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams
+from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams, give
 from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
 
 IDLE_SECONDS = 5.0
@@ -105,9 +103,9 @@ class PrefixWriter(FakeWriter):
 
     look: Callable[[], None] = staticmethod(lambda: None)
 
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         self.look()
-        super().run_pending(pending)
+        super().run_pending(pending, on_held)
 
 
 def not_later(row: Event, change: Event) -> bool:
@@ -129,15 +127,13 @@ class Life:
         self.read = {p: starts[TOPIC, p].offset for p in range(len(target.streams))}
         self.produced = dict(self.read)
         self.writer = PrefixWriter(target, crash_at)
-        self.applier = SequencedApplier(
-            self.writer,  # type: ignore[arg-type]
-            progress,
-            Prefixes(starts, target.applied_ts, most=Amount(random.choice((1, 1000)), random.choice((1, 1 << 20)))),
-            Patience(IDLE_SECONDS, self._ends),
-            tables=TableFilter(),
-            limits=Limits(Amount(rows_per_transaction, 1 << 20)),
+        config = ApplierConfig(
+            transaction=Amount(rows_per_transaction, 1 << 20),
+            idle=IdlePolicy(IDLE_SECONDS, self._ends),
+            most=Amount(random.choice((1, 1000)), random.choice((1, 1 << 20))),
             clock=self.clock,
         )
+        self.applier = make_applier(self.writer, progress, lows, config, Counts(), by_partition=True)  # type: ignore[arg-type]
         self.ended = self.ticking = False
         self.asked = dict.fromkeys(self.read, 1 << 62)
         self.applier.finish_pending(progress.pending)
@@ -161,7 +157,7 @@ class Life:
             before = [len(self.target.prefix(p)) for p in range(len(streams))]
             self.known = dict(self.produced)
             read = {(TOPIC, p): end for p, end in self.read.items()}
-            self.applier.take(events_as_read(events_table(batch), read, is_cut=True))
+            give(self.applier, events_table(batch), read, is_cut=True)
             self._nothing_overtook(before)
             if self.random.random() < 0.3:
                 self._pause()
@@ -170,7 +166,7 @@ class Life:
             self.applier.finish()
         for _ in range(20):
             self._pause()
-        self.clock.now += applier.POSITIONS_SECONDS
+        self.clock.now += POSITIONS_SECONDS
         self._pause()
 
     def _ends(self) -> dict[tuple[str, int], int]:
@@ -250,6 +246,6 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
         except Crash:
             continue
     assert target.pending == ()
-    assert life.applier.backlog.rows == 0
+    assert life.applier.order.rows == 0
     assert [len(target.prefix(p)) for p in range(partitions)] == [len(stream) for stream in target.streams]
     assert sorted(c.text for c in target.ran) == sorted(target.statements(target.streams))

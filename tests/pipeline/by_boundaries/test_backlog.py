@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bridge.events import Event, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart
-from bridge.pipeline.backlog import Backlog, ControlEvents, arrival_of
-from bridge.pipeline.bad_messages import BadMessage, boundaries_before
+from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
+from bridge.pipeline.by_boundaries.backlog import Backlog
+from bridge.pipeline.decoded_batch import sorted_batch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -19,7 +20,7 @@ def fed(*batches: tuple[list[tuple[int, int, Event]], dict[PartitionId, int]]) -
     """A backlog after these micro-batches, each with the boundaries after it."""
     backlog = Backlog({A: PartitionStart(0, 0, 0), B: PartitionStart(0, 0, 0)})
     for placed, boundaries in batches:
-        backlog.add(*arrival_of(events_table(placed)), boundaries)
+        backlog.add(sorted_batch(events_table(placed)), (), boundaries)
     return backlog
 
 
@@ -64,7 +65,7 @@ def test_release_forgets_what_is_applied() -> None:
 def test_a_partition_that_appears_later_begins_at_its_start() -> None:
     """A restart reads a new partition from offset 0 while anything of the micro-batch that brought it is unapplied."""
     backlog = Backlog({A: PartitionStart(5, 9, 5)})
-    backlog.add(*arrival_of(events_table([(0, 5, insert(10)), (1, 0, insert(10))])), {A: 9})
+    backlog.add(sorted_batch(events_table([(0, 5, insert(10)), (1, 0, insert(10))])), (), {A: 9})
     assert backlog.restart_positions(10) == {A: PartitionStart(5, 9, 6), B: PartitionStart(0, 0, 1)}
     assert backlog.restart_positions(11) == {A: PartitionStart(6, 9, 6), B: PartitionStart(1, 0, 1)}
 
@@ -77,11 +78,11 @@ def test_control_events_are_sorted_out() -> None:
         (0, 0, boundary(25)), (1, 3, schema_change(28, "second")), (1, 2, schema_change(28, "first")),
         (0, 4, insert(26)),
     ]  # fmt: skip
-    _, control = arrival_of(events_table(placed))
-    assert isinstance(control, ControlEvents)
+    batch = sorted_batch(events_table(placed))
+    control = batch.control
     assert control.boundaries == {A: 40, B: 30}
     assert boundaries_before(control.boundaries, control.bad) == {A: 25, B: 30}
-    assert control.read == {A: 5, B: 5}
+    assert batch.read == {A: 5, B: 5}
     assert control.bad == (BadMessage(Entry(Position("cdc", 0, 2), "malformed", "broken"), 25),)
     assert [(c.text, c.position) for c in control.changes] == [("first", "cdc/1/2"), ("second", "cdc/1/3")]
 
@@ -91,6 +92,6 @@ def test_rows_are_what_lies_between_the_others() -> None:
     for rows, others in ((1000, {0, 500, 501, 1002}), (3, {1, 4}), (5, set()), (0, {0, 1})):
         places = [offset for offset in range(rows + len(others)) if offset not in others]
         events = [(0, n, boundary(n) if n in others else insert(n)) for n in range(rows + len(others))]
-        store, control = arrival_of(events_table(events))
-        assert store.due(0, 2000)["offset"].to_pylist() == places
-        assert control.boundaries.get(A, -1) == max(others, default=-1)
+        batch = sorted_batch(events_table(events))
+        assert batch.rows.due(0, 2000)["offset"].to_pylist() == places
+        assert batch.control.boundaries.get(A, -1) == max(others, default=-1)

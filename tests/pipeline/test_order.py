@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.ordered.order import first_offsets
+from bridge.pipeline.order import first_offsets
 
 
 def test_a_partition_added_to_a_known_topic_begins_at_0() -> None:

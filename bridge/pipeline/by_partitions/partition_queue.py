@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
-from bridge.pipeline.ordered.merge import Longs, Rows
+from bridge.pipeline.by_partitions.merge import Longs, Rows
 
 
 @dataclass(frozen=True)
