@@ -35,9 +35,13 @@ SHORT_NAMES = {
 }
 """Flags and environment names of contract.md whose place in the file is another."""
 _LISTS = {
-    *(("source", "topics"), ("source", "put_aside"), ("filter",), ("verify", "max_load")),
+    *(("source", "topics"), ("source", "put_aside"), ("filter",), ("verify", "max_load"), ("stream", "tuning_off")),
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
 }
+Tuning = Literal[
+    "small-pages", "frozen-modules", "niceness", "installed-modules", "no-pandas", "zip-folders", "event-files"
+]
+"""What makes the bridge's processes faster without changing what they do (manual, performance)."""
 _MAX_TSO = (1 << 63) - 1
 _NAME = re.compile(r"[\w.-]{1,64}")
 
@@ -177,6 +181,9 @@ class Stream(_Section):
     it."""
     status_seconds: float = Field(default=10, gt=0)
     """How often the status line is written."""
+    tuning_off: tuple[Tuning, ...] = ()
+    """Speed-ups that are not used, to find out whether one of them is behind a fault (`bridge help performance` lists
+    them)."""
 
     @property
     def bytes_at_once(self) -> int:

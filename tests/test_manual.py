@@ -17,8 +17,8 @@ import pytest
 from rich.console import Console
 
 from bridge.cli import output
-from bridge.commands import manual
 from bridge.cli.page_layout import Page
+from bridge.commands import manual
 from bridge.config import Settings, load_settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from bridge.config import Settings
 from bridge.errors import UsageError
@@ -39,7 +39,7 @@ def upstream_of(settings: Settings) -> Target:
     )
 
 
-def source_of(settings: Settings) -> Source:
+def source_of(settings: Settings) -> Any:
     """The source, whose modules take a while to import; UsageError when none is given."""
     from bridge.sources.capture_files import CaptureSource
     from bridge.sources.kafka import KafkaSource

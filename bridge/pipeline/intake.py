@@ -39,9 +39,6 @@ LEAST_AT_ONCE: Final = 10_000
 MOST_AT_ONCE: Final = 100_000
 FIRST_AT_ONCE: Final = 50_000
 """The first are wanted soon: until they are there, the target has nothing to do."""
-HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
-HEAD_AT_ONCE: Final = 25_000
-"""What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
 _ANY: Final = 1 << 40
 _FILLED: Final = 0.75
 _GROWTH: Final = 4
@@ -117,20 +114,16 @@ class Intake:
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
-        self._head: MicroBatch | None = None
         self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
-        self._query_waits, self._closed = threading.Event(), threading.Event()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
 
-    def start(self, head: MicroBatch | None) -> None:
-        """Begins, with what comes before all micro-batches: Spark takes two seconds to plan the first one, and its
-        Python workers as long to start.  Until then, the head is decoded here.  It is never all there is."""
-        self._head = head
+    def start(self) -> None:
+        """Begins to take micro-batches."""
         self._thread.start()
 
     def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch, for which Spark waits only where nobody else can read it.  At most one waits."""
-        self._query_waits.set()
         coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
         while self._is_taking():
             with suppress(queue.Full):
@@ -158,10 +151,8 @@ class Intake:
 
     def _work(self) -> None:
         try:
-            if self._head is not None:
-                self._take(self._head, is_head=True)
             while waiting := self._next():
-                self._take(waiting.batch, is_head=False)
+                self._take(waiting.batch)
                 waiting.is_taken.set()
         except BaseException as error:  # noqa: BLE001  # what lies behind must not be taken then
             self._worker.fail(error)
@@ -172,12 +163,12 @@ class Intake:
                 return self._waiting.get(timeout=_TICK_SECONDS)
         return None
 
-    def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
+    def _take(self, batch: MicroBatch) -> None:
         """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
         # Spark shares the limit out among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
-        for part, decoded in self._decoded_parts(batch, is_head=is_head, is_cut=is_head or is_full):
+        for part, decoded in self._decoded_parts(batch, is_cut=is_full):
             there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
@@ -187,36 +178,32 @@ class Intake:
             self._pace.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
-    def _decoded_parts(
-        self, batch: MicroBatch, *, is_head: bool, is_cut: bool
-    ) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
+    def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
         """Each part, decoded; the next one is decoded while one is handed over.  Ends when the intake is closed:
         what is not taken is read again, by the next bridge."""
-        for part, decoded in one_ahead(self._parts(batch, is_head=is_head, is_cut=is_cut), "decoding"):
+        for part, decoded in one_ahead(self._parts(batch, is_cut=is_cut), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return
 
-    def _parts(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
+    def _parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
         """Each part, decoded; one that turns out to be too large is parted anew."""
         rest: MicroBatch | None = batch if batch.messages != 0 else None
         while rest is not None and not self._closed.is_set():
-            part, behind = rest.split(self._size(is_head=is_head))
+            part, behind = rest.split(self._size())
             try:
-                decoded = self._decoded(part, is_head=is_head, is_cut=is_cut or behind is not None)
+                decoded = self._decoded(part, is_cut=is_cut or behind is not None)
             except TooLargeError as error:
                 self._pace.did_not_fit(part.messages or 0, error.found)
                 continue
             yield part, decoded
             rest = behind
 
-    def _size(self, *, is_head: bool) -> int:
-        """How many messages the next part has: few as long as they are decoded here, since a job costs the same for few
-        as for many."""
+    def _size(self) -> int:
+        """How many messages the next part has."""
         if not self._has_room:
             return min(self._pace.size, _ON_EXECUTORS * self._pace.fitting)
-        is_decoded_here = is_head and not self._query_waits.is_set()
-        return min(self._pace.size, self._pace.fitting, HEAD_AT_ONCE if is_decoded_here else _ANY)
+        return min(self._pace.size, self._pace.fitting)
 
     @property
     def _has_room(self) -> bool:
@@ -244,11 +231,11 @@ class Intake:
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
         return decoded.admitting(sorted(added))
 
-    def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
+    def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
         is_light = is_small and (batch.messages or 0) * _LIGHT <= self._pace.fitting
         has_room = self._has_room
-        if is_light or (has_room and (is_small or (is_head and not self._query_waits.is_set()))):
+        if is_light or (has_room and is_small):
             events = self._decoded_here(batch)
         elif has_room or self._order.on_executors is None:
             events = batch.collected(self._decode, self._most_bytes)

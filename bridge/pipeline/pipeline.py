@@ -32,8 +32,9 @@ from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
-from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
+from bridge.spark.process_memory import keep_what_is_loaded, take_small_pages
 from bridge.spark.session import start_session
+from bridge.spark.tuning import switch_off
 
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
@@ -68,7 +69,7 @@ class Pipeline:
 
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
-        keep_freed_memory()
+        switch_off(self._settings.stream.tuning_off)
         with _expected_errors(self._assembly.target), self._owned(plan) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership)
             with (
@@ -114,7 +115,7 @@ class Pipeline:
             ahead = messages_ahead(applier.order.positions, extents)
             heartbeat.report_on(StatusReporter(applier, writer, counts.messages + ahead))
             try:
-                has_ended = reading.run(spark, applier, progress.pending, extents, once=plan.once)
+                has_ended = reading.run(spark, applier, progress.pending, once=plan.once)
             except OrderChanged as changed:
                 log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
             except PartitionsAdded as added:

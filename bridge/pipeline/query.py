@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,11 +17,10 @@ from bridge.config import Stream
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
+from bridge.pipeline.intake import MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.range_reader import loaded
-from bridge.sources.source import Extent, MicroBatch, Source
+from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
 from bridge.spark.session import checkpoint_folder
@@ -56,7 +55,6 @@ class Reading:
         spark: SparkSession,
         applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
-        extents: Mapping[PartitionId, Extent],
         *,
         once: bool,
     ) -> bool:
@@ -64,7 +62,6 @@ class Reading:
         now; everything complete is applied then.  Whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
-        extents: what the source held a moment ago.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
         topics have partitions that it did not begin with, and what ended the applier or the query.
         """
@@ -75,7 +72,7 @@ class Reading:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
-                    query = self._start_query(spark, intake, starts, extents, folder, once=once)
+                    query = self._start_query(spark, intake, starts, folder, once=once)
                     self._watch(query, intake, worker)
                     has_ended = worker.drain(self._gives_up)
                     if has_ended:
@@ -125,20 +122,15 @@ class Reading:
         spark: SparkSession,
         intake: Intake,
         starts: Positions,
-        extents: Mapping[PartitionId, Extent],
         folder: str,
         *,
         once: bool,
     ) -> StreamingQuery:
         settings = self.settings
-        head = self._head(spark, starts, extents, folder)
-        if head is not None:
-            read = head.ends
-            starts = {where: start._replace(offset=read.get(where, start.offset)) for where, start in starts.items()}
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
         )
-        intake.start(head)
+        intake.start()
         micro_batches = self.source.micro_batches(spark, folder, starts)
         with _session_of_queries(spark, self.source.planning):
             return (
@@ -148,16 +140,6 @@ class Reading:
                 .trigger(**trigger)
                 .start()
             )
-
-    def _head(
-        self, spark: SparkSession, starts: Positions, extents: Mapping[PartitionId, Extent], folder: str
-    ) -> MicroBatch | None:
-        """What is read before the query's first micro-batch, if there is much; no more than the driver may hold."""
-        if messages_ahead(starts, extents) <= DRIVER_DECODES:
-            return None
-        warm_up(spark)
-        size = min(HEAD_MESSAGES, self.settings.driver_rows)
-        return self.source.head(spark, folder, starts, extents, size) if size else None
 
     def _guard(self, applier: Applier[Any]) -> TopicGuard:
         return TopicGuard(self.source, self.topics, applier.order.by_partition)
@@ -175,18 +157,6 @@ class Reading:
 def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
     """How many messages are still to be read."""
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
-
-
-def warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
-    context = spark.sparkContext
-
-    def run() -> None:
-        with suppress(*SPARK_ENDED):
-            tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
-
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
 @contextmanager

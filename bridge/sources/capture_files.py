@@ -91,9 +91,6 @@ class CaptureSource:
         """All there are; lines hold them in base64, beside which names of columns come once more."""
         return sum(path.stat().st_size for path in self._paths())
 
-    def head(self, *_: object) -> None:
-        """None: what comes first, only reading all of them tells."""
-
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
         """Copies of a message fold by (topic, partition, offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))

@@ -28,7 +28,7 @@ from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, first_
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
 from bridge.sources.topic_guard import read_topics
 from bridge.spark.event_transfer import all_handed_over, taken
-from bridge.spark.session import MEMORY
+from bridge.spark.tuning import is_on
 
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
@@ -104,23 +104,10 @@ class KafkaSource:
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
 
-    def head(
-        self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
-    ) -> KafkaBatch | None:
-        """The same fraction of every partition, about half of it at most."""
-        ranges = [
-            OffsetRange(*where, start.offset, extents[where].high)
-            for where, start in starts.items()
-            if where in extents and extents[where].high > start.offset
-        ]
-        messages = sum(wanted.size for wanted in ranges)
-        head, rest = first_of(ranges, max(2, messages // size))
-        return self._batch(spark, head, folder) if rest else None
-
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
         """Ranges whose events executors on this machine hand over through a folder."""
         events = Path(folder, _EVENTS)
-        is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
+        is_here = is_on("event-files") and str(spark.sparkContext.master).startswith("local")
         if is_here:
             events.mkdir(exist_ok=True)
         return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)

@@ -244,11 +244,6 @@ def _after(came: list[Any], following: int) -> int:
     return following
 
 
-def loaded(tasks: Iterable[int]) -> Iterator[int]:
-    """For a job that does nothing: to run it, a Python worker has to load all that reading and decoding need."""
-    return iter(tasks)
-
-
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     """The reader of this process for these properties; a Python worker of Spark lives on from task to task."""

@@ -24,9 +24,8 @@ from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
 from bridge.spark.kafka_source_api import connector, is_local
+from bridge.spark.tuning import VARIABLE
 
-MEMORY: Final = "/dev/shm"
-"""Where Linux keeps files in memory."""
 _CHECKPOINT: Final = "bridge-stream-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
@@ -71,7 +70,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
-        **(_LOCALLY if is_local(given) else {}),
+        **(_LOCALLY if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     properties = {**defaults, **given}
     for key, value in properties.items():
@@ -147,12 +146,10 @@ def _end_quietly(*_: object) -> None:
 def checkpoint_folder() -> Iterator[str]:
     """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
 
-    In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
-    killed are removed.  A living one holds a lock on its own: its process id says nothing to who is in another
-    container and sees the same memory.
+    Folders of processes that were killed are removed.  A living one holds a lock on its own: its process id says
+    nothing to who is in another container and sees the same folder.
     """
-    memory = Path(MEMORY)
-    base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    base = Path(tempfile.gettempdir())
     for left in base.glob(f"{_CHECKPOINT}*"):
         with suppress(OSError), _locked(left):
             shutil.rmtree(left, ignore_errors=True)

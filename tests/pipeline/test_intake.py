@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -29,14 +29,13 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.intake import DRIVER_DECODES, FIRST_AT_ONCE, HEAD_AT_ONCE, Intake
+from bridge.pipeline.intake import DRIVER_DECODES, Intake
 from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
-from bridge.sources.source import Extent
 from bridge.sources.topic_guard import TopicGuard
 from bridge.table_filter import TableFilter
 
@@ -104,9 +103,9 @@ def _intake(
     )
 
 
-def _hand_over(intake: Intake, planned: Planned, *numbers: int, head: Any = None) -> None:
+def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
     """As a query does that ends behind these micro-batches."""
-    intake.start(head)
+    intake.start()
     for number in numbers:
         intake.hand_over(planned, cast("Any", None), number)
     assert any(intake.finished(0.2) for _ in range(150))
@@ -126,14 +125,6 @@ def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: 
     assert second.read == {(name, 0): 2}
 
 
-def test_the_head_comes_first(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """However soon the query's first micro-batch comes: what the head holds is before it."""
-    name, taker = topic(1), Taker()
-    planned = Planned(kafka, name, 2)
-    _hand_over(_intake(kafka, name, taker), planned, 1, head=planned(None, 0))
-    assert [batch.read for batch in taker.came] == [{(name, 0): 1}, {(name, 0): 2}]
-
-
 class Broken:
     """A part that cannot be read."""
 
@@ -149,7 +140,7 @@ class Broken:
 
 
 class Breaking:
-    """A head of two parts of which the second cannot be read."""
+    """A micro-batch of two parts of which the second cannot be read."""
 
     messages = None
 
@@ -163,11 +154,12 @@ class Breaking:
 @pytest.mark.parametrize(
     "error", [Py4JError("lost"), KafkaException("lost"), MemoryError(), OSError("full"), ApplyError("refused")]
 )
-def test_behind_a_head_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
+def test_behind_a_part_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
     """Progress would go past what was not read, for good."""
     name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 3)
-    _hand_over(_intake(kafka, name, taker), planned, 2, head=Breaking(planned(None, 0), error))
+    breaking = cast("Any", Breaking(planned(None, 0), error))
+    _hand_over(_intake(kafka, name, taker), lambda _, number: planned(_, number) if number else breaking, 0, 2)
     assert [batch.read for batch in taker.came] == [{(name, 0): 1}]
     assert taker.failure is error
 
@@ -199,7 +191,7 @@ def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callabl
     name, taker = topic(1), Slow()
     planned = Planned(kafka, name, 3)
     intake = _intake(kafka, name, taker)
-    intake.start(None)
+    intake.start()
     for number in (0, 1):
         intake.hand_over(planned, cast("Any", None), number)
     third = threading.Thread(target=intake.hand_over, args=(planned, None, 2))
@@ -243,7 +235,7 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     """A micro-batch whose size nobody knows is one that only Spark's query holds."""
     taker = Slow()
     intake = _alone(taker)
-    intake.start(None)
+    intake.start()
     only_here = Part(None, lambda: None)
     query = threading.Thread(target=intake.hand_over, args=(lambda *_: only_here, None, 0))
     query.start()
@@ -259,7 +251,7 @@ def test_one_part_is_decoded_ahead() -> None:
     """While the one before it is handed over; no more, so that the memory is bounded."""
     taker, decoded = Slow(), list[int]()
     intake = _alone(taker)
-    intake.start(None)
+    intake.start()
     parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
     whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
     intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
@@ -288,7 +280,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     intake = _intake(kafka, name, taker)
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
-    intake.start(None)
+    intake.start()
     intake.hand_over(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
     assert any(intake.finished(0.2) for _ in range(300))
     assert taker.failure is None
@@ -299,40 +291,12 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     assert taker.came[-1].read == {(name, 0): len(sizes), (name, 1): len(sizes)}
 
 
-class Head(Part):
-    """Without events and without an end, until enough parts were taken of it; `asked` is what they were to hold."""
-
-    def __init__(self, asked: list[int], taken: Callable[[int], None]) -> None:
-        super().__init__(FIRST_AT_ONCE, lambda: None)
-        self._asked, self._taken = asked, taken
-
-    def split(self, size: int) -> tuple[Any, Any]:
-        self._asked.append(size)
-        self._taken(len(self._asked))
-        return self, self if len(self._asked) < 4 else None
-
-    def read(self) -> Iterator[Any]:
-        return iter(())
-
-
-def test_what_is_left_of_a_head_goes_by_large_parts() -> None:
-    """As soon as Spark is there: a job costs the same for few messages as for many."""
-    asked = list[int]()
-    intake = _alone(Taker())
-    intake._pace.size = 4 * HEAD_AT_ONCE
-    head = Head(asked, lambda count: intake._query_waits.set() if count == 2 else None)
-    intake._pace.note = lambda *_: None  # type: ignore[method-assign]
-    intake.start(cast("Any", head))
-    assert any(intake.finished(0.2) for _ in range(50))
-    assert asked == [HEAD_AT_ONCE] * 2 + [4 * HEAD_AT_ONCE] * 2
-
-
 @pytest.mark.parametrize(("messages", "last"), [(4 * DRIVER_DECODES, True), (4 * DRIVER_DECODES - 1, False)])
 def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bool) -> None:
     """However few messages that part holds: what no part says, the whole micro-batch does."""
     taker = Taker()
     intake = _alone(taker, _by_partitions, limit=4 * DRIVER_DECODES)
-    intake.start(None)
+    intake.start()
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
     whole = Part(messages, lambda: None, parts)
     intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
@@ -350,7 +314,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     worker.start()
     planned = Planned(kafka, name, 5)
     intake = _intake(kafka, name, cast("Any", worker))
-    intake.start(None)
+    intake.start()
 
     def query() -> None:
         for number in range(5):
@@ -365,20 +329,3 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     assert not thread.is_alive()
     assert worker.failure is None
     assert worker.stop(5)
-
-
-def test_the_head_leaves_something_to_the_query() -> None:
-    """About half of every partition at most."""
-    source = KafkaSource("nowhere:1", ["t"], {})
-    starts = {("t", n): PartitionStart(10, 0, 0) for n in range(3)}
-    extents = {("t", 0): Extent(0, 110), ("t", 1): Extent(0, 60), ("t", 2): Extent(5, 10)}
-    spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(master="spark://nowhere:1")))
-    head = source.head(spark, "/tmp", starts, extents, 50)
-    assert head is not None
-    assert head.ends == {("t", 0): 44, ("t", 1): 27}
-    assert head.messages == 51
-    most = source.head(spark, "/tmp", starts, extents, 1000)
-    assert most is not None
-    assert most.ends == {("t", 0): 60, ("t", 1): 35}
-    few = {("t", n): Extent(0, 11) for n in range(3)}
-    assert source.head(spark, "/tmp", starts, few, 1) is None

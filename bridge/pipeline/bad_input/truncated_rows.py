@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_boundaries.backlog import control_events
+from bridge.pipeline.control_events import control_events
 from bridge.protocols import DecodeError, Decoder
 from bridge.protocols.values.untyped import split_forms
 
@@ -90,7 +90,7 @@ class CutRows:
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
-        done = self.completed(control_events(events.filter(is_cut), {}).bad, floor)
+        done = self.completed(control_events(events.filter(is_cut)).bad, floor)
         still_bad = _table([_as_read(bad) for bad in done.bad])
         return pa.concat_tables([events.filter(pc.invert(is_cut)), done.rows, still_bad])
 
