@@ -137,6 +137,25 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
                 assert time.monotonic() < deadline, "there is no heartbeat any more"
 
 
+def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: str) -> None:
+    """A pipeline without a heartbeat is taken over while it writes: it ends with its heartbeat."""
+
+    ends = iter([SystemExit(1)])
+
+    def die() -> None:
+        for error in ends:
+            raise error
+
+    with owner(target) as pipeline:
+        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 0.01)
+        heartbeat.report_on(SimpleNamespace(look=die))  # type: ignore[arg-type]
+        heartbeat.raise_failure()
+        with heartbeat:
+            heartbeat._thread.join(10)
+        with pytest.raises(SystemExit):
+            heartbeat.raise_failure()
+
+
 def test_a_stranger_is_not_killed(target: str, session: Session) -> None:
     """The id of a recorded connection may be another client's by now, as when the server was started anew."""
     with owner(target) as first, admin(target) as stranger:
