@@ -139,7 +139,7 @@ def translate(
     else:
         changes = [(schema, statement) for statement in ddl.split(stdin_text())]
     if not changes:
-        raise UsageError("there is no schema change to translate", mend="give statements on stdin, or --input")
+        raise UsageError("there is no schema change to translate", fix="give statements on stdin, or --input")
     server = target_of(settings) if flavour is None else None
     with ddl.site_for(settings, server, flavour) as (rules, site):
         output.translations([ddl.translate(text, where, rules, site) for where, text in changes], as_json=as_json)

@@ -71,7 +71,7 @@ def confirm(question: str, *, yes: bool) -> None:
     except typer.Abort:
         agreed = False
     if not agreed:
-        raise UsageError("nothing was changed", mend="answer y, or give --yes")
+        raise UsageError("nothing was changed", fix="answer y, or give --yes")
 
 
 def stdin_text() -> str:
@@ -79,4 +79,4 @@ def stdin_text() -> str:
     try:
         return sys.stdin.read() if sys.stdin else ""
     except (UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"stdin cannot be read: {error}", mend="give it text in UTF-8") from error
+        raise UsageError(f"stdin cannot be read: {error}", fix="give it text in UTF-8") from error

@@ -19,7 +19,7 @@ def target_of(settings: Settings) -> Target:
     """The target; UsageError when none is given."""
     section = settings.target
     if not section.url:
-        raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
+        raise UsageError("there is no target", fix="give --target mysql://user@host:port/")
     return Target(
         section.url, password=section.password, password_file=section.password_file, tls=section.tls_as("target")
     )
@@ -29,7 +29,7 @@ def upstream_of(settings: Settings) -> Target:
     """The upstream itself; UsageError when none is given."""
     section = settings.upstream
     if not section.url:
-        raise UsageError("there is no source to look into", mend="give --source mysql://user@host:port/")
+        raise UsageError("there is no source to look into", fix="give --source mysql://user@host:port/")
     return Target(
         section.url,
         password=section.password,
@@ -48,9 +48,7 @@ def source_of(settings: Settings) -> Any:
     if source.input:
         return CaptureSource(source.input)
     if not source.bootstrap_servers or not source.topics:
-        raise UsageError(
-            "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
-        )
+        raise UsageError("there is no source", fix="give --bootstrap-servers and --topic, or --input for capture files")
     return KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
 
 

@@ -121,7 +121,7 @@ class Applier(Generic[BatchT]):
 
     def _wait_for_operator(self, held: HeldError) -> None:
         """Raises Interrupted after `interrupt`."""
-        self._held = f"{held.what}; {held.mend}"
+        self._held = f"{held.what}; {held.fix}"
         time.sleep(HELD_SECONDS)
         if self._interrupted:
             raise Interrupted
@@ -151,8 +151,8 @@ class Applier(Generic[BatchT]):
                 self.counts.applying_since = self._clock()
             self._load(rows.tables())
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
-            self.counts.rows += rows.count - sum(entry.change is not None for entry in step.put_aside)
-        self.counts.quarantined += len(step.put_aside)
+            self.counts.rows += rows.count - sum(entry.change is not None for entry in step.quarantined)
+        self.counts.quarantined += len(step.quarantined)
         self.order.moved(step)
 
     def _load(self, names: dict[TableName, int]) -> None:

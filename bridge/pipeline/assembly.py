@@ -134,7 +134,7 @@ class Assembly:
                 settings.on_bad_message == "quarantine",
                 self.protocol,
                 self._cut_rows(),
-                frozenset(settings.source.put_aside),
+                frozenset(settings.source.quarantine),
             ),
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),

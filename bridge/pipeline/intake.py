@@ -217,7 +217,7 @@ class Intake:
                 raise SourceError(
                     f"messages were left out: offset {self._ends[where]} was to be read next, and {start} came",
                     where=f"{where[0]}/{where[1]}",
-                    mend="nothing behind the gap is in the target; start the bridge again, and report this",
+                    fix="nothing behind the gap is in the target; start the bridge again, and report this",
                 )
         self._ends.update(part.ends)
 

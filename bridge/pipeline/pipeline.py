@@ -172,7 +172,7 @@ class Pipeline:
                 f"the pipeline began at {began}, not at --from {self._settings.begin}; a known one goes on from its"
                 f" progress, applied ts {progress.applied_ts}",
                 where=f"pipeline {progress.name}",
-                mend=f"leave --from out, or give --from {began}; to begin elsewhere, give another --name, or `bridge"
+                fix=f"leave --from out, or give --from {began}; to begin elsewhere, give another --name, or `bridge"
                 " reset` first",
             )
 
@@ -215,7 +215,7 @@ def _check_until(progress: Progress, until: int | None) -> None:
         raise UsageError(
             f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
             where=f"pipeline {progress.name}",
-            mend="give a later --until; for an earlier state replay into an empty target under another --name",
+            fix="give a later --until; for an earlier state replay into an empty target under another --name",
         )
 
 
@@ -226,7 +226,7 @@ def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) ->
             raise SourceError(
                 f"the partition ends at offset {high}, before offset {start.offset}, from which on it is to be read",
                 where=f"{topic}/{partition}",
-                mend="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
+                fix="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
                 " bridge again when it has ended; else the topic was cut or made anew: copy the upstream's tables to"
                 " the target, then `bridge reset` and begin there with --from",
             )
@@ -234,7 +234,7 @@ def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) ->
             raise SourceError(
                 f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
                 where=f"{topic}/{partition}",
-                mend="changes are missing for good, or the topic was made anew: copy the upstream's tables to the"
+                fix="changes are missing for good, or the topic was made anew: copy the upstream's tables to the"
                 " target, then `bridge reset` and begin there with --from",
             )
 
@@ -251,6 +251,6 @@ def _expected_errors(target: Target) -> Iterator[None]:
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),
-            mend="check --target, that the server runs, and that the user may create and write the database"
+            fix="check --target, that the server runs, and that the user may create and write the database"
             " that holds progress",
         ) from error

@@ -25,6 +25,6 @@ def is_wanted(change: SchemaChange, tables: TableFilter, met: set[TableName]) ->
         raise SchemaChangeError(
             f"a schema change touches tables inside and outside of the filter: {change.text}",
             where=f"{change.position}, commit ts {change.commit_ts} ({tso_ms(change.commit_ts)} ms)",
-            mend="change --filter so that all of them, or none, are replicated",
+            fix="change --filter so that all of them, or none, are replicated",
         )
     return wanted.pop()

@@ -52,7 +52,7 @@ def test_foreign_keys_that_cascade(session: Session, rule: str) -> None:
     assert found(session, cascades=True) == ["m.child"]
     assert found(session, cascades=False) == []
     assert find_side_effects(session, [TableName("m", "t")], cascades=True) == []
-    with pytest.raises(TargetError, match=r"foreign key fk of m\.child to t .*; mend: drop the foreign key"):
+    with pytest.raises(TargetError, match=r"foreign key fk of m\.child to t .*; fix: drop the foreign key"):
         refuse_side_effects(find_side_effects(session, [TableName("m", "child")], cascades=True))
 
 

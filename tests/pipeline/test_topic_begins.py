@@ -66,7 +66,7 @@ def test_topics_that_may_not_be_read(known: Progress, given: dict[str, int | Non
     with pytest.raises(UsageError) as refused:
         begins_of(known, given)
     assert said in refused.value.what
-    assert way in refused.value.mend
+    assert way in refused.value.fix
 
 
 def test_progress_remembers_them() -> None:

@@ -94,7 +94,7 @@ def test_a_change_of_key(target: str, session: Session, tmp_path: Path) -> None:
 
 
 def test_without_a_source(target: str, session: Session, tmp_path: Path) -> None:
-    """It stops like a bad message, and names the mend."""
+    """It stops like a bad message, and names the fix."""
     with pytest.raises(BadMessageError, match="--source") as raised:
         run_all(target, capture(tmp_path, [whole(10, 2, "a"), watermark(11), cut(11, 1), watermark(20)]))
     assert raised.value.where == "cdc/0/2"
@@ -106,7 +106,7 @@ def test_without_a_source(target: str, session: Session, tmp_path: Path) -> None
     [(History({}), "no such row of m.t at commit ts 11"), (History({}, frozenset({11})), "tidb_gc_life_time")],
 )
 def test_a_row_that_is_gone(target: str, session: Session, tmp_path: Path, history: History, why: str) -> None:
-    """What the upstream does not show any more stops the bridge, or is put aside with its message."""
+    """What the upstream does not show any more stops the bridge, or is quarantined with its message."""
     events = capture(tmp_path, [whole(10, 2, "a"), watermark(11), cut(11, 1), whole(12, 3, "c"), watermark(20)])
     with pytest.raises(BadMessageError, match=why) as raised:
         run_all(target, events, cut_rows=history.cut_rows())
@@ -161,7 +161,7 @@ def test_in_the_order_of_the_partitions(target: str, session: Session, tmp_path:
 
 
 def test_a_row_that_is_gone_in_the_order_of_the_partitions(target: str, session: Session, tmp_path: Path) -> None:
-    """It stops its partition alone, and without a source too; put aside, it goes on, and the code says why."""
+    """It stops its partition alone, and without a source too; quarantined, it goes on, and the code says why."""
     events = capture(
         tmp_path, [plain(1, 1, "a"), cut(moment(2), 2), b"{", plain(3, 3, "c")], [plain(1, 5, "e"), plain(6, 6, "f")]
     )

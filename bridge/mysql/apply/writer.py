@@ -62,17 +62,17 @@ class WriterCounts:
     schema_changes: int = 0
 
 
-_ASIDE: Final = "or put such rows aside with --on-bad-message quarantine"
+_QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.sql[:200]}"
-    mend = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
+    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
     if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
-        mend = f"{mend}; {_ASIDE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, mend=mend)
-    return ApplyError(what, where=where, mend=mend)
+        fix = f"{fix}; {_QUARANTINE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
+    return ApplyError(what, where=where, fix=fix)
 
 
 def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
@@ -109,9 +109,9 @@ def check_matched(statement: Statement, matched: int) -> None:
         table=statement.table,
         code=Code.ROW_NOT_FOUND,
         where=f"table {statement.table}; statement {statement.sql[:300]}",
-        mend="the target differs from the upstream; "
+        fix="the target differs from the upstream; "
         + ("" if statement.is_part else "give the table a key, or ")
-        + f"copy it anew and begin there; {_ASIDE}",
+        + f"copy it anew and begin there; {_QUARANTINE}",
     )
 
 
@@ -313,7 +313,7 @@ class Writer:
             raise ApplyError(
                 f"the target refused rows: {server_words(error)}",
                 where=f"commit ts {step.old_ts} to {step.new_ts}",
-                mend="compare the table on the target with the upstream's; the target is unchanged since"
+                fix="compare the table on the target with the upstream's; the target is unchanged since"
                 f" commit ts {step.old_ts}",
             ) from error
         except BaseException as error:
@@ -362,7 +362,7 @@ class Writer:
         raise ApplyError(
             f"progress on the target stands at {progress.applied_ts}, not at {step.old_ts} as this bridge left it",
             where=f"pipeline {self._table.name}",
-            mend="somebody changed the progress row by hand; restart the bridge to go on from what it says",
+            fix="somebody changed the progress row by hand; restart the bridge to go on from what it says",
         )
 
     def _committed(self, step: Advance) -> bool:
@@ -412,5 +412,5 @@ class Writer:
             f"the target did not take a transaction within {self._retry_seconds:g} s:"
             f" {server_words(error) if error else ''}",
             where=str(self._target),
-            mend="see that the server runs and is reachable, then start the bridge again",
+            fix="see that the server runs and is reachable, then start the bridge again",
         ) from error

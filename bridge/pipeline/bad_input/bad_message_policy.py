@@ -20,10 +20,10 @@ from bridge.rows.order_and_slices import WindowRows
 class OnBadMessage:
     """The setting of that name.
 
-    quarantine: put messages aside that cannot be decoded, and rows that the target refuses.
-    protocol: kept with what is put aside, since a message does not always tell.
+    quarantine: quarantine messages that cannot be decoded, and rows that the target refuses.
+    protocol: kept with what is quarantined, since a message does not always tell.
     cut_rows: completes rows that were cut to their key, None without an upstream to read them from.
-    released: positions of schema changes that are put aside all the same, since somebody has seen to them.
+    released: positions of schema changes that are quarantined all the same, since somebody has seen to them.
     """
 
     quarantine: bool = False
@@ -39,7 +39,7 @@ class OnBadMessage:
         return not self.quarantine
 
     def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
-        """Commits a transaction; gives it as committed, with the rows that were put aside as the target refuses them.
+        """Commits a transaction; gives it as committed, with the rows that were quarantined as the target refuses them.
 
         Raises what `Writer.apply` raises.
         """
@@ -52,5 +52,5 @@ class OnBadMessage:
         return step
 
     def due(self, bad: BadMessage, ts: int) -> DueEntry:
-        """The entry of a message that is put aside."""
+        """The entry of a message that is quarantined."""
         return DueEntry(ts, replace(bad.entry, protocol=self.protocol, commit_ts=ts))

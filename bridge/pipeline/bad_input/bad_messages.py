@@ -1,7 +1,7 @@
-"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is put aside (internals,
+"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is quarantined (internals,
 decision 12).
 
-A message that stops freezes its partition's boundary at the last one before it.  One that is put aside counts as a
+A message that stops freezes its partition's boundary at the last one before it.  One that is quarantined counts as a
 change at that boundary: it is written with the first transaction that goes beyond it.
 """
 
@@ -31,7 +31,7 @@ class BadMessage(NamedTuple):
 
 
 class DueEntry(NamedTuple):
-    """What is to be put aside by the transaction that brings the target beyond `ts`."""
+    """What is to be quarantined by the transaction that brings the target beyond `ts`."""
 
     ts: int
     entry: Entry
@@ -55,7 +55,7 @@ def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
     return BadMessageError(
         f"a message cannot be decoded: {first.reason}{more}",
         where=str(first.position),
-        mend="everything complete before it is in the target; mend what the reason names, or if the message is broken"
+        fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
         f" for good, {_ways_on(first)}; then start the bridge again",
     )
 
@@ -63,10 +63,10 @@ def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
 def _ways_on(entry: Entry) -> str:
     if entry.code == Code.SCHEMA_CHANGE:
         return (
-            "run by hand what it changed upstream, and put it aside with --set"
-            f" source.put_aside={entry.position} (a schema change is never put aside by itself)"
+            "run by hand what it changed upstream, and quarantine it with --set"
+            f" source.quarantine={entry.position} (a schema change is never quarantined by itself)"
         )
-    return "leave its table out with --filter, or put it aside with --on-bad-message quarantine"
+    return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
 
 
 def message_entry(

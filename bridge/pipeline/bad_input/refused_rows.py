@@ -1,4 +1,4 @@
-"""Finds the row changes that the target refuses, so that they are put aside and the rest of a transaction is applied.
+"""Finds the row changes that the target refuses, so that they are quarantined and the rest of a transaction is applied.
 
 A refusal names a statement of many rows.  Which of them it means is found by trying parts of the transaction, in
 transactions that are rolled back: all changes of a key stay together, since only its last image is written.
@@ -37,7 +37,7 @@ MOST_LOOKED_THROUGH: Final = 500_000
 def apply_sifted(
     writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table], protocol: str
 ) -> Advance:
-    """Commits a transaction, and puts aside what the target refuses of it; gives the step as it was committed.
+    """Commits a transaction, and quarantines what the target refuses of it; gives the step as it was committed.
 
     Raises what `Writer.apply` raises, RefusedRowsError only when the refusal comes from no row in particular.
     """
@@ -50,7 +50,7 @@ def apply_sifted(
             if not refused:
                 raise
             entries = [replace(entry, protocol=protocol) for entry in refused]
-            step = replace(step, put_aside=(*step.put_aside, *entries))
+            step = replace(step, quarantined=(*step.quarantined, *entries))
             rows = rows.with_changes(name, kept)
         else:
             return step
@@ -139,7 +139,7 @@ def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
 
 
 def _is_whole(table: Table, names: str) -> bool:
-    """The message holds all of a row.  Otherwise a half that is put aside would find the rest of its row deleted."""
+    """The message holds all of a row.  Otherwise a half that is quarantined would find the rest of its row deleted."""
     present = names.lower().split(SEP)
     return all(name in present for name, column in table.columns.items() if not column.generated)
 

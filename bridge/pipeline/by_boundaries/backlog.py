@@ -27,7 +27,7 @@ class Chunk:
     changes: tuple[SchemaChange, ...]
     starts: Starts
     last_ts: float
-    aside: tuple[DueEntry, ...] = field(default=())
+    quarantined: tuple[DueEntry, ...] = field(default=())
 
 
 class Backlog:
@@ -78,9 +78,9 @@ class Backlog:
         """Schema changes with low <= commit_ts < high, copies included."""
         return [c for chunk in self.chunks for c in chunk.changes if low <= c.commit_ts < high]
 
-    def put_aside(self, low: int, high: int) -> tuple[Entry, ...]:
-        """What a transaction that moves the target from low to high puts aside."""
-        return tuple(due.entry for chunk in self.chunks for due in chunk.aside if low <= due.ts < high)
+    def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:
+        """What a transaction that moves the target from low to high quarantines."""
+        return tuple(due.entry for chunk in self.chunks for due in chunk.quarantined if low <= due.ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
         """Where a restart begins once everything below applied_ts is in the target: at the oldest chunk that still

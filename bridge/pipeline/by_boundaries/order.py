@@ -193,7 +193,7 @@ class BoundaryOrder:
         backlog, counts = self._backlog, self._counts
         changes = fold_copies(c for c in backlog.changes(low, high) if is_wanted(c, self._tables, counts.tables))
         rows = self._rows_of([chunk.store for chunk in backlog.chunks], low, high)
-        if rows.count == 0 and not changes and not backlog.put_aside(low, high):
+        if rows.count == 0 and not changes and not backlog.quarantined(low, high):
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 yield Due(Segment(low, high), None)
             return
@@ -245,7 +245,7 @@ class BoundaryOrder:
             high,
             self._backlog.restart_positions(high),
             changes,
-            self._backlog.put_aside(self.applied_ts, high),
+            self._backlog.quarantined(self.applied_ts, high),
             (end, max(self.applied_ts, self.resolved_ts)),
         )
 

@@ -194,8 +194,8 @@ class PartitionOrder:
         ts = self._settled_ts
         if ts is None:
             return None
-        quarantined = self._backlog.put_aside(self.applied_ts, ts)
-        advance = Advance(self.applied_ts, ts, self._backlog.settled_positions(ts), put_aside=quarantined)
+        quarantined = self._backlog.quarantined(self.applied_ts, ts)
+        advance = Advance(self.applied_ts, ts, self._backlog.settled_positions(ts), quarantined=quarantined)
         return Handover(advance, "every partition has boundaries: transactions are whole from here on")
 
     def final_ts(self) -> int | None:
@@ -214,7 +214,7 @@ class PartitionOrder:
             high,
             self._backlog.restart_positions(high),
             changes,
-            self._backlog.put_aside(self.applied_ts, high),
+            self._backlog.quarantined(self.applied_ts, high),
             (end,),
         )
 

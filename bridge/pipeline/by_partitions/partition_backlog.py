@@ -70,7 +70,7 @@ class PartitionBacklog:
 
     positions: where each partition begins; a `floor` of None counts as `applied_ts`.
     start_ts: where the pipeline began; everything below it counts as being in the target.
-    on_bad_message: whether a bad message stops its partition or is put aside.
+    on_bad_message: whether a bad message stops its partition or is quarantined.
     until: nothing at or above this time is applied (TSO), None without an end.
     most: about how much of row changes a step holds, and how much stays in memory while it waits; more goes to disk.
     """
@@ -93,7 +93,7 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message = on_bad_message
-        self._aside: list[Entry] = []
+        self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._behind: set[PartitionId] = set()
         self._next_ts = applied_ts
@@ -115,7 +115,7 @@ class PartitionBacklog:
             fresh = mine.filter(self._is_fresh(where, mine))
             self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(self._without_aside(fresh), now):
+            if self._queues[where].append(self._without_quarantined(fresh), now):
                 self._excused.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
@@ -127,14 +127,14 @@ class PartitionBacklog:
         with a later time than the last one read of it is applied."""
         self._behind = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
 
-    def _without_aside(self, events: pa.Table) -> pa.Table:
-        """The events without bad messages that do not stop; they are put aside when their position is passed."""
+    def _without_quarantined(self, events: pa.Table) -> pa.Table:
+        """The events without bad messages that do not stop; they are quarantined when their position is passed."""
         is_bad = pc.equal(events["kind"], int(Kind.BAD))
         if not pc.any(is_bad).as_py():
             return events
-        aside = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
-        self._aside += [self._on_bad_message.due(bad, self._next_ts).entry for bad in aside]
-        offsets = pa.array([bad.entry.position.offset for bad in aside], pa.int64())
+        kept = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
+        self._quarantined += [self._on_bad_message.due(bad, self._next_ts).entry for bad in kept]
+        offsets = pa.array([bad.entry.position.offset for bad in kept], pa.int64())
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
 
     def floor(self, where: PartitionId) -> int:
@@ -332,14 +332,16 @@ class PartitionBacklog:
             return self._at(self._offsets())
         return self._at({where: _offset_at(taken, where, applied_ts) for where in self._queues})
 
-    def put_aside(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
+    def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """The bad messages that are behind the restart positions of `high`, and were not before."""
-        passed = self.restart_positions(high) if self._aside else {}
-        return tuple(entry for entry in self._aside if _is_behind(entry.position, passed))
+        passed = self.restart_positions(high) if self._quarantined else {}
+        return tuple(entry for entry in self._quarantined if _is_behind(entry.position, passed))
 
     def release(self, applied_ts: int) -> None:
         """The step in hand, or a part of it, is in the target."""
-        self._aside = [e for e in self._aside if not _is_behind(e.position, self.restart_positions(applied_ts))]
+        self._quarantined = [
+            e for e in self._quarantined if not _is_behind(e.position, self.restart_positions(applied_ts))
+        ]
         if self._taken is not None and applied_ts >= self._taken.high:
             self._taken = None
 

@@ -26,14 +26,14 @@ _LOST: Final = (
 def old_row(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
     """The values of the old image, or None when they are lost; `new` has had its values, `row`, taken out."""
     if type(old.get("t", old)) is not dict:
-        return _mended(old, new, row, layout)
+        return _fixed(old, new, row, layout)
     values = {name: column.pop("v") for name, column in old.items()}
     if old != new and not old.items() <= new.items():
         raise DecodeError("the columns of the old row are not those of the new one")
     return values
 
 
-def _mended(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
+def _fixed(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
     nameless = {name: old.pop(name) for name in _FIELDS & old.keys() if type(old[name]) is not dict}
     values = old_row(old, new, row, layout) if old else {}
     became_null = [name for name, value in row.items() if value is None and name not in old]

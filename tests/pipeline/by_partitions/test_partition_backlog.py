@@ -196,12 +196,12 @@ def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
     assert step is not None
     first, second, third = step.rows["commit_ts"].to_pylist()
     assert first < second < third
-    assert held.put_aside(0, first) == ()
-    assert [entry.position.offset for entry in held.put_aside(first, second)] == [1]
+    assert held.quarantined(0, first) == ()
+    assert [entry.position.offset for entry in held.quarantined(first, second)] == [1]
     held.release(second)
-    assert held.put_aside(second, step.high) == ()
+    assert held.quarantined(second, step.high) == ()
     held.release(step.high)
-    assert held.put_aside(step.high, step.high) == ()
+    assert held.quarantined(step.high, step.high) == ()
 
 
 def test_what_waits_is_counted_in_bytes_too() -> None:
