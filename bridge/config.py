@@ -50,7 +50,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Source(_Section):
+class SourceSection(_Section):
     """Where messages come from: Kafka topics, or capture files."""
 
     bootstrap_servers: str = ""
@@ -85,7 +85,7 @@ class Source(_Section):
         return self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
 
 
-class _Server(_Section):
+class _ServerSection(_Section):
     """How a MySQL server is reached."""
 
     url: str = Field(default="", repr=False)
@@ -109,7 +109,7 @@ class _Server(_Section):
         return Tls(self.tls, self.tls_ca, self.tls_cert, self.tls_key, section)
 
 
-class TargetSection(_Server):
+class TargetSection(_ServerSection):
     """Where changes go."""
 
     schema_name: str = Field(default=DEFAULT_SCHEMA, alias="schema", pattern="^[^%]+$")
@@ -118,11 +118,11 @@ class TargetSection(_Server):
     """How long a lost connection or a lock conflict is retried before the bridge stops."""
 
 
-class Upstream(_Server):
+class UpstreamSection(_ServerSection):
     """The upstream itself, where rows are verified, and read back that were too large for the topic."""
 
 
-class Verify(_Section):
+class VerifySection(_Section):
     """How `bridge verify` works."""
 
     workers: int = Field(default=2, ge=1, le=64)
@@ -137,7 +137,7 @@ class Verify(_Section):
     """Wait before each chunk while a status variable of either server is above its limit (`Threads_running=25`)."""
 
 
-class Ddl(_Section):
+class DdlSection(_Section):
     """Schema changes: what is done with each class of them, and what the statements mean."""
 
     default: Literal["allow", "ignore", "hold", "refuse"] = "allow"
@@ -160,7 +160,7 @@ class Ddl(_Section):
         return ddl_rules(**self.model_dump(), tables=tables)
 
 
-class Stream(_Section):
+class StreamSection(_Section):
     """How much is read and applied at a time."""
 
     trigger_ms: int = Field(default=200, ge=0)
@@ -196,14 +196,14 @@ class Stream(_Section):
         return self.driver_bytes // 8
 
 
-class Ckafka(_Section):
+class CkafkaSection(_Section):
     """What the messages of ckafka do not say."""
 
     binary: Literal["base64", "latin1"] | None = None
     """How binary values are written.  Without it the first binary value is an error."""
 
 
-class Debezium(_Section):
+class DebeziumSection(_Section):
     """How a native Debezium connector is configured, by the names of its own properties; only needed where its
     messages have no schemas.  TiCDC's Debezium needs none of it."""
 
@@ -242,14 +242,14 @@ class Settings(_Section):
     """What is done with a message that cannot be decoded, and with a row that the target refuses."""
     begin: str = Field(default="earliest", alias="from")
     """Where a new pipeline begins: `earliest`, a TSO, or a time.  Everything below it counts as being in the target."""
-    source: Source = Source()
+    source: SourceSection = SourceSection()
     target: TargetSection = TargetSection()
-    ddl: Ddl = Ddl()
-    stream: Stream = Stream()
-    upstream: Upstream = Upstream()
-    verify: Verify = Verify()
-    ckafka: Ckafka = Ckafka()
-    debezium: Debezium = Debezium()
+    ddl: DdlSection = DdlSection()
+    stream: StreamSection = StreamSection()
+    upstream: UpstreamSection = UpstreamSection()
+    verify: VerifySection = VerifySection()
+    ckafka: CkafkaSection = CkafkaSection()
+    debezium: DebeziumSection = DebeziumSection()
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
 
@@ -265,14 +265,14 @@ class Settings(_Section):
 
 
 _SECTIONS: Mapping[str, type[_Section]] = {
-    "source": Source,
+    "source": SourceSection,
     "target": TargetSection,
-    "ddl": Ddl,
-    "stream": Stream,
-    "upstream": Upstream,
-    "verify": Verify,
-    "ckafka": Ckafka,
-    "debezium": Debezium,
+    "ddl": DdlSection,
+    "stream": StreamSection,
+    "upstream": UpstreamSection,
+    "verify": VerifySection,
+    "ckafka": CkafkaSection,
+    "debezium": DebeziumSection,
 }
 """Sections that environment variables reach."""
 

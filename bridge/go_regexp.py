@@ -55,7 +55,7 @@ _NAMED_GROUP: Final = re.compile(r"\(\?P?<(\w+)>", re.ASCII)
 _FLAGS: Final = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 
 
-class _Group(NamedTuple):
+class _OpenGroup(NamedTuple):
     """An open group.  multi_line: `$` means the end of a line; closing: what ends it in Python."""
 
     multi_line: bool
@@ -64,7 +64,7 @@ class _Group(NamedTuple):
 
 def translated(pattern: str) -> str:
     """The pattern for Python's `re`, without flags of its own.  Raises GoRegexpError."""
-    return _Translator(pattern).run()
+    return _PatternTranslator(pattern).run()
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
@@ -75,10 +75,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise GoRegexpError(f"it cannot be used here: {error}") from error
 
 
-class _Translator:
+class _PatternTranslator:
     def __init__(self, pattern: str) -> None:
         self._pattern, self._at = pattern, 0
-        self._groups = [_Group(multi_line=False, closing="")]
+        self._groups = [_OpenGroup(multi_line=False, closing="")]
         self._made: list[str] = []
         self._may_repeat = self._may_set_flags = False
         self._readers: Mapping[str, Callable[[], None]] = {
@@ -147,7 +147,7 @@ class _Translator:
     def _push(self, opening: str, length: int, *, multi_line: bool | None = None) -> None:
         inherited = self._groups[-1].multi_line
         self._put(opening, length, may_repeat=False)
-        self._groups.append(_Group(inherited if multi_line is None else multi_line, ")"))
+        self._groups.append(_OpenGroup(inherited if multi_line is None else multi_line, ")"))
         self._may_set_flags = True
 
     def _flags(self, flags: re.Match[str]) -> None:
@@ -162,7 +162,7 @@ class _Translator:
         if not self._may_set_flags:
             raise GoRegexpError(f"{flags[0]!r} is understood only at the beginning of the expression or of a group")
         within = self._groups[-1]
-        self._groups[-1] = _Group(multi_line, within.closing + ")")
+        self._groups[-1] = _OpenGroup(multi_line, within.closing + ")")
         self._put(opening, len(flags[0]), may_repeat=False)
         self._may_set_flags = True
 

@@ -27,7 +27,7 @@ Matches = Callable[[str], object]
 """Whether a name in lower case is meant."""
 
 
-class _Rule(NamedTuple):
+class _FilterRule(NamedTuple):
     """takes_all: the rule means every table of the schema."""
 
     text: str
@@ -120,7 +120,7 @@ def _of_file(path: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=16)
-def _compile(rules: tuple[str, ...]) -> tuple[_Rule, ...]:
+def _compile(rules: tuple[str, ...]) -> tuple[_FilterRule, ...]:
     return tuple(map(_parsed, rules))
 
 
@@ -128,7 +128,7 @@ class _SyntaxError(Exception):
     """Why a rule cannot be read."""
 
 
-def _parsed(text: str, where: str = "") -> _Rule:
+def _parsed(text: str, where: str = "") -> _FilterRule:
     leaves_out = text.startswith("!")
     try:
         schema, rest, _ = _pattern(text.removeprefix("!"))
@@ -139,7 +139,7 @@ def _parsed(text: str, where: str = "") -> _Rule:
             raise _SyntaxError(f"nothing may stand behind the table, as {rest!r} does")
     except (_SyntaxError, GoRegexpError) as error:
         raise _unreadable(text, str(error), where) from error
-    return _Rule(text, leaves_out, schema, table, takes_all)
+    return _FilterRule(text, leaves_out, schema, table, takes_all)
 
 
 def _unreadable(rule: str, why: str, where: str) -> UsageError:

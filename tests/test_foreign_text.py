@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.cli import output
-from bridge.commands.check import Finding
+from bridge.commands.check import CheckResult
 from bridge.commands.ddl import Translation
 from bridge.commands.inspect import Around, Record
 from bridge.commands.inspect_table import table_lines
-from bridge.commands.quarantine import Outcome
+from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
 from bridge.ddl.rewrite import Step
 from bridge.errors import StoppedError
@@ -35,8 +35,8 @@ from bridge.mysql.state.ddl_journal import Entry, State
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import State as Put
 from bridge.mysql.state.quarantine import StoredEntry
-from bridge.verify.compare.row_diff import Finding as RowFinding
-from bridge.verify.report import Cell, Report, ShownRow, TableResult
+from bridge.verify.compare.row_diff import DifferenceKind
+from bridge.verify.report import Report, ShownCell, ShownRow, TableResult
 from tests.support.captures import write_lines
 from tests.support.command import bridge
 from tests.support.pipelines import admin
@@ -87,7 +87,7 @@ def status(text: str) -> PipelineStatus:
 
 
 def report(text: str) -> Report:
-    row = ShownRow(RowFinding.DIFFERENT, ((text, text),), (Cell(text, text, text),), 1, 7, text)
+    row = ShownRow(DifferenceKind.DIFFERENT, ((text, text),), (ShownCell(text, text, text),), 1, 7, text)
     table = TableResult(TableName(text, text), different=1, schema=(text,), notes=(text,), shown=[row])
     return Report("log", 7, 0.0, [table], [text])
 
@@ -123,9 +123,9 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
     "ddl translate": (
         lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2
     ),
-    "check": (lambda text: output.findings([Finding(False, text, text)], as_json=False), 1),
+    "check": (lambda text: output.findings([CheckResult(False, text, text)], as_json=False), 1),
     "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
-    "quarantine retry": (lambda text: output.quarantine_outcomes([Outcome(1, text, True, text)]), 2),
+    "quarantine retry": (lambda text: output.quarantine_outcomes([EntryOutcome(1, text, True, text)]), 2),
     "an error": (lambda text: output.note(str(StoppedError(text, where=text, fix=text))), 1),
     "the log": (logged, 2),
     "inspect": (inspected, 7),

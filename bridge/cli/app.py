@@ -38,7 +38,7 @@ from bridge.exits import exit_code
 from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
 from bridge.mysql.state.progress import ProgressTable
-from bridge.verify.options import Against, VerifyOptions, Watcher
+from bridge.verify.options import Against, ProgressListener, VerifyOptions
 
 app = typer.Typer(
     help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
@@ -170,20 +170,20 @@ def verify(
         raise typer.Exit(1)
 
 
-def _against_source(settings: Settings, options: VerifyOptions, watcher: Watcher) -> Any:
+def _against_source(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
     from bridge.verify.source.verification import SourceVerification
 
     table = ProgressTable(settings.name, settings.target.schema_name)
-    return SourceVerification(target_of(settings), upstream_of(settings), table, options, watcher)
+    return SourceVerification(target_of(settings), upstream_of(settings), table, options, listener)
 
 
-def _against_log(settings: Settings, options: VerifyOptions, watcher: Watcher) -> Any:
+def _against_log(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
     from bridge.verify.log.verification import LogVerification
 
     target, source = target_of(settings), source_of(settings)
     table = ProgressTable(settings.name, settings.target.schema_name)
     protocol = protocol_of(settings, source, output.note)
-    return LogVerification(settings, target, source, protocol, table, options, watcher)
+    return LogVerification(settings, target, source, protocol, table, options, listener)
 
 
 VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_source}

@@ -23,9 +23,9 @@ from bridge.tso import tso_time
 from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
-    from bridge.commands.check import Finding
+    from bridge.commands.check import CheckResult
     from bridge.commands.ddl import Translation
-    from bridge.commands.quarantine import Outcome as QuarantineOutcome
+    from bridge.commands.quarantine import EntryOutcome
     from bridge.commands.status import PipelineStatus
     from bridge.ddl.rewrite import Step
     from bridge.model import TableName
@@ -317,7 +317,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
         line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 
 
-def findings(found: list[Finding], *, as_json: bool) -> None:
+def findings(found: list[CheckResult], *, as_json: bool) -> None:
     """What `bridge check` found, one line each."""
     if as_json:
         print_json([asdict(finding) for finding in found])
@@ -373,7 +373,7 @@ def readable(content: bytes | None, most: int = 2000) -> str:
     return f"{text} ({len(content):,} bytes)" if len(content) <= most else f"{text}... ({len(content):,} bytes)"
 
 
-def quarantine_outcomes(outcomes: list[QuarantineOutcome]) -> None:
+def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
     """What a retry or a drop did, one line each, and how many."""
     for outcome in outcomes:
         line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")

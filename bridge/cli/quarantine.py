@@ -26,7 +26,7 @@ from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
 
 if TYPE_CHECKING:
-    from bridge.commands.quarantine import Outcome, Quarantine
+    from bridge.commands.quarantine import EntryOutcome, Quarantine
 
 app = typer.Typer(help="Works through what was quarantined.", no_args_is_help=True)
 
@@ -145,7 +145,7 @@ def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     return ids or None
 
 
-def _report(settings: Settings, outcomes: list[Outcome] | None, *, as_json: bool) -> None:
+def _report(settings: Settings, outcomes: list[EntryOutcome] | None, *, as_json: bool) -> None:
     if outcomes is None:
         raise UnknownPipelineError(settings.name)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.commands.extra_unique_keys import extra_keys
-from bridge.config import Settings, TargetSection, Upstream, parse_moment
+from bridge.config import Settings, TargetSection, UpstreamSection, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.mysql.apply.load_data import server_objection
@@ -18,7 +18,7 @@ from bridge.mysql.extra_unique_keys import FIX
 from bridge.mysql.triggers_and_cascades import find_side_effects
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.quoting import quote_name
-from bridge.sources.boundary_probe import Look, look_at
+from bridge.sources.boundary_probe import BoundaryProbe, probe_boundaries
 from bridge.sources.source import KeyAndValue, Source
 from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
@@ -31,7 +31,7 @@ _SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing looked at; `fix` is empty when there is nothing to do."""
 
     ok: bool
@@ -41,7 +41,7 @@ class Finding:
 
 def check_all(
     settings: Settings, target: Callable[[], Target], source: Callable[[], Source], upstream: Callable[[], Target]
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Looks at settings, target, source and, where one is given, the upstream in turn; a part that fails does not keep
     the others from being seen."""
     parts = (
@@ -55,21 +55,23 @@ def check_all(
     return [finding for part in parts for finding in _guarded(part)]
 
 
-def _guarded(part: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(part: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
     try:
         yield from part()
     except BridgeError as error:
-        yield Finding(False, error.what + (f" ({error.where})" if error.where else ""), error.fix)
+        yield CheckResult(False, error.what + (f" ({error.where})" if error.where else ""), error.fix)
     except (MySQLError, OSError) as error:
-        yield Finding(False, f"the target does not answer: {server_words(error)}", "check --target and that it runs")
+        yield CheckResult(
+            False, f"the target does not answer: {server_words(error)}", "check --target and that it runs"
+        )
 
 
-def _check_settings(settings: Settings) -> Iterator[Finding]:
+def _check_settings(settings: Settings) -> Iterator[CheckResult]:
     TableFilter(settings.filter)
     begin = parse_moment(settings.begin)
-    yield Finding(True, f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
+    yield CheckResult(True, f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
     if settings.timezone is None:
-        yield Finding(
+        yield CheckResult(
             True,
             "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge, and the first"
             " row of ckafka",
@@ -77,10 +79,10 @@ def _check_settings(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _check_target(target: Target, settings: Settings) -> Iterator[Finding]:
+def _check_target(target: Target, settings: Settings) -> Iterator[CheckResult]:
     session = target.connect(autocommit=True)
     try:
-        yield Finding(True, f"the target answers: {session.value('SELECT VERSION()')} at {target}")
+        yield CheckResult(True, f"the target answers: {session.value('SELECT VERSION()')} at {target}")
         yield _encryption(session, "target", settings.target)
         yield from _check_privileges(session, settings.target.schema_name)
         yield from _check_server(session)
@@ -88,72 +90,74 @@ def _check_target(target: Target, settings: Settings) -> Iterator[Finding]:
         session.close()
 
 
-def _encryption(session: Session, section: str, server: TargetSection | Upstream) -> Finding:
+def _encryption(session: Session, section: str, server: TargetSection | UpstreamSection) -> CheckResult:
     """What is in force, whatever was asked for."""
     certain = f'set {section}.tls = "verify-identity"'
     if not session.is_encrypted:
         certain = f"switch TLS on there and {certain}, where others can read the network"
-    return Finding(
+    return CheckResult(
         True,
         f'the connection to the {section}: {session.encryption} ({section}.tls = "{server.tls}")',
         certain if server.tls in {"preferred", "required"} else "",
     )
 
 
-def _check_privileges(session: Session, schema: str) -> Iterator[Finding]:
+def _check_privileges(session: Session, schema: str) -> Iterator[CheckResult]:
     try:
         session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
         session.execute(f"CREATE TEMPORARY TABLE {quote_name(schema, 'check')} (a INT PRIMARY KEY)")
         session.execute(f"DROP TEMPORARY TABLE {quote_name(schema, 'check')}")
-        yield Finding(True, f"the user may create and write the database {schema}")
+        yield CheckResult(True, f"the user may create and write the database {schema}")
     except MySQLError as error:
-        yield Finding(
+        yield CheckResult(
             False, f"the user cannot keep progress: {server_words(error)}", f"GRANT ALL ON `{schema}`.* TO the user"
         )
     grants = " ".join(str(row[0]).upper() for row in session.rows("SHOW GRANTS"))
     missing = [name for name in _WANTED_PRIVILEGES if name not in grants and "ALL PRIVILEGES" not in grants]
     if missing:
-        yield Finding(False, f"the user lacks {', '.join(missing)}", "grant them on the databases that are replicated")
+        yield CheckResult(
+            False, f"the user lacks {', '.join(missing)}", "grant them on the databases that are replicated"
+        )
     if "TRIGGER" not in grants and "ALL PRIVILEGES" not in grants:
-        yield Finding(
+        yield CheckResult(
             True, "the user lacks TRIGGER: triggers on the target cannot be seen", "GRANT TRIGGER ON *.* TO the user"
         )
     if "PROCESS" not in grants and "ALL PRIVILEGES" not in grants:
-        yield Finding(
+        yield CheckResult(
             True,
             "the user lacks PROCESS: an EXCHANGE PARTITION interrupted by a crash cannot be decided",
             "GRANT PROCESS ON *.* TO the user",
         )
 
 
-def _check_server(session: Session) -> Iterator[Finding]:
+def _check_server(session: Session) -> Iterator[CheckResult]:
     packet = int(session.value("SELECT @@max_allowed_packet"))
-    yield Finding(
+    yield CheckResult(
         packet >= _SMALL_PACKET_BYTES,
         f"max_allowed_packet is {packet:,} bytes",
         "" if packet >= _SMALL_PACKET_BYTES else "set it to 64M, so that the largest row fits",
     )
     engine = session.value("SELECT @@default_storage_engine")
     transactional = str(engine).lower() == "innodb"
-    yield Finding(transactional, f"default_storage_engine is {engine}", "" if transactional else "set it to InnoDB")
+    yield CheckResult(transactional, f"default_storage_engine is {engine}", "" if transactional else "set it to InnoDB")
     if session.value("SELECT @@read_only"):
-        yield Finding(False, "the target is read-only", "point --target at the primary")
+        yield CheckResult(False, "the target is read-only", "point --target at the primary")
     if why := server_objection(session):
         fix = "switch it on, and writing costs about a quarter less" if "local_infile" in why else ""
-        yield Finding(True, f"rows go by INSERT, not by LOAD DATA LOCAL: {why}", fix)
+        yield CheckResult(True, f"rows go by INSERT, not by LOAD DATA LOCAL: {why}", fix)
 
 
-def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
+def _check_source(source: Source, settings: Settings) -> Iterator[CheckResult]:
     sample = source.sample(SAMPLE_MESSAGES)
     if not sample:
-        yield Finding(True, f"{source} is empty so far")
+        yield CheckResult(True, f"{source} is empty so far")
         return
-    yield Finding(True, f"{source} can be read: {len(sample)} messages looked at")
+    yield CheckResult(True, f"{source} can be read: {len(sample)} messages looked at")
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
-    yield Finding(True, f"protocol {protocol}: {reason}")
+    yield CheckResult(True, f"protocol {protocol}: {reason}")
     yield from _check_events(_decoded(sample, protocol, settings))
     yield _check_order(
-        look_at(
+        probe_boundaries(
             source,
             protocol,
             settings.decode_options(),
@@ -168,7 +172,7 @@ def _decoded(sample: list[KeyAndValue], protocol: str, settings: Settings) -> li
     return [event for key, value in sample for event in decode_message(decoder, key, value)]
 
 
-def _check_side_effects(target: Target, source: Source, settings: Settings) -> Iterator[Finding]:
+def _check_side_effects(target: Target, source: Source, settings: Settings) -> Iterator[CheckResult]:
     cascades = is_mysql_born(source.sample(_FEW_MESSAGES))
     tables = TableFilter(settings.filter)
     session = target.connect(autocommit=True)
@@ -177,27 +181,29 @@ def _check_side_effects(target: Target, source: Source, settings: Settings) -> I
     finally:
         session.close()
     what = "the target would change rows by itself"
-    yield from (Finding(False, f"{what}: {effect.what}", effect.fix) for effect in found)
+    yield from (CheckResult(False, f"{what}: {effect.what}", effect.fix) for effect in found)
     if not found:
-        yield Finding(
+        yield CheckResult(
             True, "no trigger" + (" or cascading foreign key" if cascades else "") + " on the target's tables"
         )
 
 
-def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Iterator[Finding]:
+def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Iterator[CheckResult]:
     try:
         session = upstream.connect(autocommit=True)
         version = str(session.value("SELECT VERSION()"))
         encryption = _encryption(session, "upstream", settings.upstream)
         session.close()
     except (MySQLError, OSError) as error:
-        yield Finding(False, f"the upstream does not answer: {server_words(error)}", "check --source and that it runs")
+        yield CheckResult(
+            False, f"the upstream does not answer: {server_words(error)}", "check --source and that it runs"
+        )
         return
-    yield Finding(True, f"the upstream answers: {version} at {upstream}")
+    yield CheckResult(True, f"the upstream answers: {version} at {upstream}")
     yield encryption
     if "tidb" not in version.lower():
         count = _count_cut_rows(source, settings)
-        yield Finding(
+        yield CheckResult(
             count == 0,
             "the upstream is no TiDB: rows that are cut to their key cannot be read back at their commit ts"
             + (f", and {count} of the sample are" if count else ""),
@@ -213,35 +219,35 @@ def _count_cut_rows(source: Source, settings: Settings) -> int:
     return sum(event.kind <= Kind.UPDATE and event.text is not None for event in _decoded(sample, protocol, settings))
 
 
-def _check_keys(target: Target, upstream: Target, settings: Settings) -> Iterator[Finding]:
+def _check_keys(target: Target, upstream: Target, settings: Settings) -> Iterator[CheckResult]:
     for found in extra_keys(target, upstream, TableFilter(settings.filter)):
-        yield Finding(True, str(found), FIX)
+        yield CheckResult(True, str(found), FIX)
 
 
-def _check_events(events: list[Event]) -> Iterator[Finding]:
+def _check_events(events: list[Event]) -> Iterator[CheckResult]:
     bad = [event.text for event in events if event.kind is Kind.BAD]
     if bad:
-        yield Finding(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "fix what the reason names")
+        yield CheckResult(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "fix what the reason names")
     rows = sum(event.kind <= Kind.DELETE for event in events)
     boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
     first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
-    yield Finding(True, f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
+    yield CheckResult(True, f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
 
 
-def _check_order(look: Look) -> Finding:
+def _check_order(probe: BoundaryProbe) -> CheckResult:
     """What is guaranteed for this topic."""
-    if look.by_partition:
-        return Finding(
+    if probe.by_partition:
+        return CheckResult(
             True,
-            f"{look.why}: each partition is applied in its order, every change exactly once; a reader may see a"
+            f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
             " transaction of several partitions in parts, and of rows that swap their keys in one transaction one may"
             " be lost (bridge verify --against source shows it)",
             "for whole transactions TiCDC's sink-uri needs enable-tidb-extension=true; other sources have none",
         )
-    if look.by_partition is None:
-        return Finding(
+    if probe.by_partition is None:
+        return CheckResult(
             True,
-            f"{look.why}: nothing is applied before the first one comes",
+            f"{probe.why}: nothing is applied before the first one comes",
             "Canal-JSON and Debezium of TiCDC send boundaries with enable-tidb-extension=true in the sink-uri only",
         )
-    return Finding(True, f"{look.why}: transactions are applied whole, in commit order, exactly once")
+    return CheckResult(True, f"{probe.why}: transactions are applied whole, in commit order, exactly once")

@@ -129,7 +129,7 @@ def inspect(
     source: Source, settings: Settings, *, partition: int | None = None, offset: int | None = None, limit: int
 ) -> Iterator[Record]:
     """The records of up to `limit` messages (0: all), in the order of their partitions; a filter leaves out rows."""
-    reader = _Reader(settings, _topic_protocol(source, settings))
+    reader = _MessageReader(settings, _topic_protocol(source, settings))
     messages = source.messages(partition, offset)
     for message in islice(messages, limit) if limit else messages:
         yield from reader.records(message)
@@ -145,7 +145,7 @@ def _topic_protocol(source: Source, settings: Settings) -> str | None:
         return None
 
 
-class _Reader:
+class _MessageReader:
     def __init__(self, settings: Settings, protocol: str | None) -> None:
         accepts = TableFilter(settings.filter) if settings.filter else None
         self._options = replace(settings.decode_options(accepts), cut_rows=True)

@@ -33,7 +33,7 @@ from bridge.tso import tso_time
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EntryOutcome:
     """What a retry or a drop came to; `why` says what happened, or why nothing did."""
 
     id: int
@@ -90,23 +90,23 @@ class Quarantine:
         rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
         return [Event(Kind(kind), *fields) for kind, *fields in rows]
 
-    def retry(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+    def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, None for all that are held, each in a transaction of its own, oldest first; None when
         the target knows no such pipeline."""
         return self._each(ids, self._retried)
 
-    def drop(self, ids: Sequence[int] | None) -> list[Outcome] | None:
+    def drop(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Marks entries as dropped, None for all that are held; None when the target knows no such pipeline."""
         return self._each(ids, self._dropped)
 
-    def _each(self, ids: Sequence[int] | None, act: _Act) -> list[Outcome] | None:
+    def _each(self, ids: Sequence[int] | None, act: _Act) -> list[EntryOutcome] | None:
         with self._session() as session:
             if not self._is_known(session):
                 return None
             held = entry_ids(session, self._table.schema, self._table.name, [State.HELD])
             return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
 
-    def _outcome(self, session: Session, id_: int, act: _Act) -> Outcome:
+    def _outcome(self, session: Session, id_: int, act: _Act) -> EntryOutcome:
         session.begin()
         progress = self._table.read(session, lock=True)  # a running bridge waits, and is waited for
         entry = read_entry(session, self._table.schema, self._table.name, id_, lock=True)
@@ -119,9 +119,9 @@ class Quarantine:
             what = act(session, entry, progress)
         except (_Left, ApplyError, TargetError) as left:
             session.rollback()
-            return Outcome(id_, where, False, left.what if isinstance(left, BridgeError) else str(left))
+            return EntryOutcome(id_, where, False, left.what if isinstance(left, BridgeError) else str(left))
         session.commit()
-        return Outcome(id_, where, True, what)
+        return EntryOutcome(id_, where, True, what)
 
     def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         del progress

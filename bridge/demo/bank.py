@@ -13,22 +13,18 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from bridge.demo.model import (
+    BankColumn,
+    BankRow,
+    BankSchemaChange,
+    BankTable,
+    BankTotals,
     Change,
-    Column,
-    Ddl,
-    Moment,
-    Row,
-    SchemaChange,
-    Shape,
-    Step,
-    Table,
+    DdlKind,
+    TableVersion,
     Transaction,
     Value,
-    replay,
 )
 from bridge.tso import ms_tso, tso_ms
-
-__all__ = ["SCHEMA", "Bank", "Step", "replay"]
 
 SCHEMA: Final = "bank"
 LEDGER: Final = "ledger"
@@ -39,41 +35,41 @@ LEDGER_ROWS: Final = 200
 LOGICAL_STEP: Final = 1 << 18
 """Between two commit_ts at most (TSO): about as many share a millisecond as not."""
 
-_BALANCE: Final = Column("balance", "bigint")
-_CHECKING: Final = Shape(
+_BALANCE: Final = BankColumn("balance", "bigint")
+_CHECKING: Final = TableVersion(
     SCHEMA,
     "checking",
-    (Column("id", "bigint", key="primary"), Column("owner", "varchar", "40"), _BALANCE),
+    (BankColumn("id", "bigint", key="primary"), BankColumn("owner", "varchar", "40"), _BALANCE),
 )
-_NOTE: Final = Column("note", "varchar", "60", nullable=True, default="none")
-_SAVINGS: Final = Shape(
+_NOTE: Final = BankColumn("note", "varchar", "60", nullable=True, default="none")
+_SAVINGS: Final = TableVersion(
     SCHEMA,
     "savings",
     (
-        Column("id", "bigint", key="primary"),
-        Column("iban", "varchar", "34", key="unique"),
+        BankColumn("id", "bigint", key="primary"),
+        BankColumn("iban", "varchar", "34", key="unique"),
         _BALANCE,
-        Column("moves", "int"),
+        BankColumn("moves", "int"),
     ),
 )
-_BROKERAGE: Final = Shape(
+_BROKERAGE: Final = TableVersion(
     SCHEMA,
     "brokerage",
-    (Column("code", "varchar", "16", key="unique"), _BALANCE, Column("rate", "decimal", "6,3", nullable=True)),
+    (BankColumn("code", "varchar", "16", key="unique"), _BALANCE, BankColumn("rate", "decimal", "6,3", nullable=True)),
 )
-_PENSION: Final = Shape(
+_PENSION: Final = TableVersion(
     SCHEMA,
     "pension",
-    (Column("id", "bigint", key="primary"), _BALANCE, Column("opened", "datetime")),
+    (BankColumn("id", "bigint", key="primary"), _BALANCE, BankColumn("opened", "datetime")),
 )
-_LEDGER: Final = Shape(
+_LEDGER: Final = TableVersion(
     SCHEMA,
     LEDGER,
     (
-        Column("id", "bigint", key="primary"),
-        Column("amount", "decimal", "18,2"),
-        Column("booked", "datetime", "3"),
-        Column("memo", "varchar", "60", nullable=True),
+        BankColumn("id", "bigint", key="primary"),
+        BankColumn("amount", "decimal", "18,2"),
+        BankColumn("booked", "datetime", "3"),
+        BankColumn("memo", "varchar", "60", nullable=True),
     ),
 )
 _OWNERS: Final = ("Ada", "Björn", "Chloë", "董明珠", "O'Neill", "back\\slash", "🦊 & <co>")
@@ -112,7 +108,7 @@ class Bank:
         self._weighted = 0
         self._entry = 0
         self._opened = 0
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, BankTable] = {}
         self.total = 2 * OPENING_BALANCE * accounts
 
     # --- clock
@@ -134,29 +130,29 @@ class Bank:
 
     # --- schema changes
 
-    def schema(self) -> list[SchemaChange]:
+    def schema(self) -> list[BankSchemaChange]:
         """What makes the bank's database and tables; comes before everything else, once."""
-        database = SchemaChange(self._tick(), Ddl.CREATE_DATABASE, SCHEMA, None, f"CREATE DATABASE `{SCHEMA}`")
+        database = BankSchemaChange(self._tick(), DdlKind.CREATE_DATABASE, SCHEMA, None, f"CREATE DATABASE `{SCHEMA}`")
         return [database, *(self._create(shape) for shape in (_CHECKING, _SAVINGS, _BROKERAGE, _LEDGER))]
 
-    def create_table(self) -> SchemaChange:
+    def create_table(self) -> BankSchemaChange:
         """Makes the table `pension`, in which accounts are opened from now on; once."""
         return self._create(_PENSION)
 
-    def add_column(self) -> SchemaChange:
+    def add_column(self) -> BankSchemaChange:
         """Adds a column to `checking`, which transfers write from now on; once."""
         table = self.tables[_CHECKING.name]
         shape = replace(table.shape, columns=(*table.shape.columns, _NOTE))
         table.add_columns(shape)
         statement = f"ALTER TABLE `{shape.name}` ADD COLUMN {_NOTE.ddl()}"
-        return SchemaChange(self._tick(), Ddl.ADD_COLUMN, SCHEMA, shape, statement)
+        return BankSchemaChange(self._tick(), DdlKind.ADD_COLUMN, SCHEMA, shape, statement)
 
-    def _create(self, shape: Shape) -> SchemaChange:
-        self.tables[shape.name] = Table(shape)
+    def _create(self, shape: TableVersion) -> BankSchemaChange:
+        self.tables[shape.name] = BankTable(shape)
         if shape is not _LEDGER:
             self._per_table[shape.name] = 0
         statement = f"CREATE TABLE `{shape.name}` ({','.join(column.ddl() for column in shape.columns)})"
-        return SchemaChange(self._tick(), Ddl.CREATE_TABLE, SCHEMA, shape, statement)
+        return BankSchemaChange(self._tick(), DdlKind.CREATE_TABLE, SCHEMA, shape, statement)
 
     # --- transactions
 
@@ -205,7 +201,7 @@ class Bank:
             table.apply(change)
         return self._booked(deleted, 0, inserted)
 
-    def _two_of(self, table: Table) -> list[Value]:
+    def _two_of(self, table: BankTable) -> list[Value]:
         """The keys of two accounts of a table that holds so many."""
         drawn: list[Value] = []
         while len(drawn) < 2:
@@ -245,14 +241,14 @@ class Bank:
         changes = [*changes, *self._ledger(amount)]
         changes.sort(key=lambda change: (change.shape.name, change.after is not None, change.before is None))
         ledger = self.tables[LEDGER]
-        moment = Moment(len(self._accounts), self.total, self._weighted, len(ledger.rows))
+        moment = BankTotals(len(self._accounts), self.total, self._weighted, len(ledger.rows))
         return Transaction(commit_ts, self._entry, (*changes, *split_inserts), moment)
 
     def _ledger(self, amount: int) -> list[Change]:
         self._entry += 1
         ledger = self.tables[LEDGER]
         old = list(ledger.rows.values())[:2] if len(ledger.rows) >= LEDGER_ROWS else []
-        booked: Row = (self._entry, Decimal(amount) / 100, self._now(), self._random.choice(_MEMOS))
+        booked: BankRow = (self._entry, Decimal(amount) / 100, self._now(), self._random.choice(_MEMOS))
         changes = [*(Change(ledger.shape, row, None) for row in old), Change(ledger.shape, None, booked)]
         for change in changes:
             ledger.apply(change)
@@ -318,12 +314,12 @@ class Bank:
         return _applied(table, Change(table.shape, before, None))
 
 
-def _applied(table: Table, change: Change) -> Change:
+def _applied(table: BankTable, change: Change) -> Change:
     table.apply(change)
     return change
 
 
-def _with(row: Row, at: int, value: Value) -> Row:
+def _with(row: BankRow, at: int, value: Value) -> BankRow:
     return (*row[:at], value, *row[at + 1 :])
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pymysql.err import MySQLError
 
-from bridge.demo.model import Table
+from bridge.demo.model import BankTable
 from bridge.mysql.connection import Session, error_code, server_words
 from bridge.quoting import quote_name
 
@@ -17,7 +17,7 @@ NO_SUCH_TABLE: Final = 1146
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedTable:
     """rows: how many the upstream has.  difference: "" when the target has the same columns and rows."""
 
     table: str
@@ -25,15 +25,17 @@ class Comparison:
     difference: str
 
 
-def compare(session: Session, schema: str, tables: Mapping[str, Table]) -> list[Comparison]:
+def compare(session: Session, schema: str, tables: Mapping[str, BankTable]) -> list[ComparedTable]:
     """Every table of the upstream, and every one that only the target has."""
     found = session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (schema,))
     extra = sorted({name for (name,) in found} - tables.keys())
-    compared = [Comparison(name, len(tables[name].rows), _difference(session, tables[name])) for name in sorted(tables)]
-    return [*compared, *(Comparison(name, 0, "the upstream has no such table") for name in extra)]
+    compared = [
+        ComparedTable(name, len(tables[name].rows), _difference(session, tables[name])) for name in sorted(tables)
+    ]
+    return [*compared, *(ComparedTable(name, 0, "the upstream has no such table") for name in extra)]
 
 
-def _difference(session: Session, table: Table) -> str:
+def _difference(session: Session, table: BankTable) -> str:
     where = quote_name(table.shape.schema, table.shape.name)
     columns = [column.name for column in table.shape.columns]
     try:

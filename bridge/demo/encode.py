@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from bridge.demo.model import Change, Column, Ddl, Row, SchemaChange, Shape, Transaction, Value
+from bridge.demo.model import BankColumn, BankRow, BankSchemaChange, Change, DdlKind, TableVersion, Transaction, Value
 from bridge.tso import tso_ms
 
 
-class Message(NamedTuple):
+class EncodedMessage(NamedTuple):
     """One Kafka message."""
 
     partition: int
@@ -57,15 +57,15 @@ class Encoder(ABC):
         self.partitions = partitions
 
     @abstractmethod
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """The messages of its rows."""
 
     @abstractmethod
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """The messages of a schema change."""
 
     @abstractmethod
-    def boundary(self, ts: int) -> list[Message]:
+    def boundary(self, ts: int) -> list[EncodedMessage]:
         """Everything with a commit_ts below `ts` (TSO) has been sent: one message to every partition."""
 
     def partition_of(self, change: Change) -> int:
@@ -76,27 +76,27 @@ class Encoder(ABC):
         text = f"{shape.schema}\0{shape.name}\0{shape.handle.name}\0{shape.key_of(row)}"
         return zlib.crc32(text.encode()) % self.partitions
 
-    def _to_all(self, key: bytes | None, value: bytes) -> list[Message]:
-        return [Message(partition, key, value) for partition in range(self.partitions)]
+    def _to_all(self, key: bytes | None, value: bytes) -> list[EncodedMessage]:
+        return [EncodedMessage(partition, key, value) for partition in range(self.partitions)]
 
 
 class CanalJsonEncoder(Encoder):
     """Canal-JSON with the TiDB extension: watermarks everywhere, schema changes in partition 0 only."""
 
-    _DDL_TYPES: Final = {Ddl.CREATE_DATABASE: "QUERY", Ddl.CREATE_TABLE: "CREATE", Ddl.ADD_COLUMN: "ALTER"}
+    _DDL_TYPES: Final = {DdlKind.CREATE_DATABASE: "QUERY", DdlKind.CREATE_TABLE: "CREATE", DdlKind.ADD_COLUMN: "ALTER"}
 
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """One message a row, with an empty key."""
         ts = transaction.commit_ts
-        return [Message(self.partition_of(c), b"", self._row(c, ts)) for c in transaction.changes]
+        return [EncodedMessage(self.partition_of(c), b"", self._row(c, ts)) for c in transaction.changes]
 
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """One message, without key."""
         table = change.shape.name if change.shape else ""
         fields = {"database": change.schema, "table": table, "isDdl": True, "type": self._DDL_TYPES[change.kind]}
-        return [Message(0, None, _no_row(fields, change.statement, change.commit_ts, "commitTs"))]
+        return [EncodedMessage(0, None, _no_row(fields, change.statement, change.commit_ts, "commitTs"))]
 
-    def boundary(self, ts: int) -> list[Message]:
+    def boundary(self, ts: int) -> list[EncodedMessage]:
         """A TIDB_WATERMARK for every partition, without key."""
         fields = {"database": "", "table": "", "isDdl": False, "type": "TIDB_WATERMARK"}
         return self._to_all(None, _no_row(fields, "", ts, "watermarkTs"))
@@ -126,7 +126,7 @@ class CanalJsonEncoder(Encoder):
         )
 
 
-def _types_of(shape: Shape, commit_ts: int) -> dict[str, str]:
+def _types_of(shape: TableVersion, commit_ts: int) -> dict[str, str]:
     """In another order each time, as TiCDC has it (golden captures)."""
     columns = sorted(shape.columns, key=lambda column: zlib.crc32(column.name.encode()) * commit_ts % 65521)
     return {column.name: column.mysql_type for column in columns}
@@ -152,7 +152,7 @@ def _no_row(fields: dict[str, Any], statement: str, ts: int, ts_name: str) -> by
     return _html_safe(envelope)
 
 
-def _texts(shape: Shape, row: Row) -> dict[str, str | None]:
+def _texts(shape: TableVersion, row: BankRow) -> dict[str, str | None]:
     """Every value as text."""
     return {c.name: None if v is None else str(_plain(c, v)) for c, v in zip(shape.columns, row, strict=True)}
 
@@ -160,9 +160,9 @@ def _texts(shape: Shape, row: Row) -> dict[str, str | None]:
 class OpenProtocolEncoder(Encoder):
     """Open Protocol: framed batches; schema changes and resolved events in every partition."""
 
-    _DDL_CODES: Final = {Ddl.CREATE_DATABASE: 1, Ddl.CREATE_TABLE: 3, Ddl.ADD_COLUMN: 5}
+    _DDL_CODES: Final = {DdlKind.CREATE_DATABASE: 1, DdlKind.CREATE_TABLE: 3, DdlKind.ADD_COLUMN: 5}
 
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """Rows of one partition in batches, in the transaction's order."""
         by_partition: dict[int, list[Change]] = {}
         for change in transaction.changes:
@@ -173,21 +173,21 @@ class OpenProtocolEncoder(Encoder):
             for at in range(0, len(changes), OPEN_BATCH)
         ]
 
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """The statement, for every partition."""
         table = change.shape.name if change.shape else ""
         key = _open_key([{"ts": change.commit_ts, "scm": change.schema, "tbl": table, "t": _DDL}])
         return self._to_all(key, _frame(orjson.dumps({"q": change.statement, "t": self._DDL_CODES[change.kind]})))
 
-    def boundary(self, ts: int) -> list[Message]:
+    def boundary(self, ts: int) -> list[EncodedMessage]:
         """A resolved event for every partition; its value is one frame of no length."""
         return self._to_all(_open_key([{"ts": ts, "t": _RESOLVED}]), _frame(b""))
 
-    def _batch(self, partition: int, changes: Iterable[Change], commit_ts: int) -> Message:
+    def _batch(self, partition: int, changes: Iterable[Change], commit_ts: int) -> EncodedMessage:
         changes = list(changes)
         keys = [{"ts": commit_ts, "scm": c.shape.schema, "tbl": c.shape.name, "t": _ROW} for c in changes]
         values = b"".join(_frame(orjson.dumps(_open_row(change))) for change in changes)
-        return Message(partition, _open_key(keys), values)
+        return EncodedMessage(partition, _open_key(keys), values)
 
 
 def _open_row(change: Change) -> dict[str, Any]:
@@ -199,14 +199,14 @@ def _open_row(change: Change) -> dict[str, Any]:
     return row if before is None else row | {"p": _open_image(shape, before)}
 
 
-def _open_image(shape: Shape, row: Row) -> dict[str, dict[str, Any]]:
+def _open_image(shape: TableVersion, row: BankRow) -> dict[str, dict[str, Any]]:
     return {
         column.name: {**_open_column(shape, column), "v": None if value is None else _plain(column, value)}
         for column, value in zip(shape.columns, row, strict=True)
     }
 
 
-def _open_column(shape: Shape, column: Column) -> dict[str, Any]:
+def _open_column(shape: TableVersion, column: BankColumn) -> dict[str, Any]:
     """Type and flags: 1 binary, 2 handle, 8 primary, 16 unique, 64 nullable."""
     code, is_handle = _type(column), column == shape.handle
     flags = code.binary | is_handle << 1 | column.nullable << 6 | {"": 0, "primary": 8, "unique": 16}[column.key]
@@ -221,14 +221,14 @@ def _frame(content: bytes) -> bytes:
     return struct.pack(">q", len(content)) + content
 
 
-def _type(column: Column) -> TypeCode:
+def _type(column: BankColumn) -> TypeCode:
     code = TYPES.get(column.mysql_type)
     if code is None:
         raise ValueError(f"column {column.name} is of type {column.mysql_type}; known are {', '.join(TYPES)}")
     return code
 
 
-def _plain(column: Column, value: Value) -> int | str:
+def _plain(column: BankColumn, value: Value) -> int | str:
     """Integers as they are, everything else as the upstream's text."""
     _type(column)
     if isinstance(value, datetime):

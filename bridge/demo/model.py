@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 Value = int | str | Decimal | datetime | None
-Row = tuple[Value, ...]
+BankRow = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Column:
+class BankColumn:
     """A column.
 
     mysql_type: the base word, in lower case.  size: what stands in parentheses behind it, "" for nothing.
@@ -40,12 +40,12 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableVersion:
     """A table's name and columns at some time."""
 
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[BankColumn, ...]
 
     @cached_property
     def at(self) -> dict[str, int]:
@@ -53,12 +53,12 @@ class Shape:
         return {column.name: i for i, column in enumerate(self.columns)}
 
     @cached_property
-    def handle(self) -> Column:
+    def handle(self) -> BankColumn:
         """The column that identifies a row: the primary key, else the first unique one that is NOT NULL."""
         keys = [c for c in self.columns if c.key and not c.nullable]
         return next((c for c in keys if c.key == "primary"), keys[0])
 
-    def key_of(self, row: Row) -> Value:
+    def key_of(self, row: BankRow) -> Value:
         """The value of the handle column."""
         return row[self.at[self.handle.name]]
 
@@ -66,12 +66,12 @@ class Shape:
 class Change(NamedTuple):
     """One row change: `before` is None for an insert, `after` for a delete."""
 
-    shape: Shape
-    before: Row | None
-    after: Row | None
+    shape: TableVersion
+    before: BankRow | None
+    after: BankRow | None
 
 
-class Moment(NamedTuple):
+class BankTotals(NamedTuple):
     """What a reader of all tables can compute of one state of the bank.
 
     accounts: how many there are.  total: the sum of their balances, which never changes.
@@ -91,10 +91,10 @@ class Transaction(NamedTuple):
     commit_ts: int
     entry: int
     changes: tuple[Change, ...]
-    moment: Moment
+    moment: BankTotals
 
 
-class Ddl(StrEnum):
+class DdlKind(StrEnum):
     """Classes of schema changes."""
 
     CREATE_DATABASE = "create database"
@@ -102,25 +102,25 @@ class Ddl(StrEnum):
     ADD_COLUMN = "add column"
 
 
-class SchemaChange(NamedTuple):
+class BankSchemaChange(NamedTuple):
     """shape: the table after it, None for a database."""
 
     commit_ts: int
-    kind: Ddl
+    kind: DdlKind
     schema: str
-    shape: Shape | None
+    shape: TableVersion | None
     statement: str
 
 
-Step = Transaction | SchemaChange
+BankStep = Transaction | BankSchemaChange
 
 
 @dataclass
-class Table:
+class BankTable:
     """A table's state: rows by the value of the handle column."""
 
-    shape: Shape
-    rows: dict[Value, Row] = field(default_factory=dict)
+    shape: TableVersion
+    rows: dict[Value, BankRow] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
         """Makes one row change."""
@@ -129,16 +129,16 @@ class Table:
         if change.after is not None:
             self.rows[self.shape.key_of(change.after)] = change.after
 
-    def add_columns(self, shape: Shape) -> None:
+    def add_columns(self, shape: TableVersion) -> None:
         """Takes the new shape; existing rows get the defaults of the columns that are new."""
         added = tuple(column.default for column in shape.columns[len(self.shape.columns) :])
         self.rows = {key: row + added for key, row in self.rows.items()}
         self.shape = shape
 
 
-def replay(steps: Iterable[Step], below: int | None = None) -> dict[str, Table]:
+def replay(steps: Iterable[BankStep], below: int | None = None) -> dict[str, BankTable]:
     """The state that the steps lead to, or had led to below a commit_ts (TSO); made from the changes alone."""
-    tables: dict[str, Table] = {}
+    tables: dict[str, BankTable] = {}
     for step in steps:
         if below is not None and step.commit_ts >= below:
             break
@@ -146,5 +146,5 @@ def replay(steps: Iterable[Step], below: int | None = None) -> dict[str, Table]:
             for change in step.changes:
                 tables[change.shape.name].apply(change)
         elif step.shape is not None:
-            tables.setdefault(step.shape.name, Table(step.shape)).add_columns(step.shape)
+            tables.setdefault(step.shape.name, BankTable(step.shape)).add_columns(step.shape)
     return tables

@@ -12,8 +12,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Producer
 
 from bridge.demo.bank import Bank
-from bridge.demo.encode import Encoder, Message
-from bridge.demo.model import SchemaChange, Transaction
+from bridge.demo.encode import EncodedMessage, Encoder
+from bridge.demo.model import BankSchemaChange, Transaction
 from bridge.errors import SourceError
 
 BEAT_SECONDS: Final = 0.2
@@ -36,7 +36,7 @@ class Sent:
 
 
 @dataclass
-class Upstream:
+class BankProducer:
     """Sends a bank's steps; `start` and `pause` may alternate.
 
     per_beat: transactions between two boundaries.
@@ -60,12 +60,12 @@ class Upstream:
                 "log_level": 0,
             }
         )
-        self._asked: queue.SimpleQueue[Callable[[], SchemaChange]] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[Callable[[], BankSchemaChange]] = queue.SimpleQueue()
         self._pause = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
-    def __enter__(self) -> Upstream:
+    def __enter__(self) -> BankProducer:
         for change in self.bank.schema():
             self._send_schema_change(change)
         self._send_boundary()
@@ -81,7 +81,7 @@ class Upstream:
         self._thread = threading.Thread(target=self._work, name="upstream", daemon=True)
         self._thread.start()
 
-    def ask(self, make: Callable[[], SchemaChange]) -> None:
+    def ask(self, make: Callable[[], BankSchemaChange]) -> None:
         """Has a schema change made and sent between two transactions."""
         self._asked.put(make)
 
@@ -126,7 +126,7 @@ class Upstream:
         self._send_boundary()
         self._producer.poll(0)
 
-    def _send_schema_change(self, change: SchemaChange) -> None:
+    def _send_schema_change(self, change: BankSchemaChange) -> None:
         self._send(self.encoder.schema_change(change))
         self.sent.schema_changes += 1
 
@@ -134,7 +134,7 @@ class Upstream:
         self.sent.boundary = self.bank.boundary()
         self._send(self.encoder.boundary(self.sent.boundary))
 
-    def _send(self, messages: list[Message]) -> None:
+    def _send(self, messages: list[EncodedMessage]) -> None:
         for partition, key, value in messages:
             self._producer.produce(self.topic, value, key, partition, on_delivery=self._delivered)
 

@@ -21,9 +21,9 @@ from rich.text import Text
 from bridge.cli import output
 from bridge.commands.status import read_status
 from bridge.demo.bank import SCHEMA, Bank
-from bridge.demo.compare import Comparison, compare
+from bridge.demo.compare import ComparedTable, compare
 from bridge.demo.encode import ENCODERS
-from bridge.demo.producer import Upstream
+from bridge.demo.producer import BankProducer
 from bridge.demo.replica import Replica
 from bridge.demo.watcher import Watcher
 from bridge.errors import BridgeError, StoppedError
@@ -49,7 +49,7 @@ CATCH_UP_SECONDS: Final = 150.0
 POLL_SECONDS: Final = 0.25
 
 
-class Interrupted(KeyboardInterrupt):
+class DemoInterrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or SIGHUP."""
 
 
@@ -60,12 +60,12 @@ class Servers:
     kafka: Kafka
     mariadb: MariaDB
     target: Target
-    upstream: Upstream
+    upstream: BankProducer
     watcher: Watcher
     replica: Replica
     began: float
     kills: int = 0
-    compared: list[Comparison] = field(default_factory=list)
+    compared: list[ComparedTable] = field(default_factory=list)
     verified: str = ""
     """The last word of `bridge verify`; "" when it did not end with equal."""
 
@@ -91,7 +91,7 @@ def run_demo(keep: bool = False) -> int:
         try:
             with ExitStack() as stack:
                 return _run(stack, keep)
-        except Interrupted:
+        except DemoInterrupted:
             output.note("interrupted; everything is stopped")
             return INTERRUPTED
         except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
@@ -123,7 +123,7 @@ def _start(stack: ExitStack) -> Servers:
     stack.enter_context(replica)
     watcher = stack.enter_context(Watcher(target))
     bank, encoder = Bank(SEED), ENCODERS[PROTOCOL](PARTITIONS)
-    upstream = Upstream(bank, encoder, kafka.bootstrap_servers, TOPIC, PER_BEAT, watcher.expect)
+    upstream = BankProducer(bank, encoder, kafka.bootstrap_servers, TOPIC, PER_BEAT, watcher.expect)
     stack.enter_context(upstream)
     return Servers(kafka, mariadb, target, upstream, watcher, replica, began)
 
@@ -178,7 +178,7 @@ def _keep(servers: Servers) -> None:
     _say("replicating on until Ctrl-C")
     try:
         _wait(servers, lambda: False, None)
-    except Interrupted:
+    except DemoInterrupted:
         watcher = servers.watcher
         _say(f"stopping; {watcher.snapshots:,} snapshots read in all, {watcher.violations} violations")
 
@@ -276,7 +276,7 @@ def _interruptible() -> Iterator[None]:
         nonlocal is_ending
         if not is_ending:
             is_ending = True
-            raise Interrupted
+            raise DemoInterrupted
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, end) for number in numbers]

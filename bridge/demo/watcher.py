@@ -10,7 +10,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.demo.bank import LEDGER, SCHEMA
-from bridge.demo.model import Moment, Transaction
+from bridge.demo.model import BankTotals, Transaction
 from bridge.mysql.connection import Session, Target, error_code
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
@@ -30,7 +30,7 @@ class Watcher:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._moments: dict[int, tuple[int, Moment]] = {}
+        self._moments: dict[int, tuple[int, BankTotals]] = {}
         self._latencies: list[float] = []
         self._newest = 0
         self._end = threading.Event()
@@ -92,7 +92,7 @@ class Watcher:
         if found is not None:
             self._judge(*found, seen_at)
 
-    def _judge(self, entry: int, moment: Moment, seen_at: float) -> None:
+    def _judge(self, entry: int, moment: BankTotals, seen_at: float) -> None:
         self.snapshots += 1
         expected = self._moments.get(entry)
         if expected is None:
@@ -112,7 +112,7 @@ class Watcher:
             self.said.append(words)
 
 
-def _read(session: Session) -> tuple[int, Moment] | None:
+def _read(session: Session) -> tuple[int, BankTotals] | None:
     """The newest ledger entry and the state, None for a bank without any row.
 
     A table that the list does not have yet was created after the snapshot, so nothing in it is in the snapshot.
@@ -132,5 +132,5 @@ def _read(session: Session) -> tuple[int, Moment] | None:
             f" COALESCE(SUM(CAST(CRC32(CONCAT('{name}:', {key})) AS DECIMAL(20)) * balance), 0) FROM {where}"
         )[0]
         accounts, total, weighted = accounts + count, total + int(balance), weighted + int(weight)
-    moment = Moment(accounts, total, weighted, entries)
+    moment = BankTotals(accounts, total, weighted, entries)
     return (entry, moment) if any(moment) else None

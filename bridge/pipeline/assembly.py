@@ -32,7 +32,7 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.status import Status
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.rows.amount import Amount
-from bridge.sources.boundary_probe import HEAD_MESSAGES, look_at
+from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
 from bridge.spark.executor_rows import Executors
 from bridge.table_filter import TableFilter
@@ -149,9 +149,9 @@ class Assembly:
         if progress.positions and self.protocol not in MAY_LACK_BOUNDARIES:
             return False  # the first change without a commit ts changes it
         without = self.settings.debezium.without_boundaries
-        look = look_at(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
-        log.info("order of commit ts" if not look.by_partition else "order of the partitions", why=look.why)
-        return look.by_partition is True
+        probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
+        log.info("order of commit ts" if not probe.by_partition else "order of the partitions", why=probe.why)
+        return probe.by_partition is True
 
     def _refuse_side_effects(self, *, cascades: bool) -> None:
         session = self.target.connect(autocommit=True)

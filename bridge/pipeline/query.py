@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bridge.config import Stream
+from bridge.config import StreamSection
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
@@ -45,7 +45,7 @@ class Reading:
     source: Source
     protocol: str
     options: DecodeOptions
-    settings: Stream
+    settings: StreamSection
     topics: Mapping[str, str]
     stop: threading.Event
     watch: Callable[[], None]

@@ -18,20 +18,22 @@ SILENCE_MS: Final = 10_000
 """No boundary for so long, while changes came, means that none are sent."""
 
 
-class Look(NamedTuple):
+class BoundaryProbe(NamedTuple):
     """by_partition: the order of the partitions is all there is; None when the messages do not tell yet."""
 
     by_partition: bool | None
     why: str
 
 
-def look_at(source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False) -> Look:
+def probe_boundaries(
+    source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False
+) -> BoundaryProbe:
     """Looks at the first messages, and where the protocol leaves it open at the last of each partition.
 
     without_boundaries: the operator knows that none come any more, where the protocol leaves it open.
     """
     if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
-        return Look(True, "the setting debezium.without_boundaries says so")
+        return BoundaryProbe(True, "the setting debezium.without_boundaries says so")
     decoder = make_decoder(protocol, options)
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:
@@ -40,27 +42,27 @@ def look_at(source: Source, protocol: str, options: DecodeOptions, *, without_bo
 
     heads = decoded(source.sample(HEAD_MESSAGES))
     tails = map(decoded, source.tails(TAIL_MESSAGES)) if protocol in MAY_LACK_BOUNDARIES else ()
-    return judged(heads, list(tails), round(time.time() * 1000))
+    return judge_events(heads, list(tails), round(time.time() * 1000))
 
 
-def judged(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_ms: int) -> Look:
+def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_ms: int) -> BoundaryProbe:
     """What the events tell.
 
     tails: of each partition, where the protocol may lack boundaries; now_ms: milliseconds since 1970.
     """
     if any(event.by_time for tail in (*tails, heads) for event in tail):
-        return Look(True, "its messages have no commit ts")
+        return BoundaryProbe(True, "its messages have no commit ts")
     if any(event.kind is Kind.BOUNDARY for tail in (*tails, heads) for event in tail):
-        return Look(False, "it has boundaries")
+        return BoundaryProbe(False, "it has boundaries")
     spans = [_span(tail) for tail in tails if any(map(_is_change, tail))]
     if not spans:
-        return Look(None, "it shows no boundary so far")
+        return BoundaryProbe(None, "it shows no boundary so far")
     if (
         max(last for _, last in spans) <= now_ms - SILENCE_MS
         or max(last - first for first, last in spans) >= SILENCE_MS
     ):
-        return Look(True, "the last messages of its partitions hold changes and no boundary")
-    return Look(None, "its last messages hold no boundary, which may still come")
+        return BoundaryProbe(True, "the last messages of its partitions hold changes and no boundary")
+    return BoundaryProbe(None, "its last messages hold no boundary, which may still come")
 
 
 def _is_change(event: Event) -> bool:

@@ -13,10 +13,10 @@ import orjson
 from bridge.errors import UsageError
 from bridge.model import TableName
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.row_diff import Shape
+from bridge.verify.compare.row_diff import ComparedColumns
 
 
-def looks_of(shape: Shape, order: tuple[int, ...]) -> str:
+def looks_of(shape: ComparedColumns, order: tuple[int, ...]) -> str:
     """A digest of what rows are compared by: where it has changed, what was found equal counts no more.
 
     order: numbers of the columns that ranges go by.
@@ -24,7 +24,7 @@ def looks_of(shape: Shape, order: tuple[int, ...]) -> str:
     return hashlib.sha256(repr((shape, order)).encode()).hexdigest()[:16]
 
 
-class State:
+class Checkpoint:
     """A file of its own for each pipeline, target and way of comparing; removed when a verify comes to its end.
 
     identity: what a verification is of; another one has another file.

@@ -16,10 +16,10 @@ from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChan
 from bridge.rows.render import Rendering, Stage, Statement, render, update_of_row
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
 from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
-from bridge.verify.compare.row_diff import Difference, Finding, Row, Shape
+from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference, DifferenceKind
 
 
-def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -> NetChanges:
+def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
     """What the rows must be afterwards.  Rows that are written go first where they stand under another spelling of
     their key, and where the table has other unique keys: their unique values may have been taken by one another."""
     if not shape.key:
@@ -39,15 +39,17 @@ def net_changes(table: Table, shape: Shape, differences: Sequence[Difference]) -
     return KeyedChanges(table, key, pa.array(absent, TEXT), written)
 
 
-def _is_in_the_way(shape: Shape, difference: Difference) -> bool:
+def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
     """The target's row goes: it is extra, or stands under another spelling of the key."""
     return difference.actual is not None and (
-        difference.finding is Finding.EXTRA
+        difference.finding is DifferenceKind.EXTRA
         or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
     )
 
 
-def _sorted(shape: Shape, differences: Iterable[Difference]) -> tuple[list[Difference], list[Difference], list[Row]]:
+def _sorted(
+    shape: ComparedColumns, differences: Iterable[Difference]
+) -> tuple[list[Difference], list[Difference], list[ComparedRow]]:
     """Differences that whole rows fix; rows of the target to alter in their place, as only a part of what they should
     be is known; and rows that nobody can write."""
     whole, parts, unknown = [], [], []
@@ -64,7 +66,7 @@ def _sorted(shape: Shape, differences: Iterable[Difference]) -> tuple[list[Diffe
     return whole, parts, unknown
 
 
-def _update(table: Table, shape: Shape, difference: Difference) -> Statement:
+def _update(table: Table, shape: ComparedColumns, difference: Difference) -> Statement:
     assert difference.expected is not None
     assert difference.actual is not None
     columns = [shape.actual[i] for i in shape.key]
@@ -73,7 +75,7 @@ def _update(table: Table, shape: Shape, difference: Difference) -> Statement:
     return update_of_row(table, Image(_names(shape, row), _image(shape, row)), condition)
 
 
-def _keyless(table: Table, shape: Shape, differences: Iterable[Difference]) -> KeylessChanges:
+def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> KeylessChanges:
     copies: dict[Image, int] = {}
     for difference in differences:
         row = difference.expected or difference.actual
@@ -83,15 +85,15 @@ def _keyless(table: Table, shape: Shape, differences: Iterable[Difference]) -> K
     return KeylessChanges(table, {image: count for image, count in copies.items() if count})
 
 
-def _names(shape: Shape, row: Row) -> str:
+def _names(shape: ComparedColumns, row: ComparedRow) -> str:
     return SEP.join(column.name for i, column in enumerate(shape.actual) if row.knows(i))
 
 
-def _image(shape: Shape, row: Row) -> str:
+def _image(shape: ComparedColumns, row: ComparedRow) -> str:
     return SEP.join(literal_of(column, row.values[i]) for i, column in enumerate(shape.actual) if row.knows(i))
 
 
-def _key_literals(shape: Shape, row: Row) -> str:
+def _key_literals(shape: ComparedColumns, row: ComparedRow) -> str:
     return SEP.join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
 
 
@@ -118,7 +120,7 @@ class FixFile:
         """What no statement of the file does, and why."""
         self._cannot.append(words)
 
-    def add_rows(self, table: Table, shape: Shape, differences: Sequence[Difference]) -> None:
+    def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Rows of one table, once per table."""
         whole, parts, unknown = _sorted(shape, differences)
         for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):

@@ -22,7 +22,7 @@ class Against(StrEnum):
     SOURCE = "source"
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Hears how a verification gets on."""
 
     def stage(self, words: str) -> None:

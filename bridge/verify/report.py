@@ -9,13 +9,13 @@ from typing import Any
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.tso import tso_ms
-from bridge.verify.compare.row_diff import Difference, Finding, Shape
+from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _SHOWN_BYTES = 120
 
 
 @dataclass(frozen=True)
-class Cell:
+class ShownCell:
     """A column of a differing row, in words."""
 
     column: str
@@ -30,9 +30,9 @@ class ShownRow:
     key: columns and their values; commit_ts, position: of the row's last change, where known.
     """
 
-    finding: Finding
+    finding: DifferenceKind
     key: tuple[tuple[str, str], ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[ShownCell, ...]
     copies: int = 1
     commit_ts: int | None = None
     position: str | None = None
@@ -125,7 +125,7 @@ def _document(table: TableResult) -> dict[str, Any]:
 
 
 def shown_row(
-    shape: Shape, difference: Difference, commit_ts: int | None = None, position: str | None = None
+    shape: ComparedColumns, difference: Difference, commit_ts: int | None = None, position: str | None = None
 ) -> ShownRow:
     """A differing row column by column; of a row that differs, only the columns that do."""
     expected, actual = difference.expected, difference.actual
@@ -136,7 +136,7 @@ def shown_row(
         assert row is not None
         numbers = [i for i in range(len(shape.actual)) if row.knows(i) and i not in shape.key]
     cells = tuple(
-        Cell(
+        ShownCell(
             shape.actual[i].name,
             None if expected is None else in_words(shape.expected[i], expected.values[i]),
             None if actual is None else in_words(shape.actual[i], actual.values[i]),
@@ -177,9 +177,9 @@ def row_lines(table: TableName, row: ShownRow) -> Iterable[str]:
     yield f"{table} {key}: {row.finding.value}{copies}{said}"
     for cell in row.cells:
         match row.finding:
-            case Finding.DIFFERENT:
+            case DifferenceKind.DIFFERENT:
                 yield f"    {cell.column}: should be {cell.expected}, is {cell.actual}"
-            case Finding.MISSING:
+            case DifferenceKind.MISSING:
                 yield f"    {cell.column}: should be {cell.expected}"
-            case Finding.EXTRA:
+            case DifferenceKind.EXTRA:
                 yield f"    {cell.column}: is {cell.actual}"

@@ -17,7 +17,7 @@ _PATIENCE_SECONDS: Final = 86_400
 """How long a server waits for a stream that is not read on, because a server is busy (`--max-load`)."""
 
 
-class Reader:
+class SnapshotReader:
     """A session that stands in a consistent snapshot, or in none (`is_snapshot`).
 
     After each query it goes back to a savepoint, which gives up the metadata lock: a schema change on a table waits

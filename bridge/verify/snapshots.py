@@ -30,7 +30,7 @@ _POLL_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Moment:
+class TargetSnapshot:
     """Sessions that all see the target at one moment.
 
     progress: the pipeline's row at that moment, None without a pipeline.
@@ -42,9 +42,9 @@ class Moment:
     held_seconds: float
 
 
-def open_moment(
+def open_target_snapshot(
     target: Target, table: ProgressTable, count: int, *, beside: Callable[[Progress | None], None] = lambda _: None
-) -> Moment:
+) -> TargetSnapshot:
     """Opens `count` sessions in one snapshot of the target; `beside` runs in the same moment, for the source's.
 
     A schema change that is under way is waited for; one that stays (held, or refused) counts as not run.
@@ -60,7 +60,7 @@ def open_moment(
         finally:
             holder.close()
         stack.pop_all()
-        return Moment(tuple(sessions), progress, held)
+        return TargetSnapshot(tuple(sessions), progress, held)
 
 
 def _closing(stack: ExitStack, session: Session) -> Session:
@@ -143,7 +143,7 @@ def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavou
     return sessions, flavour
 
 
-def enter_source_moment(sessions: Sequence[Session], flavour: Flavour, progress: Progress | None) -> None:
+def enter_source_snapshot(sessions: Sequence[Session], flavour: Flavour, progress: Progress | None) -> None:
     """Brings the sessions to the target's moment: TiDB exactly, as it was just below applied_ts; others to now."""
     for session in sessions:
         if flavour is Flavour.TIDB and progress is not None:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pymysql
 
-from bridge.demo.model import Change, Row, Shape
+from bridge.demo.model import BankRow, Change, TableVersion
 from tests.bench.database import connect, fingerprint, make_tables
 from tests.bench.workload import Upstream, Workload
 
@@ -71,7 +71,7 @@ class ReadyMade:
 
 def statements(changes: list[Change]) -> Iterator[bytes]:
     """One transaction's statements: the last image of each key."""
-    tables: dict[str, tuple[Shape, dict[int, Row | None]]] = {}
+    tables: dict[str, tuple[TableVersion, dict[int, BankRow | None]]] = {}
     for change in changes:
         tables.setdefault(change.shape.name, (change.shape, {}))[1][_key_of(change)] = change.after
     for shape, images in tables.values():
@@ -80,7 +80,7 @@ def statements(changes: list[Change]) -> Iterator[bytes]:
         yield from _writes(shape, [row for row in images.values() if row is not None])
 
 
-def _writes(shape: Shape, rows: list[Row]) -> Iterator[bytes]:
+def _writes(shape: TableVersion, rows: list[BankRow]) -> Iterator[bytes]:
     names = [column.name for column in shape.columns]
     head = f"INSERT INTO {shape.schema}.{shape.name} ({','.join(names)}) VALUES "
     tail = " ON DUPLICATE KEY UPDATE " + ",".join(f"{name}=VALUES({name})" for name in names[1:])

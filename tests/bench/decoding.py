@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import orjson
 
-from bridge.demo.encode import Message
+from bridge.demo.encode import EncodedMessage
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from tests.bench.encoders import ENCODERS
@@ -24,7 +24,7 @@ LENGTH = 8
 """Bytes before the JSON of each event in Open Protocol's values."""
 
 
-def rows_of(protocol: str, workload: str, rows: int = ROWS) -> list[Message]:
+def rows_of(protocol: str, workload: str, rows: int = ROWS) -> list[EncodedMessage]:
     """Messages of at least so many row changes."""
     encoder, upstream = ENCODERS[protocol](PARTITIONS), Upstream(WORKLOADS[workload])
     return [message for transaction in upstream.transactions(rows) for message in encoder.transaction(transaction)]

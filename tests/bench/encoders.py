@@ -13,20 +13,20 @@ from typing import Any, Final
 import orjson
 
 from bridge.demo.encode import ENCODERS as DEMO_ENCODERS
-from bridge.demo.encode import Encoder, Message
-from bridge.demo.model import Change, Column, Row, SchemaChange, Shape, Transaction, Value
+from bridge.demo.encode import EncodedMessage, Encoder
+from bridge.demo.model import BankColumn, BankRow, BankSchemaChange, Change, TableVersion, Transaction, Value
 from bridge.tso import tso_ms
 
 
 class DebeziumEncoder(Encoder):
     """TiCDC's Debezium: one message a row; schema changes and watermarks in every partition."""
 
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """One message a row, keyed by its handle."""
         ts = transaction.commit_ts
-        return [Message(self.partition_of(c), _debezium_key(c), self._row(c, ts)) for c in transaction.changes]
+        return [EncodedMessage(self.partition_of(c), _debezium_key(c), self._row(c, ts)) for c in transaction.changes]
 
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """The statement; table changes are for readers without a parser."""
         table = change.shape.name if change.shape else ""
         payload = {
@@ -39,7 +39,7 @@ class DebeziumEncoder(Encoder):
         }
         return self._to_all(orjson.dumps({"payload": {"databaseName": change.schema}}), _payload(payload))
 
-    def boundary(self, ts: int) -> list[Message]:
+    def boundary(self, ts: int) -> list[EncodedMessage]:
         """A message of op "m"."""
         payload = {"source": _debezium_source("", "", ts), "ts_ms": tso_ms(ts), "transaction": None, "op": "m"}
         return self._to_all(b'{"payload":{}}', _payload(payload))
@@ -60,12 +60,12 @@ class DebeziumEncoder(Encoder):
 class CkafkaEncoder(Encoder):
     """Official format 1: one message a row, keyless and without boundaries; schema changes in Canal's form."""
 
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """One message a row; all of a transaction have its time."""
         moment = datetime.fromtimestamp(tso_ms(transaction.commit_ts) // 1000, UTC).strftime("%Y%m%d%H%M%S")
-        return [Message(self.partition_of(c), None, self._row(c, moment)) for c in transaction.changes]
+        return [EncodedMessage(self.partition_of(c), None, self._row(c, moment)) for c in transaction.changes]
 
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """One message, in partition 0."""
         seconds = tso_ms(change.commit_ts) // 1000
         value = {
@@ -74,9 +74,9 @@ class CkafkaEncoder(Encoder):
             "table": change.shape.name if change.shape else "", "ts": seconds,
             "type": "CREATE" if change.shape else "QUERY",
         }  # fmt: skip
-        return [Message(0, None, orjson.dumps(value))]
+        return [EncodedMessage(0, None, orjson.dumps(value))]
 
-    def boundary(self, ts: int) -> list[Message]:  # noqa: ARG002
+    def boundary(self, ts: int) -> list[EncodedMessage]:  # noqa: ARG002
         """None: the format has no boundaries."""
         return []
 
@@ -118,14 +118,14 @@ def _payload(payload: dict[str, Any]) -> bytes:
     return orjson.dumps({"payload": payload})
 
 
-def _named(shape: Shape, row: Row, form: Callable[[Column, Value], object]) -> dict[str, object]:
+def _named(shape: TableVersion, row: BankRow, form: Callable[[BankColumn, Value], object]) -> dict[str, object]:
     return {
         column.name: None if value is None else form(column, value)
         for column, value in zip(shape.columns, row, strict=True)
     }
 
 
-def _debezium_value(column: Column, value: Value) -> object:
+def _debezium_value(column: BankColumn, value: Value) -> object:
     """Decimals as doubles, as TiCDC has them; times as if UTC."""
     if isinstance(value, Decimal):
         return float(value)
@@ -135,7 +135,7 @@ def _debezium_value(column: Column, value: Value) -> object:
     return value
 
 
-def _text(column: Column, value: Value) -> str:
+def _text(column: BankColumn, value: Value) -> str:
     if isinstance(value, datetime):
         return value.isoformat(" ", "milliseconds" if column.size else "seconds")
     return str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bridge.demo.encode import Encoder, Message
+from bridge.demo.encode import EncodedMessage, Encoder
 from tests.bench.bridges import Servers
 from tests.bench.catching_up import Case, Topic, replayed
 from tests.bench.encoders import ENCODERS
@@ -15,15 +15,15 @@ from tests.bench.workload import PARTITIONS, START_TS, TICK, WORKLOADS, Upstream
 LIMIT_MIB = 4096
 """Of issue 4, for Python and JVM together."""
 
-Fill = Callable[[Upstream, Encoder, int], Iterator[Message]]
+Fill = Callable[[Upstream, Encoder, int], Iterator[EncodedMessage]]
 
 
-def backlog(upstream: Upstream, encoder: Encoder, rows: int) -> Iterator[Message]:
+def backlog(upstream: Upstream, encoder: Encoder, rows: int) -> Iterator[EncodedMessage]:
     """Ordinary transactions of which none is complete before the last message: the only boundary."""
     return messages(upstream, encoder, rows, boundary_every=0)
 
 
-def transaction(upstream: Upstream, encoder: Encoder, rows: int) -> Iterator[Message]:
+def transaction(upstream: Upstream, encoder: Encoder, rows: int) -> Iterator[EncodedMessage]:
     """A tenth of the rows in ordinary transactions, then one transaction of as many changes as `rows`."""
     yield from messages(upstream, encoder, rows // 10)
     ts = START_TS + rows * TICK

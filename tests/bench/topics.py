@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from bridge.demo.encode import Message
+from bridge.demo.encode import EncodedMessage
 
 
-def fill(servers: str, topic: str, messages: Iterable[Message]) -> int:
+def fill(servers: str, topic: str, messages: Iterable[EncodedMessage]) -> int:
     """Produces all of them as fast as Kafka takes them; gives how many there were."""
     producer = Producer(
         {
@@ -30,7 +30,7 @@ def fill(servers: str, topic: str, messages: Iterable[Message]) -> int:
     return count
 
 
-def send(producer: Producer, topic: str, message: Message) -> None:
+def send(producer: Producer, topic: str, message: EncodedMessage) -> None:
     """One message; waits while the producer's queue is full."""
     partition, key, value = message
     while True:

@@ -7,9 +7,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bridge.demo.encode import Encoder, Message
-from bridge.demo.model import Change, Column, Row, Shape, Transaction, Value
-from bridge.demo.model import Moment as _Moment
+from bridge.demo.encode import EncodedMessage, Encoder
+from bridge.demo.model import BankColumn, BankRow, BankTotals, Change, TableVersion, Transaction, Value
 
 SCHEMA = "sbtest"
 START_TS = 470611868434825218
@@ -19,9 +18,9 @@ TICK = 1 << 18
 """A millisecond."""
 PARTITIONS = 4
 
-_ID = Column("id", "int", key="primary")
-_SYSBENCH = (_ID, Column("k", "int"), Column("c", "char", "120"), Column("pad", "char", "60"))
-_NO_MOMENT = _Moment(0, 0, 0, 0)
+_ID = BankColumn("id", "int", key="primary")
+_SYSBENCH = (_ID, BankColumn("k", "int"), BankColumn("c", "char", "120"), BankColumn("pad", "char", "60"))
+_NO_TOTALS = BankTotals(0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,11 @@ class Workload:
     share: float = 1.0
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[TableVersion]:
         """The tables."""
         columns = _wide(self.columns) if self.columns else _SYSBENCH
         names = [f"t{number}" for number in range(self.tables)] if self.tables > 1 else ["sbtest"]
-        return [Shape(SCHEMA, name, columns) for name in names]
+        return [TableVersion(SCHEMA, name, columns) for name in names]
 
     @property
     def statements(self) -> list[str]:
@@ -69,13 +68,13 @@ WORKLOADS = {
 }
 
 
-def _wide(count: int) -> tuple[Column, ...]:
+def _wide(count: int) -> tuple[BankColumn, ...]:
     """A key, then numbers and texts in turn."""
     kinds = (("int", ""), ("bigint", ""), ("varchar", "24"), ("char", "8"))
-    return (_ID, *(Column(f"c{i}", *kinds[i % 4]) for i in range(1, count)))
+    return (_ID, *(BankColumn(f"c{i}", *kinds[i % 4]) for i in range(1, count)))
 
 
-def _row(columns: int, key: int, number: int) -> Row:
+def _row(columns: int, key: int, number: int) -> BankRow:
     """The row that a key and a random number of 64 bits make."""
     if not columns:
         return key, number & 0x7FFFFFF, f"{number:020d}-" * 5 + "c" * 15, f"{number:020d}-" * 2 + "p" * 18
@@ -110,7 +109,7 @@ class Upstream:
             sent += len(changes)
             self._free, self._freed = [*self._freed, *self._free], []
             if changes:
-                yield Transaction(ts, 0, changes, _NO_MOMENT)
+                yield Transaction(ts, 0, changes, _NO_TOTALS)
 
     def transaction(self, rows: int, ts: int) -> Transaction:
         """One of just so many row changes, each of another row; for workloads without hot keys."""
@@ -118,9 +117,9 @@ class Upstream:
         changes: list[Change] = []
         while len(changes) < rows:
             changes += filter(None, (self._change(touched) for _ in range(rows - len(changes))))
-        return Transaction(ts, 0, tuple(changes), _NO_MOMENT)
+        return Transaction(ts, 0, tuple(changes), _NO_TOTALS)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[BankRow]:
         """All rows there are now."""
         return (_row(self.workload.columns, key, number) for key, number in self.numbers.items())
 
@@ -171,11 +170,11 @@ class Upstream:
             self._freed.append(key)
         return Change(self._shape(key), _row(self.workload.columns, key, self.numbers.pop(key)), None)
 
-    def _shape(self, key: int) -> Shape:
+    def _shape(self, key: int) -> TableVersion:
         return self._shapes[key % len(self._shapes)]
 
 
-def fingerprint_query(shape: Shape) -> str:
+def fingerprint_query(shape: TableVersion) -> str:
     """Rows, sum and exclusive or of the CRC-32 of each row's values, joined by commas."""
     columns = ",".join(f"`{column.name}`" for column in shape.columns)
     crc = f"CRC32(CONCAT_WS(',',{columns}))"
@@ -184,7 +183,7 @@ def fingerprint_query(shape: Shape) -> str:
 
 def messages(
     upstream: Upstream, encoder: Encoder, events: int, boundary_every: int = BOUNDARY_EVERY
-) -> Iterator[Message]:
+) -> Iterator[EncodedMessage]:
     """The messages of a topic, with a boundary each `boundary_every` transactions (0: none) and at the end."""
     ts = START_TS
     for number, transaction in enumerate(upstream.transactions(events), 1):

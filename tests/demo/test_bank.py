@@ -11,14 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.demo.bank import LEDGER, SCHEMA, Bank
-from bridge.demo.model import Moment, Row, SchemaChange, Shape, Step, Table, Transaction, Value, replay
+from bridge.demo.model import (
+    BankRow,
+    BankSchemaChange,
+    BankStep,
+    BankTable,
+    BankTotals,
+    TableVersion,
+    Transaction,
+    Value,
+    replay,
+)
 from bridge.tso import ms_tso
 
 START_MS = 1_700_000_000_000
 seeds = st.integers(0, 2**32)
 
 
-def life(bank: Bank, transfers: int = 150) -> Iterator[Step]:
+def life(bank: Bank, transfers: int = 150) -> Iterator[BankStep]:
     """A bank's steps, with a new column after a third of the transfers and a new table after two."""
     yield from bank.schema()
     for i in range(transfers):
@@ -29,17 +39,17 @@ def life(bank: Bank, transfers: int = 150) -> Iterator[Step]:
         yield bank.transfer()
 
 
-def steps_of(seed: int, transfers: int = 150, accounts: int = 20) -> list[Step]:
+def steps_of(seed: int, transfers: int = 150, accounts: int = 20) -> list[BankStep]:
     return list(life(Bank(seed, accounts=accounts, start_ms=START_MS), transfers))
 
 
-def balance(shape: Shape, row: Row) -> int:
+def balance(shape: TableVersion, row: BankRow) -> int:
     value = row[shape.at["balance"]]
     assert isinstance(value, int)
     return value
 
 
-def moment_of(tables: dict[str, Table]) -> Moment:
+def moment_of(tables: dict[str, BankTable]) -> BankTotals:
     """The state as a reader of the tables computes it."""
     balances: dict[tuple[str, Value], int] = {
         (name, key): balance(table.shape, row)
@@ -48,7 +58,7 @@ def moment_of(tables: dict[str, Table]) -> Moment:
         for key, row in table.rows.items()
     }
     weighted = sum(zlib.crc32(f"{name}:{key}".encode()) * amount for (name, key), amount in balances.items())
-    return Moment(len(balances), sum(balances.values()), weighted, len(tables[LEDGER].rows))
+    return BankTotals(len(balances), sum(balances.values()), weighted, len(tables[LEDGER].rows))
 
 
 @settings(max_examples=25, deadline=None)
@@ -139,7 +149,7 @@ def test_schema_changes_name_their_table() -> None:
     statements = {
         change.shape.name if change.shape else "": change.statement
         for change in steps_of(1)
-        if isinstance(change, SchemaChange)
+        if isinstance(change, BankSchemaChange)
     }
     assert statements[""] == f"CREATE DATABASE `{SCHEMA}`"
     assert statements["checking"] == "ALTER TABLE `checking` ADD COLUMN `note` VARCHAR(60) DEFAULT _UTF8MB4'none'"

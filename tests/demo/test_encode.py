@@ -13,8 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.demo.bank import Bank
-from bridge.demo.encode import ENCODERS, CanalJsonEncoder, Encoder, Message, OpenProtocolEncoder
-from bridge.demo.model import Change, Column, Ddl, Moment, Row, SchemaChange, Shape, Step, Transaction, Value
+from bridge.demo.encode import ENCODERS, CanalJsonEncoder, EncodedMessage, Encoder, OpenProtocolEncoder
+from bridge.demo.model import (
+    BankColumn,
+    BankRow,
+    BankSchemaChange,
+    BankStep,
+    BankTotals,
+    Change,
+    DdlKind,
+    TableVersion,
+    Transaction,
+    Value,
+)
 from bridge.events import SEP, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from tests.support.wire import untyped
@@ -23,27 +34,31 @@ START_MS = 1_700_000_000_000
 PARTITIONS = 4
 TSO = 470611875882860545
 
-ACCOUNT = Shape(
+ACCOUNT = TableVersion(
     "bank",
     "acc_a",
-    (Column("id", "int", key="primary"), Column("balance", "bigint"), Column("note", "varchar", "40", nullable=True)),
+    (
+        BankColumn("id", "int", key="primary"),
+        BankColumn("balance", "bigint"),
+        BankColumn("note", "varchar", "40", nullable=True),
+    ),
 )
 
 
-def life(seed: int, transfers: int = 120) -> list[Step]:
+def life(seed: int, transfers: int = 120) -> list[BankStep]:
     bank = Bank(seed, accounts=20, start_ms=START_MS)
     half = transfers // 2
-    steps: list[Step] = [*bank.schema(), *(bank.transfer() for _ in range(half))]
+    steps: list[BankStep] = [*bank.schema(), *(bank.transfer() for _ in range(half))]
     steps += [bank.add_column(), bank.create_table()]
     return [*steps, *(bank.transfer() for _ in range(half))]
 
 
-def encoded(encoder: Encoder, steps: list[Step]) -> Iterator[list[Message]]:
+def encoded(encoder: Encoder, steps: list[BankStep]) -> Iterator[list[EncodedMessage]]:
     for step in steps:
         yield encoder.transaction(step) if isinstance(step, Transaction) else encoder.schema_change(step)
 
 
-def decoded(protocol: str, messages: list[Message]) -> list[Event]:
+def decoded(protocol: str, messages: list[EncodedMessage]) -> list[Event]:
     decoder = make_decoder(protocol, DecodeOptions(None))
     return [event._replace(index=0) for _, key, value in messages for event in decode_message(decoder, key, value)]
 
@@ -61,7 +76,7 @@ def literal(value: Value) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def image(shape: Shape, row: Row | None) -> str | None:
+def image(shape: TableVersion, row: BankRow | None) -> str | None:
     if row is None:
         return None
     literals = [literal(value) for value in row]
@@ -97,7 +112,7 @@ def test_messages_decode_to_exactly_the_changes(protocol: str, seed: int) -> Non
     steps = life(seed)
     for step, messages in zip(steps, encoded(ENCODERS[protocol](PARTITIONS), steps), strict=True):
         events = decoded(protocol, messages)
-        if isinstance(step, SchemaChange):
+        if isinstance(step, BankSchemaChange):
             table = step.shape.name if step.shape else ""
             expected = Event(Kind.SCHEMA_CHANGE, step.commit_ts, 0, step.schema, table, text=step.statement)
             assert set(events) == {expected}
@@ -147,7 +162,7 @@ def test_boundaries_go_to_every_partition(protocol: str) -> None:
 
 def test_schema_changes_go_where_ticdc_sends_them() -> None:
     """Canal-JSON: partition 0 only.  Open Protocol: everywhere."""
-    change = SchemaChange(TSO, Ddl.CREATE_DATABASE, "bank", None, "CREATE DATABASE `bank`")
+    change = BankSchemaChange(TSO, DdlKind.CREATE_DATABASE, "bank", None, "CREATE DATABASE `bank`")
     assert [m.partition for m in CanalJsonEncoder(PARTITIONS).schema_change(change)] == [0]
     assert [m.partition for m in OpenProtocolEncoder(PARTITIONS).schema_change(change)] == list(range(PARTITIONS))
 
@@ -170,7 +185,7 @@ def test_canal_json_as_genuine() -> None:
 def test_types_come_in_any_order() -> None:
     """As TiCDC's do: what reads them must not depend on it."""
     encoder, change = CanalJsonEncoder(PARTITIONS), Change(ACCOUNT, None, (47, 1000, "init"))
-    transactions = (Transaction(470611875882860545 + n, 0, (change,), Moment(0, 0, 0, 0)) for n in range(50))
+    transactions = (Transaction(470611875882860545 + n, 0, (change,), BankTotals(0, 0, 0, 0)) for n in range(50))
     types = [orjson.loads(message.value)["mysqlType"] for one in transactions for message in encoder.transaction(one)]
     assert all(one == types[0] for one in types)
     assert len({tuple(one) for one in types}) > 2
@@ -180,7 +195,7 @@ def test_canal_json_watermark_and_schema_change_as_genuine() -> None:
     """Without key; the order of the fields differs from that of rows."""
     watermark = CanalJsonEncoder(1).boundary(470611875874734082)
     assert watermark == [
-        Message(
+        EncodedMessage(
             0,
             None,
             b'{"id":0,"database":"","table":"","pkNames":null,"isDdl":false,"type":"TIDB_WATERMARK",'
@@ -188,9 +203,9 @@ def test_canal_json_watermark_and_schema_change_as_genuine() -> None:
             b'"_tidb":{"watermarkTs":470611875874734082}}',
         )
     ]
-    change = SchemaChange(470611875873947648, Ddl.CREATE_DATABASE, "bank", None, "CREATE DATABASE `bank`")
+    change = BankSchemaChange(470611875873947648, DdlKind.CREATE_DATABASE, "bank", None, "CREATE DATABASE `bank`")
     [message] = CanalJsonEncoder(4).schema_change(change)
-    assert message == Message(
+    assert message == EncodedMessage(
         0,
         None,
         b'{"id":0,"database":"bank","table":"","pkNames":null,"isDdl":true,"type":"QUERY","es":1795241836067,'
@@ -221,17 +236,17 @@ def test_open_protocol_as_genuine() -> None:
 
 def test_open_protocol_resolved_as_genuine() -> None:
     assert OpenProtocolEncoder(1).boundary(470611875874734082) == [
-        Message(0, b'\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x1f{"ts":470611875874734082,"t":3}', b"\0" * 8)
+        EncodedMessage(0, b'\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\x1f{"ts":470611875874734082,"t":3}', b"\0" * 8)
     ]
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_an_unknown_type_is_refused(protocol: str) -> None:
     """Rather than written in a form that no TiCDC writes."""
-    shape = Shape("d", "t", (Column("id", "geometry", key="primary"),))
+    shape = TableVersion("d", "t", (BankColumn("id", "geometry", key="primary"),))
     with pytest.raises(ValueError, match="geometry; known are int, bigint"):
         ENCODERS[protocol](1).transaction(_transaction(Change(shape, None, (1,))))
 
 
 def _transaction(*changes: Change) -> Transaction:
-    return Transaction(TSO, 1, changes, Moment(0, 0, 0, 0))
+    return Transaction(TSO, 1, changes, BankTotals(0, 0, 0, 0))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.demo.model import Change, Column, Row, Shape, Transaction
+from bridge.demo.model import BankColumn, BankRow, Change, TableVersion, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -26,14 +26,14 @@ from tests.support.wire import compact
 Pair = tuple[bytes | None, bytes | None]
 """Key and value."""
 
-KEY, NUMBER = Column("id", "int", key="primary"), Column("n", "bigint")
-TEXT, ALSO_KEY = Column("v", "varchar", "99"), Column("n", "bigint", key="primary")
+KEY, NUMBER = BankColumn("id", "int", key="primary"), BankColumn("n", "bigint")
+TEXT, ALSO_KEY = BankColumn("v", "varchar", "99"), BankColumn("n", "bigint", key="primary")
 LAYOUTS = [
     (KEY, NUMBER, TEXT),
-    (KEY, Column("n", "varchar", "99"), TEXT),
-    (Column("id", "int"), ALSO_KEY, TEXT),
+    (KEY, BankColumn("n", "varchar", "99"), TEXT),
+    (BankColumn("id", "int"), ALSO_KEY, TEXT),
     (KEY, TEXT, NUMBER),
-    (KEY, NUMBER, TEXT, Column("w", "int")),
+    (KEY, NUMBER, TEXT, BankColumn("w", "int")),
 ]
 """Near each other: another type, another key, another order, one more."""
 TWISTS = [
@@ -53,7 +53,7 @@ NAMES = ["t0", "t1", "T1", "t\u00e9", "t'1", "t\\1", 't"1', "", 'x","table":"t0'
 TEXTS = ["x", "it's", '"', "\\", "\n", "", None, "null", '"table":"t0"', "\u20ac"]
 
 
-def _row(columns: Sequence[Column], dice: random.Random) -> Row:
+def _row(columns: Sequence[BankColumn], dice: random.Random) -> BankRow:
     odd = dice.random() < 0.1
     return tuple(
         (dice.choice(TEXTS) if odd else f"v{dice.randrange(99)}")
@@ -65,7 +65,7 @@ def _row(columns: Sequence[Column], dice: random.Random) -> Row:
     )
 
 
-def _change(shape: Shape, dice: random.Random) -> Change:
+def _change(shape: TableVersion, dice: random.Random) -> Change:
     before, after = _row(shape.columns, dice), _row(shape.columns, dice)
     return Change(shape, *dice.choice([(None, after), (before, after), (before, None)]))
 
@@ -97,8 +97,8 @@ def _together(decoder: Decoder, pairs: Sequence[Pair]) -> int:
     return sum(len(set(rows.numbers.tolist())) for rows in found)
 
 
-def _tables(count: int, columns: tuple[Column, ...] = LAYOUTS[0]) -> list[Shape]:
-    return [Shape("d", f"t{number}", columns) for number in range(count)]
+def _tables(count: int, columns: tuple[BankColumn, ...] = LAYOUTS[0]) -> list[TableVersion]:
+    return [TableVersion("d", f"t{number}", columns) for number in range(count)]
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
@@ -113,7 +113,7 @@ def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: 
     decoder = _decoder(protocol)
     for _ in range(3):
         tables = dice.choices(range(20), k=400)
-        changes = [_change(Shape("d", names[table], layouts[table]), dice) for table in tables]
+        changes = [_change(TableVersion("d", names[table], layouts[table]), dice) for table in tables]
         pairs = [
             (key, (value or b"").replace(*twists[table]))
             for table, (key, value) in zip(tables, _encoded(protocol, changes), strict=True)
@@ -139,7 +139,7 @@ def test_a_table_never_seen_is_decoded_together(protocol: str) -> None:
 def test_tables_that_are_not_wanted_stay_away(protocol: str) -> None:
     """Though a template of a wanted table matches their messages, and names that none can have are told."""
     decoder, asked = _decoder(protocol, accepts=lambda _, table: table != "t1"), unlearning(protocol)
-    shapes = [*_tables(2), Shape("d", "n" * 65, LAYOUTS[0])]
+    shapes = [*_tables(2), TableVersion("d", "n" * 65, LAYOUTS[0])]
     pairs = _encoded(protocol, [Change(shapes[n % 20 if n % 20 < 3 else 0], None, (n, n, "x")) for n in range(900)])
     expected = [decode_message(asked, *pair) for pair in pairs]
     assert {events[0].kind for events in expected} == {Kind.INSERT, Kind.BAD}
@@ -186,7 +186,7 @@ def test_a_flood_of_tables_is_no_burden(protocol: str, monkeypatch: pytest.Monke
 def test_columns_of_the_same_names_and_other_types(protocol: str) -> None:
     """Messages that do not say the types: numbers in one table are texts in another, or the key; all are learnt."""
     decoder = _decoder(protocol)
-    shapes = [Shape("d", name, columns) for name, columns in zip("abc", LAYOUTS, strict=False)]
+    shapes = [TableVersion("d", name, columns) for name, columns in zip("abc", LAYOUTS, strict=False)]
     changes = [
         Change(shape, None, (1, shape.name if shape.name == "b" else n, "x")) for n in range(200) for shape in shapes
     ]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.demo.model import Change, Column, Shape, Transaction
+from bridge.demo.model import BankColumn, Change, TableVersion, Transaction
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeError, DecodeOptions, Decoder, decode_all, decode_message, make_decoder
 from bridge.protocols.debezium.envelope import Envelopes
@@ -232,7 +232,9 @@ def test_images_come_and_go(protocol: str) -> None:
 
 def test_a_column_called_like_a_part_of_the_message() -> None:
     """Open Protocol: `p` names the old row, and may name a column."""
-    shape = Shape("d", "t", (Column("id", "int", key="primary"), Column("p", "int"), Column("u", "int")))
+    shape = TableVersion(
+        "d", "t", (BankColumn("id", "int", key="primary"), BankColumn("p", "int"), BankColumn("u", "int"))
+    )
     changes = [Change(shape, None, (1, 2, 3)), Change(shape, (1, 2, 3), (1, 3, 4)), Change(shape, (1, 3, 4), None)]
     for protocol in ENCODERS:
         encoder = ENCODERS[protocol](1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.events import Event
-from bridge.sources.boundary_probe import SILENCE_MS, judged
+from bridge.sources.boundary_probe import SILENCE_MS, judge_events
 from bridge.tso import ms_tso
 from tests.support.upstreams import boundary, row_change, schema_change
 
@@ -35,5 +35,5 @@ CASES: list[tuple[str, list[Event], list[list[Event]], bool | None]] = [
 @pytest.mark.parametrize(("what", "heads", "tails", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_what_the_messages_tell(what: str, heads: list[Event], tails: list[list[Event]], expected: bool | None) -> None:
     """Changes without a TSO, or changes for long and no boundary: the partitions' order; else boundaries, or wait."""
-    look = judged(heads, tails, NOW)
+    look = judge_events(heads, tails, NOW)
     assert (look.by_partition, bool(look.why)) == (expected, True), what

@@ -19,8 +19,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from bridge.demo.bank import Bank
-from bridge.demo.encode import ENCODERS, Encoder, Message
-from bridge.demo.model import SchemaChange, Transaction
+from bridge.demo.encode import ENCODERS, EncodedMessage, Encoder
+from bridge.demo.model import BankSchemaChange, Transaction
 
 BEAT_SECONDS = 0.1
 PATIENCE_SECONDS = 60.0
@@ -64,11 +64,11 @@ class Feed:
         self._expect = expect
         self._random = random.Random(seed)
         self._beat_number = 0
-        self._later: list[tuple[int, int, Message]] = []
-        self._lanes: defaultdict[int, deque[tuple[int, Message]]] = defaultdict(deque)
+        self._later: list[tuple[int, int, EncodedMessage]] = []
+        self._lanes: defaultdict[int, deque[tuple[int, EncodedMessage]]] = defaultdict(deque)
         self._lag: defaultdict[int, int] = defaultdict(int)
         self._order = itertools.count()
-        self._asked: list[Callable[[], SchemaChange]] = []
+        self._asked: list[Callable[[], BankSchemaChange]] = []
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="feed", daemon=True)
@@ -98,7 +98,7 @@ class Feed:
         """Begins to send transactions."""
         self._thread.start()
 
-    def ask(self, make: Callable[[], SchemaChange]) -> None:
+    def ask(self, make: Callable[[], BankSchemaChange]) -> None:
         """Has a schema change sent between two transactions."""
         self._asked.append(make)
 
@@ -158,14 +158,14 @@ class Feed:
         except BaseException as error:  # noqa: BLE001  # raised again by finish
             self._failure = error
 
-    def _schema_change(self, change: SchemaChange) -> None:
+    def _schema_change(self, change: BankSchemaChange) -> None:
         self._send(self._encoder.schema_change(change))
         self.schema_changes += 1
 
     def _boundaries(self) -> None:
         self._send(self._encoder.boundary(self.bank.boundary()))
 
-    def _send(self, messages: list[Message]) -> None:
+    def _send(self, messages: list[EncodedMessage]) -> None:
         """In each partition in order, when its lag is over; copies later still."""
         for message in messages:
             self._lanes[message.partition].append((self._beat_number + self._lag[message.partition], message))
@@ -184,10 +184,10 @@ class Feed:
         while self._later and self._later[0][0] <= beat:
             self._produce(heapq.heappop(self._later)[2])
 
-    def _is_boundary(self, message: Message) -> bool:
+    def _is_boundary(self, message: EncodedMessage) -> bool:
         return b"TIDB_WATERMARK" in message.value or len(message.value) == 8
 
-    def _produce(self, message: Message) -> None:
+    def _produce(self, message: EncodedMessage) -> None:
         partition, key, value = message
         if partition in self.silent and self._is_boundary(message):
             return

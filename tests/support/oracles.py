@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from bridge.demo.encode import Message
-from bridge.demo.model import Change, Column, Moment, Shape, Transaction
+from bridge.demo.encode import EncodedMessage
+from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
 from bridge.protocols import DecodeOptions, Decoder, decode_all, make_decoder
 from tests.bench.encoders import ENCODERS
 
@@ -45,8 +45,10 @@ def unbase64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-SHAPE = Shape(
-    "d'b", "t\u00e9", (Column("id", "int", key="primary"), Column("n", "bigint"), Column("v", "varchar", "99"))
+SHAPE = TableVersion(
+    "d'b",
+    "t\u00e9",
+    (BankColumn("id", "int", key="primary"), BankColumn("n", "bigint"), BankColumn("v", "varchar", "99")),
 )
 NUMBERS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from([0, 1, -1, 10**18, 10**17])
 TEXTS = (
@@ -54,11 +56,11 @@ TEXTS = (
 )
 ROWS = st.tuples(st.integers(0, 1 << 31), NUMBERS, TEXTS)
 CHANGES = st.tuples(st.none() | ROWS, st.none() | ROWS).filter(any)
-MOMENT = Moment(0, 0, 0, 0)
+MOMENT = BankTotals(0, 0, 0, 0)
 TS = 470611868434825218
 
 
-def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[Message]:
+def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[EncodedMessage]:
     """One for each change of SHAPE, (old row, new row)."""
     encoder = ENCODERS[protocol](1)
     transactions = (Transaction(TS + n, 0, (Change(SHAPE, *pair),), MOMENT) for n, pair in enumerate(changes))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from bridge.demo.encode import Message
+from bridge.demo.encode import EncodedMessage
 from bridge.local import Kafka
 from tests.bench.bridges import started
 from tests.bench.processes import BRIDGE, Usage
@@ -29,7 +29,7 @@ def document(number: int, size: int) -> str:
     return (f"{number:010d} " * (size // 11 + 1))[:size]
 
 
-def documents(count: int, size: int, boundary_every: int) -> Iterator[Message]:
+def documents(count: int, size: int, boundary_every: int) -> Iterator[EncodedMessage]:
     """Inserts, of which every fifth row is changed at once, as Canal-JSON; each a transaction."""
     for number in range(count):
         ts, partition = TS + number, number % PARTITIONS
@@ -42,13 +42,13 @@ def documents(count: int, size: int, boundary_every: int) -> Iterator[Message]:
             "sqlType": {"id": 4, "v": 2005}, "mysqlType": {"id": "int", "v": "longtext"}, "old": old, "data": [row],
             "_tidb": {"commitTs": ts},
         }  # fmt: skip
-        yield Message(partition, None, json.dumps(change).encode())
+        yield EncodedMessage(partition, None, json.dumps(change).encode())
         if (number + 1) % boundary_every == 0:
             yield from boundaries(ts + 1)
     yield from boundaries(TS + count)
 
 
-def boundaries(ts: int) -> Iterator[Message]:
+def boundaries(ts: int) -> Iterator[EncodedMessage]:
     """Of all partitions."""
     mark = {
         "id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK",
@@ -56,10 +56,10 @@ def boundaries(ts: int) -> Iterator[Message]:
         "_tidb": {"watermarkTs": ts},
     }  # fmt: skip
     for partition in range(PARTITIONS):
-        yield Message(partition, None, json.dumps(mark).encode())
+        yield EncodedMessage(partition, None, json.dumps(mark).encode())
 
 
-def fill(kafka: Kafka, topic: str, messages: Iterator[Message]) -> None:
+def fill(kafka: Kafka, topic: str, messages: Iterator[EncodedMessage]) -> None:
     """Into Kafka, a few megabytes at a time."""
     producer = Producer(
         {

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.demo.encode import CanalJsonEncoder, Message
-from bridge.demo.model import SchemaChange, Transaction
+from bridge.demo.encode import CanalJsonEncoder, EncodedMessage
+from bridge.demo.model import BankSchemaChange, Transaction
 from bridge.local import Kafka
 from bridge.sources.kafka import KafkaSource
 from tests.support.bridges import PARTITIONS, assert_equal, assert_ran_once, running, status
@@ -30,18 +30,18 @@ IDLE = ("--set", "stream.idle_seconds=3")
 class PlainCanalJsonEncoder(CanalJsonEncoder):
     """Canal-JSON as TiCDC writes it without the extension: neither commit ts nor boundaries."""
 
-    def transaction(self, transaction: Transaction) -> list[Message]:
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         return list(map(_without_extension, super().transaction(transaction)))
 
-    def schema_change(self, change: SchemaChange) -> list[Message]:
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         return list(map(_without_extension, super().schema_change(change)))
 
-    def boundary(self, ts: int) -> list[Message]:
+    def boundary(self, ts: int) -> list[EncodedMessage]:
         del ts
         return []
 
 
-def _without_extension(message: Message) -> Message:
+def _without_extension(message: EncodedMessage) -> EncodedMessage:
     document = json.loads(message.value)
     del document["_tidb"]
     return message._replace(value=json.dumps(document).encode())

@@ -9,9 +9,9 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.model import TableName
-from bridge.verify.checkpoint import State
+from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshot_reader import SnapshotReader
 from tests.support.verify_servers import Pair, said
 
 NAME = TableName("app", "a")
@@ -40,8 +40,8 @@ def test_resume_goes_on_behind_what_was_equal(pair: Pair, monkeypatch: pytest.Mo
             pair.verify("app.*", workers=1)
     pair.damage("UPDATE app.a SET v = 0 WHERE id = 1; INSERT INTO app.a VALUES (60000, 1)")
     queries: list[str] = []
-    rows = Reader.rows
-    monkeypatch.setattr(Reader, "rows", lambda self, sql: queries.append(sql) or rows(self, sql))
+    rows = SnapshotReader.rows
+    monkeypatch.setattr(SnapshotReader, "rows", lambda self, sql: queries.append(sql) or rows(self, sql))
     report = pair.verify("app.*", workers=1, resume=True)
     assert said(report) == {"a 60000 extra"}
     assert report.tables[0].rows == 50_000
@@ -53,22 +53,22 @@ def test_resume_goes_on_behind_what_was_equal(pair: Pair, monkeypatch: pytest.Mo
 def test_a_range_that_differs_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept from the first difference on; another pipeline has another file."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    state = State({"pipeline": "a"}, resume=False)
+    state = Checkpoint({"pipeline": "a"}, resume=False)
     state.keep(NAME, "looks", Tally(5, 1, [], (b"\xff\x00", b"2")))
     state.keep(NAME, "looks", Tally(9, 2, [None], (b"3", b"4")))  # type: ignore[list-item]
-    assert State({"pipeline": "a"}, resume=True).tally(NAME, "looks") == Tally(5, 1, [], (b"\xff\x00", b"2"))
-    assert State({"pipeline": "b"}, resume=True).tally(NAME, "looks") == Tally()
-    assert State({"pipeline": "a"}, resume=False).tally(NAME, "looks") == Tally()
+    assert Checkpoint({"pipeline": "a"}, resume=True).tally(NAME, "looks") == Tally(5, 1, [], (b"\xff\x00", b"2"))
+    assert Checkpoint({"pipeline": "b"}, resume=True).tally(NAME, "looks") == Tally()
+    assert Checkpoint({"pipeline": "a"}, resume=False).tally(NAME, "looks") == Tally()
 
 
 def test_a_line_that_was_cut_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may die while it writes."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    state = State({}, resume=False)
+    state = Checkpoint({}, resume=False)
     state.keep(NAME, "looks", Tally(5, 1, [], (b"1",)))
     with state.path.open("ab") as file:
         file.write(b'{"table": ["app')
-    assert State({}, resume=True).tally(NAME, "looks").rows == 5
+    assert Checkpoint({}, resume=True).tally(NAME, "looks").rows == 5
 
 
 def test_a_large_table_is_read_by_all_workers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +76,14 @@ def test_a_large_table_is_read_by_all_workers(pair: Pair, monkeypatch: pytest.Mo
     pair.both(TABLES)
     pair.damage("UPDATE app.a SET v = 0 WHERE id IN (5, 25000, 50000); DELETE FROM app.a WHERE id = 31000")
     seen: dict[int, int] = {}
-    rows = Reader.rows
+    rows = SnapshotReader.rows
 
-    def counting(self: Reader, sql: str) -> list[tuple[Any, ...]]:
+    def counting(self: SnapshotReader, sql: str) -> list[tuple[Any, ...]]:
         if sql.startswith("SELECT COUNT(*),COUNT(h)"):
             seen[id(self)] = seen.get(id(self), 0) + 1
         return rows(self, sql)
 
-    monkeypatch.setattr(Reader, "rows", counting)
+    monkeypatch.setattr(SnapshotReader, "rows", counting)
     monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 2_000)
     report = pair.verify("app.*", workers=3)
     assert said(report) == {"a 5 different v", "a 25000 different v", "a 31000 missing", "a 50000 different v"}
@@ -95,16 +95,16 @@ def test_a_failure_of_one_worker_ends_all(pair: Pair, monkeypatch: pytest.Monkey
     """At once, with its own words, not when every other table has been compared."""
     pair.both(TABLES + "CREATE TABLE app.b LIKE app.a; INSERT INTO app.b SELECT * FROM app.a")
     chunks: list[str] = []
-    rows = Reader.rows
+    rows = SnapshotReader.rows
 
-    def failing(self: Reader, sql: str) -> list[tuple[Any, ...]]:
+    def failing(self: SnapshotReader, sql: str) -> list[tuple[Any, ...]]:
         if sql.startswith("SELECT COUNT(*),COUNT(h)"):
             chunks.append(sql)
             if len(chunks) == 4:
                 raise StoppedError("the server was lost")
         return rows(self, sql)
 
-    monkeypatch.setattr(Reader, "rows", failing)
+    monkeypatch.setattr(SnapshotReader, "rows", failing)
     monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 1_000)
     with pytest.raises(StoppedError, match="the server was lost"):
         pair.verify("app.*")

@@ -15,7 +15,7 @@ from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.verify.source.translated_table import Translator
+from bridge.verify.source.translated_table import StatementTranslator
 from tests.support.clients import mariadb_client, mysql_client, run_file
 from tests.support.verify_servers import Pair, execute, said
 
@@ -183,7 +183,7 @@ def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(server)
     session = Target(url).connect()
     try:
-        translator = Translator(named_capabilities("tidb-8.5"), probe(session), DdlRules())
+        translator = StatementTranslator(named_capabilities("tidb-8.5"), probe(session), DdlRules())
     finally:
         session.close()
     text, why = translator.said(TIDB_TABLE, "app")

@@ -18,8 +18,8 @@ from bridge.mysql.table_definition import Flavour
 from bridge.verify import snapshots
 from bridge.verify.load_throttle import Throttle, parse_max_load
 from bridge.verify.options import VerifyOptions
-from bridge.verify.snapshot_reader import Reader
-from bridge.verify.snapshots import begin_snapshot, open_moment
+from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshots import begin_snapshot, open_target_snapshot
 from tests.support.verify_servers import Pair, execute, said
 
 TRANSACTIONS_PER_SECOND = 200
@@ -103,14 +103,14 @@ def test_all_sessions_see_one_moment(pair: Pair) -> None:
     query = "SELECT SUM(v), SUM(v * id), COUNT(*) FROM app.a"
     with moving(pair) as done:
         for _ in range(3):
-            moment, before = open_moment(Target(pair.target), ProgressTable("bridge"), 4), done[0]
+            snapshot, before = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 4), done[0]
             seen = set()
             try:
-                for session in moment.sessions:
+                for session in snapshot.sessions:
                     time.sleep(0.03)
                     seen.add(session.rows(query)[0])
             finally:
-                for session in moment.sessions:
+                for session in snapshot.sessions:
                     session.close()
             assert len(seen) == 1
             assert done[0] > before + 5
@@ -142,16 +142,16 @@ def test_the_bridge_cannot_move_between_the_snapshots(pair: Pair, monkeypatch: p
     monkeypatch.setattr(
         snapshots, "begin_snapshot", lambda session: (refusals.append(advance()), begin(session))
     )  # fmt: skip
-    moment = open_moment(target, table, 3, beside=lambda _: refusals.append(advance()))
+    snapshot = open_target_snapshot(target, table, 3, beside=lambda _: refusals.append(advance()))
     try:
         assert set(refusals) <= LOCK_CONFLICT
         assert len(refusals) == 4
         query = "SELECT applied_ts FROM _bridge.progress WHERE name = 'bridge'"
-        assert moment.progress is not None
-        assert {session.value(query) for session in moment.sessions} == {moment.progress.applied_ts}
+        assert snapshot.progress is not None
+        assert {session.value(query) for session in snapshot.sessions} == {snapshot.progress.applied_ts}
         assert advance() == 0
     finally:
-        for session in (*moment.sessions, writer):
+        for session in (*snapshot.sessions, writer):
             session.close()
 
 
@@ -212,22 +212,22 @@ def test_who_loses_the_progress_row_is_told(pair: Pair, monkeypatch: pytest.Monk
         writer.commit()
 
     with pytest.raises(MySQLError):
-        open_moment(target, table, 1, beside=stand_still)
+        open_target_snapshot(target, table, 1, beside=stand_still)
     writer.close()
 
 
 def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
     """Between two looks the snapshot holds no metadata lock; what it cannot show any more it refuses to show."""
     pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
-    moment = open_moment(Target(pair.target), ProgressTable("bridge"), 1)
+    snapshot = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 1)
     try:
-        reader = Reader(moment.sessions[0], is_snapshot=True, place="target")
+        reader = SnapshotReader(snapshot.sessions[0], is_snapshot=True, place="target")
         assert reader.rows("SELECT COUNT(*) FROM app.a") == [(0,)]
         execute(pair.target, "SET lock_wait_timeout = 2; ALTER TABLE app.a ADD COLUMN v INT, ALGORITHM = COPY")
         with pytest.raises(StoppedError, match=r"altered while it was verified.* --resume"):
             reader.rows("SELECT COUNT(*) FROM app.a")
     finally:
-        moment.sessions[0].close()
+        snapshot.sessions[0].close()
 
 
 def test_waits_while_the_server_is_busy(pair: Pair) -> None:

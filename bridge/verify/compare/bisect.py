@@ -8,14 +8,22 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
-from bridge.verify.compare.chunk_size import Pace
-from bridge.verify.compare.key_ranges import Range, Tally, Walk
-from bridge.verify.compare.key_sql import Values, any_of, between, boundary_query
+from bridge.verify.compare.chunk_size import ChunkSize
+from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
+from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
-from bridge.verify.compare.row_diff import Difference, Row, Shape, as_multisets, by_key, netted, without_moved
+from bridge.verify.compare.row_diff import (
+    ComparedColumns,
+    ComparedRow,
+    Difference,
+    as_multisets,
+    by_key,
+    netted,
+    without_moved,
+)
 from bridge.verify.compare.side import Side, unhexed
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshot_reader import SnapshotReader
 
 LEAF_ROWS: Final = 1_000
 """Ranges of at most so many rows are fetched and compared row by row."""
@@ -27,7 +35,7 @@ KEYS_PER_FETCH: Final = 200
 T = TypeVar("T")
 
 
-class Comparison:
+class TableComparison:
     """Compares two sides of one table.
 
     The sides' keys are what ranges go by: the table's key, or an index of a table without one, or nothing.
@@ -39,7 +47,7 @@ class Comparison:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: ComparedColumns,
         expected: Side,
         actual: Side,
         *,
@@ -47,7 +55,7 @@ class Comparison:
         throttle: Throttle,
         seconds: float,
         on_chunk: Callable[[Tally], None] = lambda _: None,
-        scout: Reader | None = None,
+        scout: SnapshotReader | None = None,
     ) -> None:
         self._shape, self._expected, self._actual = shape, expected, actual
         self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
@@ -58,13 +66,15 @@ class Comparison:
         """Several workers may share it."""
         return bool(self._expected.key)
 
-    def walk(self, tally: Tally) -> Walk:
+    def walk(self, tally: Tally) -> RangeWalk:
         """The way through the table, beginning behind tally.upto."""
-        return Walk(tally, self._looking_ahead(tally.upto), Pace(self._seconds), self._on_chunk)
+        return RangeWalk(tally, self._looking_ahead(tally.upto), ChunkSize(self._seconds), self._on_chunk)
 
-    def work(self, walk: Walk, expected: Reader | None = None, actual: Reader | None = None) -> None:
+    def work(
+        self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
+    ) -> None:
         """Goes along, beside other workers: with readers of one's own."""
-        mine = Comparison(
+        mine = TableComparison(
             self._shape,
             replace(self._expected, reader=expected or self._expected.reader),
             replace(self._actual, reader=actual or self._actual.reader),
@@ -82,14 +92,14 @@ class Comparison:
         self.work(walk)
         return self.result(walk)
 
-    def result(self, walk: Walk) -> Tally:
+    def result(self, walk: RangeWalk) -> Tally:
         """What has been found when all workers are through."""
         tally = walk.finished()
         settled = without_moved if self._shape.key else netted
         tally.differences = settled(self._shape, tally.differences)
         return tally
 
-    def again(self, keys: Sequence[Values]) -> list[Difference]:
+    def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
         """Looks at some keys again."""
         found: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
@@ -109,18 +119,18 @@ class Comparison:
             expected = later.result()
         return expected, actual
 
-    def _looking_ahead(self, low: Values | None) -> Callable[[Values | None, int], Values | None]:
+    def _looking_ahead(self, low: KeyValues | None) -> Callable[[KeyValues | None, int], KeyValues | None]:
         """Where the chunk above a key ends; with a scout the next one is looked for while this one is compared."""
         if self._scout is None:
             return lambda low, rows: self._boundary(self._expected, (low, None), rows - 1)
         scout = self._scout
 
-        def look(low: Values | None, rows: int) -> Callable[[], Values | None]:
+        def look(low: KeyValues | None, rows: int) -> Callable[[], KeyValues | None]:
             return self._pool.submit(self._boundary, scout, (low, None), rows - 1).result
 
-        upcoming = look(low, Pace(self._seconds).rows)
+        upcoming = look(low, ChunkSize(self._seconds).rows)
 
-        def boundary(_: Values | None, rows: int) -> Values | None:
+        def boundary(_: KeyValues | None, rows: int) -> KeyValues | None:
             nonlocal upcoming
             high = upcoming()
             if high is not None:
@@ -129,11 +139,11 @@ class Comparison:
 
         return boundary
 
-    def _boundary(self, side: Side, within: Range, offset: int) -> Values | None:
+    def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
         found = side.reader.rows(boundary_query(side.key, side.source(between(side.key, *within)), offset))
         return unhexed(found[0]) if found else None
 
-    def _compare(self, chunk: Range) -> tuple[int, list[Difference]]:
+    def _compare(self, chunk: KeyRange) -> tuple[int, list[Difference]]:
         """How many rows the range should have, and what differs in it."""
         expected, actual = self._both(lambda side: self._fingerprint(side, chunk))
         if expected == actual and expected.is_whole:
@@ -145,29 +155,29 @@ class Comparison:
             return expected.rows, self._rows_of(chunk, rows)
         return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
 
-    def _rows_of(self, chunk: Range, rows: int) -> list[Difference]:
+    def _rows_of(self, chunk: KeyRange, rows: int) -> list[Difference]:
         """What differs in a range that is not divided."""
         if not self._shape.key and rows > LEAF_ROWS:
             return self._of_equal_keys(chunk)
         left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
         return (by_key if self._shape.key else as_multisets)(self._shape, left, right)
 
-    def _of_equal_keys(self, chunk: Range) -> list[Difference]:
+    def _of_equal_keys(self, chunk: KeyRange) -> list[Difference]:
         """In a range that an index cannot divide."""
         expected, actual = (
             replace(side, condition=f"({side.condition}) AND ({between(side.key, *chunk)})", key=())
             for side in (self._expected, self._actual)
         )
-        narrow = Comparison(
+        narrow = TableComparison(
             self._shape, expected, actual, pool=self._pool, throttle=self._throttle, seconds=self._seconds
         )
         return narrow.run(Tally()).differences
 
-    def _fingerprint(self, side: Side, chunk: Range) -> Fingerprint:
+    def _fingerprint(self, side: Side, chunk: KeyRange) -> Fingerprint:
         rows = side.source(between(side.key, *chunk))
         return fingerprint_of(side.reader.rows(fingerprint_query(side.tokens(), rows))[0])
 
-    def _divided(self, side: Side, chunk: Range, rows: int) -> Iterator[Range]:
+    def _divided(self, side: Side, chunk: KeyRange, rows: int) -> Iterator[KeyRange]:
         low, high = chunk
         for _ in range(_FAN - 1):
             middle = self._boundary(side, (low, high), max(0, -(-rows // _FAN) - 1))
@@ -200,8 +210,8 @@ class Comparison:
 
     def _in_buckets(self, buckets: Sequence[int]) -> list[Difference]:
         """The rows of these buckets, all of them before any is compared: JSON of one meaning may have two hashes."""
-        left: list[Row] = []
-        right: list[Row] = []
+        left: list[ComparedRow] = []
+        right: list[ComparedRow] = []
         for start in range(0, len(buckets), _BUCKETS_PER_FETCH):
             some = list(buckets[start : start + _BUCKETS_PER_FETCH])
             self._throttle.wait()

@@ -10,7 +10,7 @@ _FEWEST_ROWS: Final = 100
 _LARGEST_STEP: Final = 4.0
 
 
-class Pace:
+class ChunkSize:
     """Keeps chunks at about `seconds` each."""
 
     def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bridge.model import Column, Table
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index, ValueClass
-from bridge.verify.compare.row_diff import Shape
+from bridge.verify.compare.row_diff import ComparedColumns
 
 _NUMERIC = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
 _REAL = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
@@ -21,18 +21,18 @@ _TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnPlan:
     """shape: what is compared; order: numbers of the columns by whose ranges it is compared, the key's or
     an index's, () without any; absent: numbers of columns that the target lacks, True where NULL would be their value;
     notes: what is not compared, and why."""
 
-    shape: Shape
+    shape: ComparedColumns
     order: tuple[int, ...]
     absent: Mapping[int, bool]
     notes: tuple[str, ...]
 
 
-def plan_of(source: Definition, target: Definition | None) -> Plan:
+def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
     """How a table of the source compares with the target's; a target without the table lacks all of its columns."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
@@ -54,9 +54,9 @@ def plan_of(source: Definition, target: Definition | None) -> Plan:
     key = _key(source, target, usable)
     if not key and expected:
         notes.append("it has no key: rows are counted, not matched")
-    shape = Shape(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
+    shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
     order = shape.key or tuple(names.index(part) for part in index_to_go_by(source, target or source, usable))
-    return Plan(shape, order, absent, tuple(notes))
+    return ColumnPlan(shape, order, absent, tuple(notes))
 
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:

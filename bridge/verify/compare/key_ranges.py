@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import NamedTuple
 
-from bridge.verify.compare.chunk_size import Pace
-from bridge.verify.compare.key_sql import Values
+from bridge.verify.compare.chunk_size import ChunkSize
+from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
-Range = tuple[Values | None, Values | None]
+KeyRange = tuple[KeyValues | None, KeyValues | None]
 """Keys above the first, not above the second; None is no bound."""
 
 
@@ -23,12 +23,12 @@ class Tally:
     rows: int = 0
     chunks: int = 0
     differences: list[Difference] = field(default_factory=list)
-    upto: Values | None = None
+    upto: KeyValues | None = None
     """Everything up to this key has been looked at, and was equal."""
     is_done: bool = False
     """All of the table has been looked at."""
 
-    def add(self, chunk: Range, rows: int, found: Sequence[Difference]) -> None:
+    def add(self, chunk: KeyRange, rows: int, found: Sequence[Difference]) -> None:
         """One chunk is done; those before it are."""
         self.rows += rows
         self.chunks += 1
@@ -37,14 +37,14 @@ class Tally:
             self.upto = chunk[1]
 
 
-class Chunk(NamedTuple):
+class NumberedRange(NamedTuple):
     """The n-th range of a table."""
 
     number: int
-    range: Range
+    range: KeyRange
 
 
-class Walk:
+class RangeWalk:
     """The ranges of one table, in the order of its key, beginning behind tally.upto.
 
     Workers take ranges as they come free, so that a large table is read by all of them at once; what they find is
@@ -57,15 +57,15 @@ class Walk:
     def __init__(
         self,
         tally: Tally,
-        boundary: Callable[[Values | None, int], Values | None],
-        pace: Pace,
+        boundary: Callable[[KeyValues | None, int], KeyValues | None],
+        size: ChunkSize,
         on_chunk: Callable[[Tally], None],
     ) -> None:
         self.tally = tally
-        self._boundary, self._pace, self._on_chunk = boundary, pace, on_chunk
+        self._boundary, self._size, self._on_chunk = boundary, size, on_chunk
         self._changed = Condition()
         self._low, self._taken, self._is_last = tally.upto, 0, tally.is_done
-        self._finished: dict[int, tuple[Range, int, Sequence[Difference]]] = {}
+        self._finished: dict[int, tuple[KeyRange, int, Sequence[Difference]]] = {}
         self._counted = 0
         self._failure: BaseException | None = None
 
@@ -74,7 +74,7 @@ class Walk:
         """Some ranges are nobody's yet."""
         return not (self._is_last or self._failure)
 
-    def work(self, compare: Callable[[Range], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
+    def work(self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
         """Compares ranges until none is left; called by as many workers as there are.  pause: may wait before each."""
         try:
             for chunk in self._chunks():
@@ -97,24 +97,24 @@ class Walk:
             self.tally.is_done = True
             return self.tally
 
-    def _chunks(self) -> Iterator[Chunk]:
+    def _chunks(self) -> Iterator[NumberedRange]:
         while (chunk := self._take()) is not None:
             yield chunk
 
-    def _take(self) -> Chunk | None:
+    def _take(self) -> NumberedRange | None:
         with self._changed:
             if self._is_last or self._failure:
                 return None
             low, number = self._low, self._taken
-            self._low = self._boundary(low, self._pace.rows)
+            self._low = self._boundary(low, self._size.rows)
             if self._low == low:  # a key that no literal finds: the rest is one range, rather than the same for ever
                 self._low = None
             self._taken, self._is_last = number + 1, self._low is None
-            return Chunk(number, (low, self._low))
+            return NumberedRange(number, (low, self._low))
 
-    def _done(self, chunk: Chunk, rows: int, found: Sequence[Difference], seconds: float) -> None:
+    def _done(self, chunk: NumberedRange, rows: int, found: Sequence[Difference], seconds: float) -> None:
         with self._changed:
-            self._pace.took(seconds)
+            self._size.took(seconds)
             self._finished[chunk.number] = chunk.range, rows, found
             while self._counted in self._finished:
                 self.tally.add(*self._finished.pop(self._counted))

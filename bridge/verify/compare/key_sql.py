@@ -12,7 +12,7 @@ from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import UNREADABLE, readable
 
-Values = tuple[bytes | None, ...]
+KeyValues = tuple[bytes | None, ...]
 """Canonical values (`checksums.canonical`) of a key or a row."""
 
 _FLOAT32: Final = struct.Struct("f")
@@ -71,7 +71,7 @@ def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int) -> str:
     return f"SELECT {values} {rows} ORDER BY {','.join(part.ordered for part in parts)} LIMIT 1 OFFSET {offset}"
 
 
-def between(parts: Sequence[KeyPart], low: Values | None, high: Values | None) -> str:
+def between(parts: Sequence[KeyPart], low: KeyValues | None, high: KeyValues | None) -> str:
     """A condition: keys above `low` and not above `high`; None is no bound.  Of an index, NULL is below every value."""
     conditions = []
     if low is not None:
@@ -99,7 +99,7 @@ def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
     return f"({below} OR {part.ordered} IS NULL)" if part.column.nullable else below
 
 
-def _beyond(parts: Sequence[KeyPart], bound: Values, beyond: Callable[..., str], *, or_equal: bool) -> str:
+def _beyond(parts: Sequence[KeyPart], bound: KeyValues, beyond: Callable[..., str], *, or_equal: bool) -> str:
     """A row comparison written out: servers use an index for this form, and not for (a, b) > (1, 2)."""
     last = len(parts) - 1
     steps = [
@@ -116,7 +116,7 @@ def _beyond(parts: Sequence[KeyPart], bound: Values, beyond: Callable[..., str],
     return f"{beyond(parts[0], bound[0], or_equal=True)} AND ({' OR '.join(f'({step})' for step in steps)})"
 
 
-def any_of(parts: Sequence[KeyPart], keys: Sequence[Values]) -> str:
+def any_of(parts: Sequence[KeyPart], keys: Sequence[KeyValues]) -> str:
     """A condition: the key is one of these."""
     return " OR ".join("(" + " AND ".join(_equal(p, v) for p, v in zip(parts, key, strict=True)) + ")" for key in keys)
 

@@ -14,12 +14,12 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
-from bridge.verify.compare.key_sql import Values
+from bridge.verify.compare.key_sql import KeyValues
 
 _FLOAT32: Final = struct.Struct("f")
 
 
-class Finding(StrEnum):
+class DifferenceKind(StrEnum):
     """What is wrong with a row of the target."""
 
     DIFFERENT = "different"
@@ -28,11 +28,11 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them; lacks:
     others were there, and nobody knows their values."""
 
-    values: Values
+    values: KeyValues
     known: frozenset[int] | None = None
     lacks: bool = False
 
@@ -45,22 +45,22 @@ class Row:
 class Difference:
     """One row that is not as it should be; for a table without a key, one of `copies` equal rows."""
 
-    finding: Finding
-    key: Values
-    expected: Row | None
-    actual: Row | None
+    finding: DifferenceKind
+    key: KeyValues
+    expected: ComparedRow | None
+    actual: ComparedRow | None
     copies: int = 1
 
 
 @dataclass(frozen=True)
-class Shape:
+class ComparedColumns:
     """The columns that are compared, of both sides, and which of them are the key; no key: a multiset of rows."""
 
     expected: tuple[ColumnInfo, ...]
     actual: tuple[ColumnInfo, ...]
     key: tuple[int, ...]
 
-    def key_of(self, values: Sequence[bytes | None]) -> Values:
+    def key_of(self, values: Sequence[bytes | None]) -> KeyValues:
         """The key of a row."""
         return tuple(values[i] for i in self.key)
 
@@ -91,11 +91,11 @@ class Shape:
             return value.removesuffix(b" 00:00:00")
         return value
 
-    def identity(self, key: Values) -> Hashable:
+    def identity(self, key: KeyValues) -> Hashable:
         """A key such that equal ones are equal, however many digits each side's columns have."""
         return tuple(self.comparable(i, value) for i, value in zip(self.key, key, strict=True))
 
-    def spelling(self, key: Values) -> Hashable:
+    def spelling(self, key: KeyValues) -> Hashable:
         """The same for keys that the target may take for one, as it looks on letters and blanks."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
@@ -104,11 +104,11 @@ class Shape:
             for i, value in zip(self.key, key, strict=True)
         )
 
-    def is_equal(self, expected: Row, actual: Row) -> bool:
+    def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:
         """The values that are known are equal."""
         return not self.differing(expected, actual)
 
-    def differing(self, expected: Row, actual: Row) -> list[int]:
+    def differing(self, expected: ComparedRow, actual: ComparedRow) -> list[int]:
         """Numbers of the columns whose known values differ."""
         return [
             i
@@ -158,7 +158,7 @@ def _frozen(value: object) -> Hashable:
     raise AssertionError(type(value))
 
 
-def by_key(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+def by_key(shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]) -> list[Difference]:
     """What differs between rows of one range of keys.  A row whose key differs in case or trailing space only, so that
     both cannot stand on the target, is one that differs."""
     differences: list[Difference] = []
@@ -166,20 +166,23 @@ def by_key(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list
     for look in (tuple, shape.identity, shape.spelling):
         pairs, missing, extra = _paired(shape, missing, extra, look)
         differences += (
-            Difference(Finding.DIFFERENT, shape.key_of(row.values), row, other)
+            Difference(DifferenceKind.DIFFERENT, shape.key_of(row.values), row, other)
             for row, other in pairs
             if not shape.is_equal(row, other)
         )
-    differences += (Difference(Finding.MISSING, shape.key_of(row.values), row, None) for row in missing)
-    differences += (Difference(Finding.EXTRA, shape.key_of(row.values), None, row) for row in extra)
+    differences += (Difference(DifferenceKind.MISSING, shape.key_of(row.values), row, None) for row in missing)
+    differences += (Difference(DifferenceKind.EXTRA, shape.key_of(row.values), None, row) for row in extra)
     return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
 
 
 def _paired(
-    shape: Shape, expected: Sequence[Row], actual: Sequence[Row], look: Callable[[Values], Hashable]
-) -> tuple[list[tuple[Row, Row]], list[Row], list[Row]]:
+    shape: ComparedColumns,
+    expected: Sequence[ComparedRow],
+    actual: Sequence[ComparedRow],
+    look: Callable[[KeyValues], Hashable],
+) -> tuple[list[tuple[ComparedRow, ComparedRow]], list[ComparedRow], list[ComparedRow]]:
     """Rows of both sides whose keys look the same, and those of either side that are left."""
-    waiting: dict[Hashable, list[Row]] = {}
+    waiting: dict[Hashable, list[ComparedRow]] = {}
     for row in actual:
         waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
     pairs, alone = [], []
@@ -192,18 +195,18 @@ def _paired(
     return pairs, alone, [row for rows in waiting.values() for row in rows]
 
 
-def without_moved(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+def without_moved(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
     """A row that two servers order differently is missing in one range and extra in another: it is neither."""
-    extra = {shape.identity(d.key): d.actual for d in differences if d.finding is Finding.EXTRA}
-    missing = {shape.identity(d.key): d for d in differences if d.finding is Finding.MISSING}
+    extra = {shape.identity(d.key): d.actual for d in differences if d.finding is DifferenceKind.EXTRA}
+    missing = {shape.identity(d.key): d for d in differences if d.finding is DifferenceKind.MISSING}
     both = extra.keys() & missing.keys()
     if not both:
         return list(differences)
-    kept = [d for d in differences if d.finding is Finding.DIFFERENT or shape.identity(d.key) not in both]
+    kept = [d for d in differences if d.finding is DifferenceKind.DIFFERENT or shape.identity(d.key) not in both]
     for key in both:
         expected, actual = missing[key].expected, extra[key]
         if expected and actual and not shape.is_equal(expected, actual):
-            kept.append(Difference(Finding.DIFFERENT, missing[key].key, expected, actual))
+            kept.append(Difference(DifferenceKind.DIFFERENT, missing[key].key, expected, actual))
     return kept
 
 
@@ -220,25 +223,27 @@ def _folded(text: str, collation: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
 
 
-def as_multisets(shape: Shape, expected: Iterable[Row], actual: Iterable[Row]) -> list[Difference]:
+def as_multisets(
+    shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]
+) -> list[Difference]:
     """What differs between rows without keys: equal rows are counted, and a row that differs is one missing and one
     extra.  An expected row of which only some values are known takes any row of the target that has them."""
     left, right = list(expected), list(actual)
-    balance = Counter(_look_of(shape, row) for row in left)
-    balance.subtract(_look_of(shape, row) for row in right)
+    balance = Counter(_identity_of(shape, row) for row in left)
+    balance.subtract(_identity_of(shape, row) for row in right)
     _match_partly_known(balance)
-    examples = {_look_of(shape, row): row for row in (*left, *right)}
+    examples = {_identity_of(shape, row): row for row in (*left, *right)}
     differences = []
-    for look, copies in balance.items():
-        row = examples[look]
+    for identity, copies in balance.items():
+        row = examples[identity]
         if copies > 0:
-            differences.append(Difference(Finding.MISSING, row.values, row, None, copies))
+            differences.append(Difference(DifferenceKind.MISSING, row.values, row, None, copies))
         elif copies < 0:
-            differences.append(Difference(Finding.EXTRA, row.values, None, row, -copies))
+            differences.append(Difference(DifferenceKind.EXTRA, row.values, None, row, -copies))
     return differences
 
 
-class _Look(NamedTuple):
+class _RowIdentity(NamedTuple):
     """What a row without a key is known by.  known: numbers of the columns of known values, None for all."""
 
     known: frozenset[int] | None
@@ -248,32 +253,32 @@ class _Look(NamedTuple):
         return tuple(self.values[i] for i in sorted(known))
 
 
-def _look_of(shape: Shape, row: Row) -> _Look:
+def _identity_of(shape: ComparedColumns, row: ComparedRow) -> _RowIdentity:
     known = None if row.known is None or len(row.known) == len(row.values) else row.known
-    return _Look(known, tuple(shape.comparable(i, value) for i, value in enumerate(row.values)))
+    return _RowIdentity(known, tuple(shape.comparable(i, value) for i, value in enumerate(row.values)))
 
 
-def _match_partly_known(balance: Counter[_Look]) -> None:
+def _match_partly_known(balance: Counter[_RowIdentity]) -> None:
     """Rows of which more is known choose first: since columns only ever come to be known, what is known of one row is
     part of what is known of the other, and no choice takes a row away that only a later one could have taken."""
-    for known in sorted({look.known for look in balance if look.known is not None}, key=len, reverse=True):
-        surplus: dict[Hashable, list[_Look]] = {}
-        for look, copies in balance.items():
-            if look.known is None and copies < 0:
-                surplus.setdefault(look.under(known), []).append(look)
-        for look in [look for look, copies in balance.items() if look.known == known and copies > 0]:
-            for other in surplus.get(look.under(known), ()):
-                taken = min(balance[look], -balance[other])
-                balance[look] -= taken
+    for known in sorted({identity.known for identity in balance if identity.known is not None}, key=len, reverse=True):
+        surplus: dict[Hashable, list[_RowIdentity]] = {}
+        for identity, copies in balance.items():
+            if identity.known is None and copies < 0:
+                surplus.setdefault(identity.under(known), []).append(identity)
+        for identity in [identity for identity, copies in balance.items() if identity.known == known and copies > 0]:
+            for other in surplus.get(identity.under(known), ()):
+                taken = min(balance[identity], -balance[other])
+                balance[identity] -= taken
                 balance[other] += taken
 
 
-def netted(shape: Shape, differences: Sequence[Difference]) -> list[Difference]:
+def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
     """The same for rows without a key: what is missing in one range and extra in another cancels."""
     if len({difference.finding for difference in differences}) < 2:
         return list(differences)
     left, right = (
         [row for d in differences if d.finding is finding and (row := d.expected or d.actual) for _ in range(d.copies)]
-        for finding in (Finding.MISSING, Finding.EXTRA)
+        for finding in (DifferenceKind.MISSING, DifferenceKind.EXTRA)
     )
     return as_multisets(shape, left, right)

@@ -8,9 +8,9 @@ from typing import Final
 
 from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import readable, token
-from bridge.verify.compare.key_sql import KeyPart, Values
-from bridge.verify.compare.row_diff import Row
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.compare.key_sql import KeyPart, KeyValues
+from bridge.verify.compare.row_diff import ComparedRow
+from bridge.verify.snapshot_reader import SnapshotReader
 
 LACKS: Final = "?"
 """Of a column that the log does not hold for a row though it was there."""
@@ -37,7 +37,7 @@ class Side:
     absent: numbers of columns that this side does not have; True where NULL would be their value.
     """
 
-    reader: Reader
+    reader: SnapshotReader
     rows: str
     columns: tuple[ColumnInfo, ...]
     key: tuple[KeyPart, ...]
@@ -54,12 +54,12 @@ class Side:
         """How each value stands in its row's text; U where it is unknown."""
         return [self._token(i, column) for i, column in enumerate(self.columns)]
 
-    def fetch(self, more: str) -> list[Row]:
+    def fetch(self, more: str) -> list[ComparedRow]:
         """The rows under a further condition."""
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
         code = self.partly.code if self.partly else "NULL"
         found = self.reader.rows(f"SELECT {','.join(values)},{code} {self.source(more)}")
-        return [Row(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
+        return [ComparedRow(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
 
     def _known(self, code: str | None) -> frozenset[int] | None:
         return None if code is None else frozenset(i for i, known in enumerate(code) if known == "1")
@@ -80,6 +80,6 @@ class Side:
         return f"IF(SUBSTRING({self.partly.code},{i + 1},1)='1',{expression},{otherwise})"
 
 
-def unhexed(values: Sequence[object]) -> Values:
+def unhexed(values: Sequence[object]) -> KeyValues:
     """Values as `checksums.readable` gives them."""
     return tuple(None if value is None else bytes.fromhex(str(value)) for value in values)

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from threading import Condition
 from typing import Generic, TypeVar
 
-from bridge.verify.compare.bisect import Comparison
-from bridge.verify.compare.key_ranges import Walk
+from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.key_ranges import RangeWalk
 from bridge.verify.load_throttle import Throttle
 
 T = TypeVar("T")
 R = TypeVar("R")
-Shared = tuple[Comparison, Walk]
+Shared = tuple[TableComparison, RangeWalk]
 
 
-class Crew(Generic[T]):
+class WorkerPool(Generic[T]):
     """tables: in the order in which they are begun."""
 
     def __init__(self, tables: Iterable[T]) -> None:
@@ -74,7 +74,7 @@ class Crew(Generic[T]):
                     self._changed.notify_all()
 
     @contextmanager
-    def shared(self, comparison: Comparison, walk: Walk) -> Iterator[None]:
+    def shared(self, comparison: TableComparison, walk: RangeWalk) -> Iterator[None]:
         """While others may help with a table."""
         with self._changed:
             self._shared.append((comparison, walk))

@@ -44,7 +44,7 @@ _LONG: Final = 1000
 
 
 @dataclass(frozen=True)
-class Scratch:
+class ExpectedTable:
     """A table of expected rows.
 
     name: quoted; shapes: the columns that messages have, joined by SEP; index: columns of an index, of a table without

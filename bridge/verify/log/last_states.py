@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.model import PartitionStart, Table, TableName
+from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.resolve_types import typed
-from bridge.verify.log.lineage import Cut, Life, PartitionId, Span, key_of
+from bridge.verify.log.lineage import Cut, Life, Span, key_of
 
 STEP_SCHEMA: Final = pa.schema(
     [
@@ -55,7 +55,7 @@ rest of the row."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ReplicatedTable:
     """A table of the target.  key: lower-case names, () without one; columns: those that any message has, where some
     have more of them than others."""
 
@@ -76,7 +76,7 @@ class LogPlan:
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[ReplicatedTable, ...]
     lives: Mapping[tuple[str, str], Life]
     limit: int
     read: Mapping[PartitionId, PartitionStart] | None
@@ -162,7 +162,7 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     return found
 
 
-def known_names(place: Place, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
+def known_names(place: ReplicatedTable, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
     """Positions of the columns whose values the target should hold: those it has and does not generate itself, as long
     as they have not got another type since."""
     columns = place.table.columns

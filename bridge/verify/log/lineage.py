@@ -14,11 +14,10 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, classify
-from bridge.model import TableName
+from bridge.model import PartitionId, TableName
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.column_changes import ColumnChanges, column_changes
 
-PartitionId = tuple[str, int]
 NameKey = tuple[str, str]
 
 _SECOND_MS: Final = 1000

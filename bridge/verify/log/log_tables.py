@@ -13,12 +13,12 @@ from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_to_go_by
 from bridge.verify.compare.key_sql import key_parts
-from bridge.verify.compare.row_diff import Shape
+from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
-from bridge.verify.log.expected_tables import GONE, KNOWN, PERHAPS, Scratch
-from bridge.verify.log.last_states import LoggedShape, Place, known_names
+from bridge.verify.log.expected_tables import GONE, KNOWN, PERHAPS, ExpectedTable
+from bridge.verify.log.last_states import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.log.lineage import Lineage, key_of
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
@@ -34,9 +34,9 @@ class LoggedTable:
     perhaps: some rows may have gone with their partitions.
     """
 
-    place: Place
+    place: ReplicatedTable
     definition: Definition
-    scratch: Scratch
+    expected_table: ExpectedTable
     index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
@@ -48,11 +48,11 @@ class LoggedTable:
         return self.definition.name
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ComparedColumns:
         """What is compared: every column that some row of the log has."""
-        columns = tuple(self.definition.columns[name] for name in self.scratch.named)
+        columns = tuple(self.definition.columns[name] for name in self.expected_table.named)
         names = [column.name.lower() for column in columns]
-        return Shape(columns, columns, tuple(names.index(part) for part in self.place.key if names))
+        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.place.key if names))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -63,21 +63,21 @@ class LoggedTable:
     @property
     def matched(self) -> str:
         """FROM: the target's rows that the log speaks of."""
-        return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.scratch.name} {_EXPECTED} ON {self._same_key}"
+        return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
 
     @property
     def _same_key(self) -> str:
         names = [quote_name(self.definition.columns[part].name) for part in self.place.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
-    def sides(self, reader: Reader) -> tuple[Side, Side]:
+    def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
         """What should be, and what is."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
         expected = Side(
             reader,
-            f"{self.scratch.name} {_EXPECTED}",
+            f"{self.expected_table.name} {_EXPECTED}",
             shape.expected,
             key_parts(key, key, _EXPECTED),
             condition=self._expected_rows(),
@@ -104,10 +104,10 @@ class LoggedTable:
 
     @property
     def _partly(self) -> PartlyKnown | None:
-        if not self.scratch.is_partly:
+        if not self.expected_table.is_partly:
             return None
-        common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.scratch.shapes))
-        always = frozenset(i for i, name in enumerate(self.scratch.named) if name in common)
+        common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
+        always = frozenset(i for i, name in enumerate(self.expected_table.named) if name in common)
         return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
 
     def _expected_rows(self) -> str:
@@ -136,18 +136,20 @@ def logged_table(
     number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
 ) -> LoggedTable:
     """A table that both have.  number: of its place; schema: the database for temporary tables."""
-    place = Place(table, choose_log_key(table, definition, shapes))
+    place = ReplicatedTable(table, choose_log_key(table, definition, shapes))
     known = {_known(place, shape) for shape in shapes}
     spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
     perhaps = any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name))
     is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(place.key or not perhaps)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
-    scratch = Scratch(quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index)
+    expected_table = ExpectedTable(
+        quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index
+    )
     return LoggedTable(
-        replace(place, columns=frozenset(scratch.named)) if scratch.is_partly else place,
+        replace(place, columns=frozenset(expected_table.named)) if expected_table.is_partly else place,
         definition,
-        scratch,
+        expected_table,
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
@@ -155,7 +157,7 @@ def logged_table(
     )
 
 
-def _known(place: Place, shape: LoggedShape) -> str:
+def _known(place: ReplicatedTable, shape: LoggedShape) -> str:
     """The columns that are loaded; "" for rows whose key the messages do not hold."""
     names = shape.columns.split(SEP)
     kept = [names[i] for i in known_names(place, shape.retyped.split(SEP), names)]

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
-from bridge.model import TableName
+from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.sources.source import MicroBatch
-from bridge.verify.log.expected_tables import Scratch
+from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.last_states import (
     STEP_SCHEMA,
     LoggedShape,
@@ -31,7 +31,7 @@ from bridge.verify.log.last_states import (
     shapes,
     steps,
 )
-from bridge.verify.log.lineage import LoggedChange, PartitionId
+from bridge.verify.log.lineage import LoggedChange
 
 _EVENTS_PER_BUCKET: Final = 250_000
 _CODEC: Final = "lz4_raw"
@@ -83,12 +83,12 @@ class Log:
         """`last_states.shapes` of all row changes."""
         return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
-    def statements(self, plan: LogPlan, scratches: list[Scratch], events: int) -> Iterator[tuple[int, str]]:
-        """The statements that load the last states into scratch tables, each with the number of its place."""
+    def statements(self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int) -> Iterator[tuple[int, str]]:
+        """The statements that load the last states into temporary tables, each with the number of its place."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
         spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
-        return iter(spread.mapPartitions(_loading(scratches)).toLocalIterator(prefetchPartitions=True))
+        return iter(spread.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Another look at the messages, where some may hold a part of a row only."""
@@ -200,15 +200,17 @@ def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]
         yield number, _to_bytes(mine)
 
 
-def _loading(scratches: list[Scratch]) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
+def _loading(
+    expected_tables: list[ExpectedTable],
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
     """All steps of some buckets to the statements that load their last states."""
 
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
         mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
         folded = completed(fold_steps(pa.concat_tables(mine)))
-        for place, scratch in enumerate(scratches):
+        for place, expected_table in enumerate(expected_tables):
             mine = folded.filter(pc.equal(folded["place"], place))
-            for sql in scratch.inserts(mine if scratch.key else balance(mine)):
+            for sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
                 yield place, sql
 
     return load

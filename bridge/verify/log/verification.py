@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
-from bridge.model import PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
+from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
 from bridge.mysql.state.ddl_journal import Journal, State
@@ -31,25 +31,24 @@ from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
 from bridge.spark.session import start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.checkpoint import State as Resume
-from bridge.verify.checkpoint import looks_of
-from bridge.verify.compare.bisect import Comparison
+from bridge.verify.checkpoint import Checkpoint, looks_of
+from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
-from bridge.verify.compare.row_diff import Difference, Finding
-from bridge.verify.compare.worker_pool import Crew
+from bridge.verify.compare.row_diff import Difference, DifferenceKind
+from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
 from bridge.verify.log.last_states import LoggedShape, LogPlan
-from bridge.verify.log.lineage import Lineage, LoggedChange, PartitionId, key_of, trace
+from bridge.verify.log.lineage import Lineage, LoggedChange, key_of, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.recompute import Control, Log
-from bridge.verify.options import VerifyOptions, Watcher
+from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, ShownRow, TableResult, shown_row
-from bridge.verify.snapshot_reader import Reader
-from bridge.verify.snapshots import open_moment
+from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshots import open_target_snapshot
 
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
@@ -77,22 +76,22 @@ class LogVerification:
         protocol: str,
         table: ProgressTable,
         options: VerifyOptions,
-        watcher: Watcher,
+        listener: ProgressListener,
     ) -> None:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
-        self._table, self._options, self._watcher = table, options, watcher
+        self._table, self._options, self._listener = table, options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
 
     def run(self) -> Report:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
         began = time.monotonic()
-        self._watcher.stage("starting Spark")
+        self._listener.stage("starting Spark")
         spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
         with self._expected_errors(), ExitStack() as stack:
-            moment = open_moment(self._target, self._table, self._options.workers)
-            for session in moment.sessions:
+            snapshot = open_target_snapshot(self._target, self._table, self._options.workers)
+            for session in snapshot.sessions:
                 stack.callback(session.close)
-            if moment.progress is None:
+            if snapshot.progress is None:
                 raise UsageError(
                     f"the target knows no pipeline {self._table.name!r}, so that it is unknown how far it should be",
                     fix="check --name and --target, or compare with the source: --against source --source URL",
@@ -101,8 +100,8 @@ class LogVerification:
             stack.callback(self._look.close)
             log = self._log(spark)
             stack.callback(log.close)
-            report = Report("log", moment.progress.applied_ts, moment.held_seconds)
-            self._compare(log, moment.progress, moment.sessions, report)
+            report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
+            self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
             heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
             report.notes.append(f"{self._fix.write(heading):,} statements in {self._options.fix_file}")
@@ -118,7 +117,7 @@ class LogVerification:
             raise source_error(error) from error
 
     def _log(self, spark: SparkSession) -> Log:
-        self._watcher.stage("decoding the messages")
+        self._listener.stage("decoding the messages")
         tables = self._options.tables
         given = self._settings.decode_options(tables if tables.rules else None)
         options = replace(given, cut_rows=True, tells_unwanted=True)
@@ -137,8 +136,10 @@ class LogVerification:
         tables, report.tables = self._tables(log.shapes(plan), lineage)
         places = tuple(table.place for table in tables)
         loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
-        self._load(log.statements(replace(plan, places=places), [t.scratch for t in tables], control.events), loaded)
-        self._state = Resume(
+        self._load(
+            log.statements(replace(plan, places=places), [t.expected_table for t in tables], control.events), loaded
+        )
+        self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
             resume=self._options.resume,
         )
@@ -212,9 +213,9 @@ class LogVerification:
         return tables, [*missing, *left]
 
     def _load(self, statements: Iterator[tuple[int, str]], loaded: Sequence[_Loaded]) -> None:
-        self._watcher.stage("recomputing the last state of every key")
+        self._listener.stage("recomputing the last state of every key")
         for one in loaded:
-            one.session.execute(one.table.scratch.create())
+            one.session.execute(one.table.expected_table.create())
         for number, sql in statements:
             one = loaded[number]
             if one.refused:
@@ -229,22 +230,22 @@ class LogVerification:
                 one.refused = server_words(error)
 
     def _all_tables(self, loaded: Sequence[_Loaded], sessions: Sequence[Session]) -> list[TableResult]:
-        self._watcher.plan(sum(one.table.definition.rows for one in loaded))
+        self._listener.plan(sum(one.table.definition.rows for one in loaded))
 
-        throttle = Throttle(self._options.max_load, {"target": self._look}, self._watcher.stage)
-        crew = Crew[_Loaded](())
+        throttle = Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
+        workers = WorkerPool[_Loaded](())
 
         def work(session: Session) -> list[TableResult]:
-            with crew.at_work():
-                reader = Reader(session, is_snapshot=True, place=f"target {self._target}")
+            with workers.at_work():
+                reader = SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
                 return [self._one_table(one, reader, throttle) for one in loaded if one.session is session]
 
-        return crew.results([partial(work, session) for session in sessions], throttle)
+        return workers.results([partial(work, session) for session in sessions], throttle)
 
-    def _one_table(self, one: _Loaded, reader: Reader, throttle: Throttle) -> TableResult:
+    def _one_table(self, one: _Loaded, reader: SnapshotReader, throttle: Throttle) -> TableResult:
         began = time.monotonic()
         table = one.table
-        self._watcher.stage(str(table.name))
+        self._listener.stage(str(table.name))
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
         if one.refused:
             result.schema += (f"what the messages say does not fit the table: {one.refused}",)
@@ -253,14 +254,16 @@ class LogVerification:
         result.seconds = time.monotonic() - began
         return result
 
-    def _compare_rows(self, table: LoggedTable, reader: Reader, throttle: Throttle, result: TableResult) -> None:
+    def _compare_rows(
+        self, table: LoggedTable, reader: SnapshotReader, throttle: Throttle, result: TableResult
+    ) -> None:
         if not table.shape.actual:
             self._compare_unseen(table, reader, result)
             return
         tally = self._compared(table, reader, throttle)
         differences = tally.differences
         if not table.place.key and not table.is_whole:
-            differences = [d for d in differences if d.finding is not Finding.EXTRA]
+            differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
@@ -270,7 +273,7 @@ class LogVerification:
         if self._fix and differences:
             self._fix.add_rows(table.place.table, table.shape, differences)
 
-    def _compare_unseen(self, table: LoggedTable, reader: Reader, result: TableResult) -> None:
+    def _compare_unseen(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
         """No message has a row of it."""
         count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
         if table.is_whole:
@@ -278,7 +281,7 @@ class LogVerification:
         else:
             result.not_covered = count
 
-    def _compared(self, table: LoggedTable, reader: Reader, throttle: Throttle) -> Tally:
+    def _compared(self, table: LoggedTable, reader: SnapshotReader, throttle: Throttle) -> Tally:
         expected, actual = table.sides(reader)
         looks = looks_of(table.shape, table.order)
         tally = self._state.tally(table.name, looks)
@@ -288,12 +291,12 @@ class LogVerification:
 
         def on_chunk(tally: Tally) -> None:
             nonlocal told
-            self._watcher.done(table.name, tally.rows - told)
+            self._listener.done(table.name, tally.rows - told)
             told = tally.rows
             self._state.keep(table.name, looks, tally)
 
         with ThreadPoolExecutor(1) as pool:
-            tally = Comparison(
+            tally = TableComparison(
                 table.shape,
                 expected,
                 actual,
@@ -305,20 +308,20 @@ class LogVerification:
         self._state.keep(table.name, looks, tally)
         return tally
 
-    def _not_covered(self, table: LoggedTable, reader: Reader, result: TableResult) -> int:
+    def _not_covered(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> int:
         rows = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
         if not table.place.key:
             return max(0, rows - result.rows + result.missing)
         return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched}")[0][0])
 
-    def _shown(self, table: LoggedTable, reader: Reader, difference: Difference) -> ShownRow:
+    def _shown(self, table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
         """With the position of the last change of the row, from the expected rows."""
         if not table.place.key:
             return shown_row(table.shape, difference)
         columns = [table.shape.actual[i] for i in table.shape.key]
         found = reader.rows(
             f"SELECT {quote_name(COMMIT_TS)},CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
-            f" FROM {table.scratch.name}"
+            f" FROM {table.expected_table.name}"
             f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
         )
         return shown_row(table.shape, difference, *(found[0] if found else ()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 
-from bridge.verify.compare.key_sql import Values
-from bridge.verify.compare.row_diff import Difference, Row, Shape
+from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference
 
 _FIRST_PAUSE: float = 0.1
 _LONGEST_PAUSE: float = 2.0
@@ -17,9 +17,9 @@ source too, it must be looked at as often."""
 
 
 def settle(
-    shape: Shape,
+    shape: ComparedColumns,
     differences: Sequence[Difference],
-    look: Callable[[Sequence[Values]], list[Difference]],
+    look: Callable[[Sequence[KeyValues]], list[Difference]],
     seconds: float,
 ) -> list[Difference]:
     """What still differs after `seconds`.
@@ -30,7 +30,7 @@ def settle(
     """
     deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE
-    seen: dict[Values, set[Hashable]] = {}
+    seen: dict[KeyValues, set[Hashable]] = {}
     left = list(differences)
     while left:
         is_last = time.monotonic() >= deadline
@@ -45,7 +45,7 @@ def settle(
     return left
 
 
-def _state(shape: Shape, row: Row | None) -> Hashable:
+def _state(shape: ComparedColumns, row: ComparedRow | None) -> Hashable:
     return None if row is None else tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
 
 

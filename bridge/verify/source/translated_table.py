@@ -29,7 +29,7 @@ _JSON: Final = re.compile(
 
 
 @dataclass(frozen=True)
-class Translator:
+class StatementTranslator:
     """Between two servers.  rules: the operator's, whose collations count."""
 
     source: Capabilities

@@ -19,21 +19,21 @@ from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_
 from bridge.quoting import quote_name
 from bridge.reserved_schemas import ReservedSchemas
 from bridge.tso import tso_ms
-from bridge.verify.checkpoint import State, looks_of
-from bridge.verify.compare.bisect import Comparison
-from bridge.verify.compare.comparable_columns import Plan, catalog_table, plan_of
+from bridge.verify.checkpoint import Checkpoint, looks_of
+from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import key_parts
-from bridge.verify.compare.row_diff import Difference, Shape
+from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
-from bridge.verify.compare.worker_pool import Crew
+from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.options import VerifyOptions, Watcher
+from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.snapshot_reader import Reader
-from bridge.verify.snapshots import enter_source_moment, open_moment, open_source
+from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
 from bridge.verify.source.create_table_text import (
     column_statements,
     create_statements,
@@ -42,38 +42,38 @@ from bridge.verify.source.create_table_text import (
 )
 from bridge.verify.source.recheck import persistent, settle
 from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
-from bridge.verify.source.translated_table import Translator
+from bridge.verify.source.translated_table import StatementTranslator
 
 _HEARTBEAT_SECONDS: Final = 30.0
 """An owner that was silent for longer is not running (internals, decision 7)."""
 
 
 @dataclass(frozen=True)
-class _Table:
+class _SourceTable:
     """A table as both servers have it; target None when it is missing there."""
 
     source: Definition
     target: Definition | None
     schema: SchemaFindings
-    plan: Plan
+    plan: ColumnPlan
 
 
 class _Readers(NamedTuple):
     """scout: looks ahead for the ends of chunks on the source; None does without."""
 
-    source: Reader
-    target: Reader
-    scout: Reader | None = None
+    source: SnapshotReader
+    target: SnapshotReader
+    scout: SnapshotReader | None = None
 
 
 class SourceVerification:
     """One verification of a target against its upstream."""
 
     def __init__(
-        self, target: Target, source: Target, table: ProgressTable, options: VerifyOptions, watcher: Watcher
+        self, target: Target, source: Target, table: ProgressTable, options: VerifyOptions, listener: ProgressListener
     ) -> None:
         self._target, self._source, self._table = target, source, table
-        self._options, self._watcher = options, watcher
+        self._options, self._listener = options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
         self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
 
@@ -85,26 +85,26 @@ class SourceVerification:
             sources, self._flavour = open_source(self._source, 2 * self._options.workers + 1)
             for session in sources:
                 stack.callback(session.close)
-            moment = open_moment(
+            snapshot = open_target_snapshot(
                 self._target,
                 self._table,
                 self._options.workers,
                 beside=lambda progress: self._enter(sources, progress),
             )
-            for session in moment.sessions:
+            for session in snapshot.sessions:
                 stack.callback(session.close)
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
             self._is_folding = bool(int(self._look.value("SELECT @@lower_case_table_names")))
             self._source_look = sources[-1]
-            self._translator = Translator(probe(sources[-1]), probe(self._look), self._options.ddl)
-            self._state = State(
+            self._translator = StatementTranslator(probe(sources[-1]), probe(self._look), self._options.ddl)
+            self._state = Checkpoint(
                 {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
                 resume=self._options.resume,
             )
-            self._seconds = self._patience(moment.progress)
-            report = Report("source", moment.progress.applied_ts if moment.progress else 0, moment.held_seconds)
-            report.tables = self._all_tables(sources, moment.sessions)
+            self._seconds = self._patience(snapshot.progress)
+            report = Report("source", snapshot.progress.applied_ts if snapshot.progress else 0, snapshot.held_seconds)
+            report.tables = self._all_tables(sources, snapshot.sessions)
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
@@ -118,7 +118,7 @@ class SourceVerification:
                 " is read",
                 fix="check --name and --target",
             )
-        enter_source_moment(sources, self._flavour, progress)
+        enter_source_snapshot(sources, self._flavour, progress)
 
     def _heading(self, report: Report) -> str:
         at = f", at applied_ts {report.moment}" if report.moment else ""
@@ -139,32 +139,32 @@ class SourceVerification:
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
         """sources: one for each of the targets, then their scouts."""
-        self._watcher.stage("comparing schemas")
+        self._listener.stage("comparing schemas")
         tables, results = self._planned()
-        self._watcher.plan(sum(table.source.rows for table in tables))
+        self._listener.plan(sum(table.source.rows for table in tables))
         looks = {"target": self._look, "source": self._source_look}
-        self._throttle = Throttle(self._options.max_load, looks, self._watcher.stage)
-        self._crew = Crew(sorted(tables, key=lambda table: -table.source.rows))
+        self._throttle = Throttle(self._options.max_load, looks, self._listener.stage)
+        self._workers = WorkerPool(sorted(tables, key=lambda table: -table.source.rows))
 
         def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
-            with self._crew.at_work():
+            with self._workers.at_work():
                 readers = _Readers(
                     self._source_reader(source),
-                    Reader(target, is_snapshot=True, place=f"target {self._target}"),
+                    SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
                     self._source_reader(scout),
                 )
-                mine = [self._one_table(table, readers) for table in self._crew.own_tables()]
-                for comparison, walk in self._crew.others_tables():
+                mine = [self._one_table(table, readers) for table in self._workers.own_tables()]
+                for comparison, walk in self._workers.others_tables():
                     comparison.work(walk, readers.source, readers.target)
                 return mine
 
         triples = zip(sources, sources[len(targets) :], targets, strict=False)
-        return [*results, *self._crew.results([partial(work, *triple) for triple in triples], self._throttle)]
+        return [*results, *self._workers.results([partial(work, *triple) for triple in triples], self._throttle)]
 
-    def _source_reader(self, session: Session) -> Reader:
-        return Reader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
+    def _source_reader(self, session: Session) -> SnapshotReader:
+        return SnapshotReader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
 
-    def _planned(self) -> tuple[list[_Table], list[TableResult]]:
+    def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
         found = {name: self._key(name) for name in list_tables(self._source_look) if self._is_wanted(name)}
         there = {self._key(name): name for name in list_tables(self._look) if self._is_wanted(name)}
@@ -178,7 +178,7 @@ class SourceVerification:
         for name, source in sources.items():
             target = targets.get(there.get(found[name], name))
             schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
-            tables.append(_Table(source, target, schema, plan_of(source, target)))
+            tables.append(_SourceTable(source, target, schema, column_plan(source, target)))
         own = sorted(there[key] for key in there.keys() - set(found.values()))
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
@@ -194,11 +194,11 @@ class SourceVerification:
     def _is_wanted(self, name: TableName) -> bool:
         return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)
 
-    def _one_table(self, table: _Table, readers: _Readers) -> TableResult:
+    def _one_table(self, table: _SourceTable, readers: _Readers) -> TableResult:
         began = time.monotonic()
         name = table.source.name
         result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
-        self._watcher.stage(str(name))
+        self._listener.stage(str(name))
         tally = self._compared(table, readers)
         differences = self._settled(table, tally.differences)
         result.rows, result.chunks = tally.rows, tally.chunks
@@ -212,7 +212,7 @@ class SourceVerification:
         result.seconds = time.monotonic() - began
         return result
 
-    def _compared(self, table: _Table, readers: _Readers) -> Tally:
+    def _compared(self, table: _SourceTable, readers: _Readers) -> Tally:
         name = table.source.name
         if not table.plan.shape.actual:
             return Tally()
@@ -226,7 +226,7 @@ class SourceVerification:
 
         def on_chunk(tally: Tally) -> None:
             nonlocal told
-            self._watcher.done(name, tally.rows - told)
+            self._listener.done(name, tally.rows - told)
             told = tally.rows
             self._state.keep(name, looks, tally)
 
@@ -234,7 +234,7 @@ class SourceVerification:
         if not comparison.has_ranges:
             return comparison.run(tally)
         walk = comparison.walk(tally)
-        with self._crew.shared(comparison, walk):
+        with self._workers.shared(comparison, walk):
             comparison.work(walk)
             tally = comparison.result(walk)
         self._state.keep(name, looks, tally)
@@ -242,11 +242,11 @@ class SourceVerification:
 
     def _comparison(
         self,
-        table: _Table,
+        table: _SourceTable,
         readers: _Readers,
         throttle: Throttle,
         on_chunk: Callable[[Tally], None] = lambda _: None,
-    ) -> Comparison:
+    ) -> TableComparison:
         shape, order = table.plan.shape, table.plan.order
         expected = Side(
             readers.source,
@@ -262,16 +262,16 @@ class SourceVerification:
             condition="1=1" if table.target else "1=0",
             absent=table.plan.absent,
         )
-        return Comparison(
+        return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
             on_chunk=on_chunk, scout=readers.scout,
         )  # fmt: skip
 
-    def _settled(self, table: _Table, differences: list[Difference]) -> list[Difference]:
+    def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
         """On a moving target, what still differs after a change has had the time to arrive."""
         if not differences or not self._seconds:
             return differences
-        self._watcher.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
+        self._listener.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
         with self._now() as readers:
             comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
@@ -285,10 +285,12 @@ class SourceVerification:
             sessions = [place.connect(autocommit=True) for place in (self._source, self._target)]
             for session in sessions:
                 stack.callback(session.close)
-            source, target = (Reader(session, is_snapshot=False, place="either") for session in sessions)
+            source, target = (SnapshotReader(session, is_snapshot=False, place="either") for session in sessions)
             yield _Readers(source, target)
 
-    def _write_fix(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
+    def _write_fix(
+        self, fix: FixFile, table: _SourceTable, differences: Sequence[Difference], reader: SnapshotReader
+    ) -> None:
         if not differences and not table.schema.differences:
             return
         source, schema = table.source, table.schema
@@ -319,7 +321,7 @@ class SourceVerification:
         fix.add_schema(*found)
 
 
-def _nothing(shape: Shape) -> str:
+def _nothing(shape: ComparedColumns) -> str:
     """A table that is missing, as one without rows."""
     columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
     return f"(SELECT {columns}) nothing"

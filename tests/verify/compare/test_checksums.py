@@ -15,7 +15,7 @@ from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, row_hash, token
-from bridge.verify.compare.key_sql import Values, between, boundary_query, key_parts
+from bridge.verify.compare.key_sql import KeyValues, between, boundary_query, key_parts
 from tests.support.verify_servers import execute
 
 TABLE = """
@@ -78,7 +78,7 @@ def test_ranges_divide_the_keys(session: Session, own_order: bool) -> None:
     dice = random.Random(1)
     for _ in range(10):
         offsets = sorted(dice.sample(range(1000), 3))
-        bounds: list[Values | None] = [None]
+        bounds: list[KeyValues | None] = [None]
         for offset in offsets:
             [row] = session.rows(boundary_query(parts, "FROM app.k", offset))
             bounds.append(tuple(bytes.fromhex(str(value)) for value in row))

@@ -14,7 +14,7 @@ from bridge.mysql.connection import Target
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.keyless import Buckets
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshot_reader import SnapshotReader
 from tests.support.verify_servers import Pair, said
 
 PLAIN = (
@@ -116,20 +116,20 @@ def test_ranges_are_resumed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_table_that_was_equal_is_not_read_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream has no place to go on from, but its table is done when it was equal."""
     pair.both(PLAIN + "CREATE TABLE z (a INT)")
-    stream = Reader.stream
+    stream = SnapshotReader.stream
     seen: list[str] = []
 
-    def dying(self: Reader, sql: str) -> Any:
+    def dying(self: SnapshotReader, sql: str) -> Any:
         if "`z`" in sql:
             raise KeyboardInterrupt
         seen.append(sql)
         return stream(self, sql)
 
-    monkeypatch.setattr(Reader, "stream", dying)
+    monkeypatch.setattr(SnapshotReader, "stream", dying)
     with pytest.raises(KeyboardInterrupt):
         pair.verify("app.*", workers=1)
     assert len(seen) == 2
-    monkeypatch.setattr(Reader, "stream", lambda self, sql: seen.append(sql) or stream(self, sql))
+    monkeypatch.setattr(SnapshotReader, "stream", lambda self, sql: seen.append(sql) or stream(self, sql))
     pair.damage("USE app; UPDATE k SET b = 'x' WHERE a = 17; INSERT INTO z VALUES (5)")
     report = pair.verify("app.*", workers=1, resume=True)
     assert [sql for sql in seen[2:] if "`z`" not in sql] == []

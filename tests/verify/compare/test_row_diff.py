@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from bridge.mysql.table_definition import ColumnInfo
-from bridge.verify.compare.row_diff import Finding, Row, Shape, as_multisets, by_key, parsed_json, without_moved
+from bridge.verify.compare.row_diff import (
+    ComparedColumns,
+    ComparedRow,
+    DifferenceKind,
+    as_multisets,
+    by_key,
+    parsed_json,
+    without_moved,
+)
 
 
 def column(name: str, data_type: str, collation: str = "") -> ColumnInfo:
@@ -13,13 +21,13 @@ def column(name: str, data_type: str, collation: str = "") -> ColumnInfo:
 
 
 ID, NAME, VALUE = column("id", "int"), column("name", "varchar", "utf8mb4_general_ci"), column("v", "double")
-SHAPE = Shape((ID, VALUE), (ID, VALUE), (0,))
-NAMED = Shape((NAME, VALUE), (NAME, VALUE), (0,))
+SHAPE = ComparedColumns((ID, VALUE), (ID, VALUE), (0,))
+NAMED = ComparedColumns((NAME, VALUE), (NAME, VALUE), (0,))
 
 
-def rows(*texts: str) -> list[Row]:
+def rows(*texts: str) -> list[ComparedRow]:
     """`a,b` rows; `-` is NULL."""
-    return [Row(tuple(None if part == "-" else part.encode() for part in text.split(","))) for text in texts]
+    return [ComparedRow(tuple(None if part == "-" else part.encode() for part in text.split(","))) for text in texts]
 
 
 JSON = [
@@ -47,14 +55,14 @@ def test_findings_by_key() -> None:
     """A key on one side only is missing or extra; on both sides with other values, different."""
     found = by_key(SHAPE, rows("1,1", "2,2", "3,-"), rows("1,1.0", "2,3", "4,4", "3,0"))
     assert [(d.key, d.finding) for d in found] == [
-        ((b"2",), Finding.DIFFERENT), ((b"3",), Finding.DIFFERENT), ((b"4",), Finding.EXTRA)
+        ((b"2",), DifferenceKind.DIFFERENT), ((b"3",), DifferenceKind.DIFFERENT), ((b"4",), DifferenceKind.EXTRA)
     ]  # fmt: skip
 
 
 def test_keys_that_differ_in_case_only_are_one_row() -> None:
     """The target could not hold both."""
     [difference] = by_key(NAMED, rows("Ab,1"), rows("aB ,1"))
-    assert difference.finding is Finding.DIFFERENT
+    assert difference.finding is DifferenceKind.DIFFERENT
     assert NAMED.differing(*(row for row in (difference.expected, difference.actual) if row)) == [0]
 
 
@@ -73,21 +81,21 @@ KEYS = [
 @pytest.mark.parametrize(("left", "right", "collation", "one", "other", "same"), KEYS)
 def test_keys_of_other_scales(left: str, right: str, collation: str, one: str, other: str, *, same: bool) -> None:
     """Keys compare by their value, as their type does: digits that only one side's column shows do not count."""
-    shape = Shape((column("k", left, collation), VALUE), (column("k", right, collation), VALUE), (0,))
+    shape = ComparedColumns((column("k", left, collation), VALUE), (column("k", right, collation), VALUE), (0,))
     equal = by_key(shape, rows(f"{one},1"), rows(f"{other},1"))
     differs = by_key(shape, rows(f"{one},1"), rows(f"{other},2"))
-    both = {Finding.MISSING, Finding.EXTRA}
+    both = {DifferenceKind.MISSING, DifferenceKind.EXTRA}
     assert {d.finding for d in equal} == (set() if same else both)
-    assert {d.finding for d in differs} == ({Finding.DIFFERENT} if same else both)
+    assert {d.finding for d in differs} == ({DifferenceKind.DIFFERENT} if same else both)
     apart = [*by_key(shape, rows(f"{one},1"), []), *by_key(shape, [], rows(f"{other},1"))]
     assert (without_moved(shape, apart) == []) is same
 
 
 def test_keys_that_only_one_side_can_tell_apart() -> None:
     """Of two keys of the target that are one to the source's type, one is its row and the other is extra."""
-    shape = Shape((column("k", "float"), VALUE), (column("k", "double"), VALUE), (0,))
+    shape = ComparedColumns((column("k", "float"), VALUE), (column("k", "double"), VALUE), (0,))
     [extra] = by_key(shape, rows("1.5,1"), rows("1.50000000001,1", "1.5,1"))
-    assert (extra.finding, extra.key) == (Finding.EXTRA, (b"1.50000000001",))
+    assert (extra.finding, extra.key) == (DifferenceKind.EXTRA, (b"1.50000000001",))
 
 
 SPELLINGS = [
@@ -107,24 +115,26 @@ SPELLINGS = [
 def test_what_may_be_one_key_to_the_target(collation: str, one: str, other: str, *, same: bool) -> None:
     """Two spellings that can stand side by side are two rows, one missing and one extra."""
     name = column("k", "varchar", collation)
-    found = {d.finding for d in by_key(Shape((name,), (name,), (0,)), rows(one), rows(other))}
-    assert found == ({Finding.DIFFERENT} if same else {Finding.MISSING, Finding.EXTRA})
+    found = {d.finding for d in by_key(ComparedColumns((name,), (name,), (0,)), rows(one), rows(other))}
+    assert found == ({DifferenceKind.DIFFERENT} if same else {DifferenceKind.MISSING, DifferenceKind.EXTRA})
 
 
 def test_unknown_values_are_not_compared() -> None:
     """A column that no message of the row has may hold anything."""
-    assert by_key(SHAPE, [Row((b"1", None), frozenset({0}))], rows("1,5")) == []
+    assert by_key(SHAPE, [ComparedRow((b"1", None), frozenset({0}))], rows("1,5")) == []
 
 
 def test_rows_that_two_servers_order_differently_are_not_wrong() -> None:
     """Missing in one range of keys and extra in another."""
     apart = [*by_key(SHAPE, rows("1,1", "2,2"), []), *by_key(SHAPE, [], rows("1,1", "2,3"))]
-    assert [(d.key, d.finding) for d in without_moved(SHAPE, apart)] == [((b"2",), Finding.DIFFERENT)]
+    assert [(d.key, d.finding) for d in without_moved(SHAPE, apart)] == [((b"2",), DifferenceKind.DIFFERENT)]
 
 
 def test_multisets() -> None:
     """Equal rows are counted."""
-    found = as_multisets(Shape((ID, VALUE), (ID, VALUE), ()), rows("1,1", "1,1.0", "2,2"), rows("1,1", "3,3", "3,3"))
+    found = as_multisets(
+        ComparedColumns((ID, VALUE), (ID, VALUE), ()), rows("1,1", "1,1.0", "2,2"), rows("1,1", "3,3", "3,3")
+    )
     assert {(d.key[0], d.finding, d.copies) for d in found} == {
-        (b"1", Finding.MISSING, 1), (b"2", Finding.MISSING, 1), (b"3", Finding.EXTRA, 2)
+        (b"1", DifferenceKind.MISSING, 1), (b"2", DifferenceKind.MISSING, 1), (b"3", DifferenceKind.EXTRA, 2)
     }  # fmt: skip

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
-from bridge.verify.log.last_states import LogPlan, Place, balance, buckets, completed, fold_steps, links, steps
+from bridge.verify.log.last_states import (
+    LogPlan,
+    ReplicatedTable,
+    balance,
+    buckets,
+    completed,
+    fold_steps,
+    links,
+    steps,
+)
 from bridge.verify.log.lineage import LoggedChange, trace
 
 Op = tuple[str, int, int, dict[str, int]]
@@ -24,7 +33,7 @@ Op = tuple[str, int, int, dict[str, int]]
 
 T = TableName("app", "t")
 TABLE = Table(T, {name: Column(name, "int", None, False) for name in ("id", "v", "w")}, (("id",),), (("id",),))
-KEYED, KEYLESS = Place(TABLE, ("id",)), Place(TABLE, ())
+KEYED, KEYLESS = ReplicatedTable(TABLE, ("id",)), ReplicatedTable(TABLE, ())
 
 
 def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[str, Any]:
@@ -44,7 +53,7 @@ def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[
     }
 
 
-def folded(place: Place, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
+def folded(place: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
     """Rows of the result, however the changes are divided over tasks."""
     told: dict[str, Any] = {"lives": {}, "limit": 1000, "read": None, **plan}
     log = LogPlan((place,), **told)

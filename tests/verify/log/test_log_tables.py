@@ -16,7 +16,7 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import load_definitions
 from bridge.rows.grouping import linked
-from bridge.verify.compare.bisect import Comparison
+from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -24,7 +24,7 @@ from bridge.verify.log.expected_tables import PARTITION
 from bridge.verify.log.last_states import LogPlan, balance, completed, fold_steps, links, shapes, steps
 from bridge.verify.log.lineage import LoggedChange, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.snapshot_reader import Reader
+from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.clients import run_file
 from tests.support.verify_servers import execute
@@ -75,15 +75,15 @@ def compared(session: Session, events: list[dict[str, Any]], *statements: str) -
     catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
     logged = logged_table(0, "app", catalog, definition, seen, lineage)
     begin_snapshot(session)
-    session.execute(logged.scratch.create())
+    session.execute(logged.expected_table.create())
     plan = LogPlan((logged.place,), lineage.lives, 10_000, None)
     plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
     folded = completed(fold_steps(steps(plan, found)))
-    for sql in logged.scratch.inserts(folded if logged.place.key else balance(folded)):
+    for sql in logged.expected_table.inserts(folded if logged.place.key else balance(folded)):
         session.execute(sql)
-    reader = Reader(session, is_snapshot=True, place="target")
+    reader = SnapshotReader(session, is_snapshot=True, place="target")
     with ThreadPoolExecutor(1) as pool:
-        comparison = Comparison(
+        comparison = TableComparison(
             logged.shape, *logged.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
         )  # fmt: skip
         return logged, comparison.run(Tally())
@@ -143,7 +143,7 @@ def test_topics_of_any_name(target: str, topic: str) -> None:
     session = Target(target).connect()
     try:
         logged, tally = compared(session, [{**put(1, "id,v", "1,1"), "topic": topic}])
-        found = session.rows(f"SELECT `{PARTITION}` FROM {logged.scratch.name}")
+        found = session.rows(f"SELECT `{PARTITION}` FROM {logged.expected_table.name}")
     finally:
         session.close()
     assert (tally.differences, found) == ([], [(f"{topic}/0",)])

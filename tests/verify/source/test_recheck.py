@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from bridge.verify.compare.key_sql import Values
+from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference, by_key
 from bridge.verify.source.recheck import persistent, settle
 from tests.verify.compare.test_row_diff import SHAPE, rows
@@ -21,7 +21,7 @@ def test_a_row_that_comes_to_agree_was_on_its_way() -> None:
     """However late within the time."""
     looks = count()
 
-    def look(keys: Sequence[Values]) -> list[Difference]:
+    def look(keys: Sequence[KeyValues]) -> list[Difference]:
         assert keys == [(b"1",)]
         return differing("5", "5" if next(looks) == 3 else "4")
 

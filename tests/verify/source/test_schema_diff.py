@@ -10,7 +10,7 @@ import pytest
 from bridge.local import MariaDB
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index
-from bridge.verify.compare.comparable_columns import plan_of
+from bridge.verify.compare.comparable_columns import column_plan
 from bridge.verify.source.create_table_text import column_lines, index_lines
 from bridge.verify.source.schema_diff import compare_schemas, plain_type
 from tests.support.verify_servers import Pair, said
@@ -111,20 +111,20 @@ def test_the_targets_own_columns_and_indexes_are_noted() -> None:
 def test_columns_that_cannot_compare_are_left_out() -> None:
     """Text against a number says nothing row by row; generated columns follow from the others, but not those
     that the bridge writes."""
-    plan = plan_of(table(column("int")), table(column("varchar(10)", "utf8mb4_bin")))
+    plan = column_plan(table(column("int")), table(column("varchar(10)", "utf8mb4_bin")))
     assert ([c.name for c in plan.shape.actual], plan.shape.key) == (["id"], (0,))
     assert plan.notes == ("values of column c are not compared: int here, varchar(10) there",)
     both = table(column("int", generated=True))
-    assert len(plan_of(both, both).shape.actual) == len(plan_of(table(column("int")), both).shape.actual) == 1
-    assert len(plan_of(both, table(column("int"))).shape.actual) == 2
+    assert len(column_plan(both, both).shape.actual) == len(column_plan(table(column("int")), both).shape.actual) == 1
+    assert len(column_plan(both, table(column("int"))).shape.actual) == 2
 
 
 def test_a_key_must_be_on_both_sides() -> None:
     """Otherwise rows are counted, not matched."""
     source = table(column("int"))
     keyless = Definition(source.name, source.columns)
-    assert plan_of(source, keyless).shape.key == ()
-    assert plan_of(source, None).shape.key == (0,)
+    assert column_plan(source, keyless).shape.key == ()
+    assert column_plan(source, None).shape.key == (0,)
 
 
 CREATE = """CREATE TABLE `t` (
