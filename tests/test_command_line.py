@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from bridge import demo, exits
-from bridge.cli import app as cli
-from bridge.cli import ddl as ddl_commands
-from bridge.cli import quarantine as quarantine_commands
+from bridge.cli import options
 from bridge.errors import StoppedError
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import Ended, bridge
@@ -176,11 +174,11 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
     for wrong in (("--target", "mysql://h:abc/"), ("--target", NOWHERE), ("--target", NOWHERE, *tls), ()):
         ended = bridge("check", *wrong, "--input", str(files / "some.jsonl"))
         assert (ended.code, ended.err) == (2, "")
-        assert "\nMEND  " in ended.out
+        assert "\nFIX  " in ended.out
         assert "can be read: 1 messages" in ended.out
     ended = bridge("check", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1")
     assert (ended.code, ended.err) == (2, "")
-    assert "\nMEND  the Kafka client does not take its settings" in ended.out
+    assert "\nFIX  the Kafka client does not take its settings" in ended.out
 
 
 @pytest.mark.parametrize("text", [b"\xff", b""])
@@ -221,16 +219,16 @@ def test_a_user_without_rights(target: str) -> None:
 
 
 COMMANDS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
-    "run": (cli, "settings_of", ("run",)),
-    "replay": (cli, "settings_of", ("replay",)),
-    "verify": (cli, "settings_of", ("verify",)),
-    "status": (cli, "settings_of", ("status",)),
-    "inspect": (cli, "settings_of", ("inspect",)),
-    "check": (cli, "settings_of", ("check",)),
-    "reset": (cli, "settings_of", ("reset",)),
+    "run": (options, "load_settings", ("run",)),
+    "replay": (options, "load_settings", ("replay",)),
+    "verify": (options, "load_settings", ("verify",)),
+    "status": (options, "load_settings", ("status",)),
+    "inspect": (options, "load_settings", ("inspect",)),
+    "check": (options, "load_settings", ("check",)),
+    "reset": (options, "load_settings", ("reset",)),
     "demo": (demo, "run_demo", ("demo",)),
-    "quarantine": (quarantine_commands, "settings_of", ("quarantine", "list")),
-    "ddl": (ddl_commands, "settings_of", ("ddl", "list")),
+    "quarantine": (options, "load_settings", ("quarantine", "list")),
+    "ddl": (options, "load_settings", ("ddl", "list")),
 }
 
 

@@ -11,24 +11,16 @@ import typer
 
 from bridge.cli import ddl, output, quarantine
 from bridge.cli.options import (
-    BadFlag,
-    ConfigFlag,
-    ConsistencyFlag,
-    FilterFlag,
-    FromFlag,
-    InputFlag,
+    DECODING,
+    INPUT,
+    KAFKA,
+    PIPELINE,
+    TARGET,
     JsonFlag,
-    NameFlag,
-    ProtocolFlag,
-    ServersFlag,
-    SetFlag,
-    SourceFlag,
     TakeOverFlag,
-    TargetFlag,
-    TopicFlag,
-    ZoneFlag,
+    YesFlag,
     confirm,
-    settings_of,
+    takes_settings,
 )
 from bridge.commands import manual
 from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
@@ -60,28 +52,12 @@ def _pipeline(settings: Settings) -> Any:
 
 
 @app.command()
+@takes_settings(*PIPELINE, *KAFKA, "target", "consistency", *DECODING, "from_", "on_bad_message", "source")
 def run(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    bootstrap_servers: ServersFlag = None,
-    topic: TopicFlag = None,
-    target: TargetFlag = None,
-    consistency: ConsistencyFlag = None,
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
-    begin: FromFlag = None,
-    on_bad_message: BadFlag = None,
-    upstream: SourceFlag = None,
+    settings: Settings,
     take_over: TakeOverFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
-        target=target, consistency=consistency, filter=filters, timezone=timezone, **{"from": begin},
-        on_bad_message=on_bad_message, source=upstream,
-    )  # fmt: skip
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
     outcome = _pipeline(settings).follow(output.log_status, take_over=take_over)
@@ -89,34 +65,17 @@ def run(
 
 
 @app.command()
+@takes_settings(*PIPELINE, *INPUT, "target", "consistency", *DECODING, "from_", "until", "on_bad_message", "source")
 def replay(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    bootstrap_servers: ServersFlag = None,
-    topic: TopicFlag = None,
-    input_path: InputFlag = None,
-    target: TargetFlag = None,
-    consistency: ConsistencyFlag = None,
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
-    begin: FromFlag = None,
+    settings: Settings,
     until: Annotated[
         str | None, typer.Option("--until", help="Stop with the target as the upstream was below this TSO or time.")
     ] = None,
-    on_bad_message: BadFlag = None,
-    upstream: SourceFlag = None,
     take_over: TakeOverFlag = False,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Catches up once: everything complete at the end of the input as seen at the start.  Interrupted, it ends with 4
     and the same command goes on."""
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
-        input=input_path, target=target, consistency=consistency, filter=filters, timezone=timezone,
-        **{"from": begin}, on_bad_message=on_bad_message, source=upstream,
-    )  # fmt: skip
     limit = parse_moment(until) if until else None
     pipeline = _pipeline(settings)
     with output.ProgressBar() as bar:
@@ -127,23 +86,12 @@ def replay(
 
 
 @app.command()
+@takes_settings(*TARGET, "against", "source", *INPUT, *DECODING, "fix_sql", "max_load")
 def verify(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
-    source: SourceFlag = None,
-    protocol: ProtocolFlag = None,
-    bootstrap_servers: ServersFlag = None,
-    topic: TopicFlag = None,
-    input_path: InputFlag = None,
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
     fix_sql: Annotated[
         Path | None, typer.Option("--fix-sql", help="Write what would fix the target to this file; it is not run.")
-    ] = None,
-    max_load: Annotated[
-        list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
     ] = None,
     resume: Annotated[
         bool,
@@ -154,14 +102,8 @@ def verify(
         ),
     ] = False,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Compares the target with the messages, or with the upstream itself: 0 equal, 1 different."""
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
-        input=input_path, target=target, filter=filters, timezone=timezone, source=source,
-        max_load=max_load,
-    )  # fmt: skip
     options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
     with output.VerifyBar() as bar:
         report = VERIFICATIONS[against](settings, options, bar).run()
@@ -190,17 +132,14 @@ VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_sour
 
 
 @app.command()
+@takes_settings(*TARGET)
 def status(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Progress, lag, owner and schema changes of a pipeline, read from the target alone."""
     from bridge.commands.status import read_status
 
-    settings = settings_of(config, assignments, name=name, target=target)
     found = read_status(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
     if found is None:
         raise UnknownPipelineError(settings.name)
@@ -208,20 +147,17 @@ def status(
 
 
 @app.command()
+@takes_settings(*TARGET)
 def reset(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Take only this topic out; the pipeline goes on without it.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    assignments: SetFlag = None,
+    yes: YesFlag = False,
 ) -> None:
     """Forgets a pipeline's progress and its quarantine; the replicated tables stay as they are."""
     from bridge.commands.status import forget_pipeline, forget_topic
 
-    settings = settings_of(config, assignments, name=name, target=target)
     where, table = target_of(settings), ProgressTable(settings.name, settings.target.schema_name)
     what = f"the topic {topic!r} of the pipeline {settings.name!r}" if topic else f"the pipeline {settings.name!r}"
     confirm(f"Forget all progress of {what} on {where}?", yes=yes)
@@ -231,27 +167,14 @@ def reset(
 
 
 @app.command()
+@takes_settings(*PIPELINE, *INPUT, "target", *DECODING, "source")
 def check(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    bootstrap_servers: ServersFlag = None,
-    topic: TopicFlag = None,
-    input_path: InputFlag = None,
-    target: TargetFlag = None,
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
-    upstream: SourceFlag = None,
+    settings: Settings,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Settings, connections, privileges, server settings and a sample of the source; one line each with the fix."""
     from bridge.commands.check import check_all
 
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic,
-        input=input_path, target=target, filter=filters, timezone=timezone, source=upstream,
-    )  # fmt: skip
     findings = check_all(
         settings, lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings)
     )
@@ -261,28 +184,18 @@ def check(
 
 
 @app.command()
+@takes_settings("config", *INPUT, *DECODING)
 def inspect(
-    config: ConfigFlag = None,
-    protocol: ProtocolFlag = None,
-    bootstrap_servers: ServersFlag = None,
-    topic: TopicFlag = None,
-    input_path: InputFlag = None,
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
+    settings: Settings,
     partition: Annotated[int | None, typer.Option("--partition", help="One partition only.")] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset on.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most messages that are shown; 0 for all.")] = 100,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Shows messages as they are decoded, and why those that fail do."""
     from bridge.commands.inspect import inspect as inspected
     from bridge.commands.inspect_table import table_lines
 
-    settings = settings_of(
-        config, assignments, protocol=protocol, bootstrap_servers=bootstrap_servers, topic=topic, input=input_path,
-        filter=filters, timezone=timezone,
-    )  # fmt: skip
     records = inspected(source_of(settings), settings, partition=partition, offset=offset, limit=limit)
     if as_json:
         output.print_json([record.document() for record in records])

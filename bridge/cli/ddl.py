@@ -7,21 +7,10 @@ from typing import Annotated
 import typer
 
 from bridge.cli import output
-from bridge.cli.options import (
-    ConfigFlag,
-    FilterFlag,
-    InputFlag,
-    JsonFlag,
-    NameFlag,
-    ProtocolFlag,
-    SetFlag,
-    TargetFlag,
-    ZoneFlag,
-    settings_of,
-    stdin_text,
-)
+from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, stdin_text, takes_settings
 from bridge.commands import ddl
 from bridge.commands.connections import source_of, target_of
+from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.state.ddl_journal import OPEN, State
 from bridge.mysql.state.progress import ProgressTable
@@ -41,16 +30,13 @@ ChangeArgument = Annotated[
 
 
 @app.command("list")
+@takes_settings(*TARGET)
 def list_(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     waiting: Annotated[bool, typer.Option("--open", help="Only those that are held or were refused.")] = False,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """What ran, was left out, is held or was refused, in the order of the upstream."""
-    settings = settings_of(config, assignments, name=name, target=target)
     found = ddl.entries(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
     if found is None:
         raise UnknownPipelineError(settings.name)
@@ -58,79 +44,54 @@ def list_(
 
 
 @app.command()
+@takes_settings("change", *TARGET)
 def approve(
+    settings: Settings,
     change: ChangeArgument,
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
-    assignments: SetFlag = None,
 ) -> None:
     """Lets a held schema change run; one that the target refused is tried again at the next start."""
-    _release(change, State.APPROVED, config, name, target, assignments)
+    _release(settings, change, State.APPROVED)
 
 
 @app.command()
+@takes_settings("change", *TARGET)
 def skip(
+    settings: Settings,
     change: ChangeArgument,
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
-    assignments: SetFlag = None,
 ) -> None:
     """Leaves a held or refused schema change out; what comes behind it goes on."""
-    _release(change, State.SKIPPED, config, name, target, assignments)
+    _release(settings, change, State.SKIPPED)
 
 
 @app.command()
+@takes_settings("change", "statement", *TARGET)
 def replace(
+    settings: Settings,
     change: ChangeArgument,
     statement: Annotated[str, typer.Argument(help="The statement to run, in the words of the target; - reads stdin.")],
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
-    assignments: SetFlag = None,
 ) -> None:
     """Runs another statement in the place of a held or refused one."""
     text = stdin_text().strip() if statement == "-" else statement
-    _release(change, State.REPLACED, config, name, target, assignments, text)
+    _release(settings, change, State.REPLACED, text)
 
 
-def _release(
-    change: str,
-    state: State,
-    config: ConfigFlag,
-    name: NameFlag,
-    target: TargetFlag,
-    assignments: SetFlag,
-    replacement: str = "",
-) -> None:
-    settings = settings_of(config, assignments, name=name, target=target)
+def _release(settings: Settings, change: str, state: State, replacement: str = "") -> None:
     table = ProgressTable(settings.name, settings.target.schema_name)
     entry = ddl.release(target_of(settings), table, change, state, replacement)
     output.line(f"{entry.id} is {state}: {entry.statement}")
 
 
 @app.command()
+@takes_settings(*PIPELINE, "protocol", "input", "target", "flavour", "schema", *DECODING)
 def translate(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    input_path: InputFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     flavour: Annotated[
         str | None, typer.Option("--flavour", help="Instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5...")
     ] = None,
     schema: Annotated[str, typer.Option("--schema", help="The current database of the statements on stdin.")] = "",
-    filters: FilterFlag = None,
-    timezone: ZoneFlag = None,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """How statements - on stdin, or those of capture files (--input) - would run on the target; runs nothing."""
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, input=input_path, target=target, filter=filters,
-        timezone=timezone,
-    )  # fmt: skip
     if settings.source.input:
         messages = [(message.key, message.value) for message in source_of(settings).messages(None, None)]
         named = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol

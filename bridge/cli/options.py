@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,55 +16,108 @@ from bridge.config import Settings, load_settings
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
 
-ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
-NameFlag = Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")]
-ProtocolFlag = Annotated[
-    str | None, typer.Option("--protocol", help="auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]")
-]
-ServersFlag = Annotated[str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")]
-TopicFlag = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        help="Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds it to a known pipeline: what is"
-        " below counts as in the target.",
-    ),
-]
-InputFlag = Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")]
-TargetFlag = Annotated[
-    str | None,
-    typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
-]
-FilterFlag = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter",
-        help="Table rule as TiCDC has them: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; repeatable.",
-    ),
-]
-ZoneFlag = Annotated[
-    str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
-]
-FromFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--from", help="Where a new pipeline begins: earliest, a TSO or a time; a known one must have begun there."
-    ),
-]
-SetFlag = Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")]
-ConsistencyFlag = Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")]
-BadFlag = Annotated[str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")]
+SET: Final = "set"
+SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
+    "config": Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")],
+    "name": Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")],
+    "protocol": Annotated[
+        str | None,
+        typer.Option("--protocol", help="auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"),
+    ],
+    "bootstrap_servers": Annotated[
+        str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")
+    ],
+    "topic": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            help="Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds it to a known pipeline:"
+            " what is below counts as in the target.",
+        ),
+    ],
+    "input": Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")],
+    "target": Annotated[
+        str | None,
+        typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
+    ],
+    "filter": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help="Table rule as TiCDC has them: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; repeatable.",
+        ),
+    ],
+    "timezone": Annotated[
+        str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
+    ],
+    "from_": Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Where a new pipeline begins: earliest, a TSO or a time; a known one must have begun there."
+        ),
+    ],
+    "consistency": Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")],
+    "on_bad_message": Annotated[
+        str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")
+    ],
+    "source": Annotated[
+        str | None,
+        typer.Option(
+            "--source", help="The upstream itself: mysql://user@host:port/; password in BRIDGE_SOURCE_PASSWORD."
+        ),
+    ],
+    "max_load": Annotated[
+        list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
+    ],
+    SET: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")],
+}
+"""The flags that become settings, each by the name of its setting (`from_`: Python keeps `from` for itself)."""
+
+PIPELINE: Final = ("config", "name")
+TARGET: Final = (*PIPELINE, "target")
+KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
+INPUT: Final = (*KAFKA, "input")
+DECODING: Final = ("filter", "timezone")
+
 TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
-SourceFlag = Annotated[
-    str | None,
-    typer.Option("--source", help="The upstream itself: mysql://user@host:port/; password in BRIDGE_SOURCE_PASSWORD."),
-]
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-def settings_of(config: Path | None, assignments: list[str] | None, **flags: Any) -> Settings:
+def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the flags of these names, and their settings as its first argument.
+
+    A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command's own whose flag is listed there in the
+    help.  The command's other parameters follow, and --set comes last.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(list(signature(command, eval_str=True).parameters.items())[1:])
+        names = [*order, *(name for name in own if name not in order), SET]
+        parameters = [own.get(name) or _settings_parameter(name) for name in names]
+
+        def run(**given: Any) -> None:
+            flags = {name: value for name, value in given.items() if name not in own}
+            command(_settings(**flags), **{name: given[name] for name in own})
+
+        update_wrapper(run, command)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = Signature(  # type: ignore[attr-defined]
+            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
+        )
+        return run
+
+    return decorate
+
+
+def _settings_parameter(name: str) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=SETTINGS_FLAGS[name])
+
+
+def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:
     """The settings of a command, from `--config`, the environment, its other flags, and `--set`."""
-    return load_settings(config, os.environ, flags, assignments or [])
+    given = {name.removesuffix("_"): value for name, value in flags.items()}
+    return load_settings(config, os.environ, given, set or [])
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -8,19 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from bridge.cli import output
-from bridge.cli.options import (
-    ConfigFlag,
-    FilterFlag,
-    JsonFlag,
-    NameFlag,
-    ProtocolFlag,
-    SetFlag,
-    SourceFlag,
-    TargetFlag,
-    ZoneFlag,
-    confirm,
-    settings_of,
-)
+from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, YesFlag, confirm, takes_settings
 from bridge.commands.connections import target_of, upstream_of
 from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
@@ -38,19 +26,16 @@ AllFlag = Annotated[bool, typer.Option("--all", help="All that are held.")]
 
 
 @app.command("list")
+@takes_settings(*TARGET)
 def list_entries(
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
+    settings: Settings,
     settled: Annotated[bool, typer.Option("--settled", help="Also those that were applied or dropped.")] = False,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """What was quarantined: where, why, and what has become of it."""
     from bridge.commands.quarantine import document
     from bridge.mysql.state.quarantine import State
 
-    settings = settings_of(config, assignments, name=name, target=target)
     entries = _quarantine(settings).entries(list(State) if settled else [State.HELD])
     if entries is None:
         raise UnknownPipelineError(settings.name)
@@ -61,24 +46,15 @@ def list_entries(
 
 
 @app.command("show")
+@takes_settings(*PIPELINE, "protocol", "target", *DECODING, "source")
 def show_entry(
+    settings: Settings,
     id_: Annotated[int, typer.Argument(metavar="ID", help="The entry.")],
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    target: TargetFlag = None,
-    filters: FilterFlag = None,
-    zone: ZoneFlag = None,
-    source: SourceFlag = None,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """One entry: its bytes, the reason, and what it decodes to with the settings given now."""
     from bridge.commands.quarantine import bytes_document, document, event_document
 
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=zone, source=source
-    )
     quarantine = _quarantine(settings)
     entry = quarantine.entry(id_)
     events = [event_document(event) for event in quarantine.decoded(entry)]
@@ -89,39 +65,27 @@ def show_entry(
 
 
 @app.command()
+@takes_settings("ids", "everything", *PIPELINE, "protocol", "target", *DECODING, "source")
 def retry(
+    settings: Settings,
     ids: IdsArgument = None,
     everything: AllFlag = False,
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    protocol: ProtocolFlag = None,
-    target: TargetFlag = None,
-    filters: FilterFlag = None,
-    zone: ZoneFlag = None,
-    source: SourceFlag = None,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Applies entries whose rows are still as they were before the change, or absent for an insert; says why not."""
-    settings = settings_of(
-        config, assignments, name=name, protocol=protocol, target=target, filter=filters, timezone=zone, source=source
-    )
     _report(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 
 
 @app.command()
+@takes_settings("ids", "everything", *TARGET)
 def drop(
+    settings: Settings,
     ids: IdsArgument = None,
     everything: AllFlag = False,
-    config: ConfigFlag = None,
-    name: NameFlag = None,
-    target: TargetFlag = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesFlag = False,
     as_json: JsonFlag = False,
-    assignments: SetFlag = None,
 ) -> None:
     """Marks entries as dropped: they count no more as held, and stay to be looked at (list --settled)."""
-    settings = settings_of(config, assignments, name=name, target=target)
     chosen = _chosen(ids, everything)
     what = "everything that is held" if chosen is None else f"{len(chosen)} entries"
     confirm(f"Drop {what} in the quarantine of {settings.name!r}?", yes=yes)
