@@ -12,12 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = (
-    {"errors", "foreign_text", "events", "tso", "model", "quoting", "reserved_schemas", "go_regexp", "table_filter"}
-    | {"secret_settings"},
+    {"errors", "foreign_text", "events", "tso", "model", "quoting", "filters", "secret_settings"},
     {"protocols"},
     {"rows", "ddl"},
     {"mysql"},
-    {"config"},
+    {"config", "settings_sources"},
     {"local"},
     {"sources", "spark"},
     {"pipeline"},

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.config import Settings, load_settings, parse_moment
+from bridge.config import Settings, parse_moment
 from bridge.errors import UsageError
+from bridge.settings_sources import load_settings
 from bridge.tso import ms_tso
 
 

@@ -18,7 +18,7 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.cli import output
+from bridge.cli import output, progress_bars
 from bridge.commands.check import CheckResult
 from bridge.commands.ddl import Translation
 from bridge.commands.inspect import Around, Record
@@ -182,7 +182,7 @@ def test_bars_show_text_as_text(monkeypatch: pytest.MonkeyPatch, text: str) -> N
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    with output.VerifyBar() as bar:
+    with progress_bars.VerifyBar() as bar:
         for said in (lambda: bar.stage(f"<{text}>"), lambda: bar.done(TableName("a", f"<{text}>"), 1)):
             said()
             bar._progress.refresh()

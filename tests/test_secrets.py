@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from bridge.config import load_settings
 from bridge.errors import UsageError
 from bridge.secret_settings import is_secret
+from bridge.settings_sources import load_settings
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.support.command import SECONDS, Process, bridge
 from tests.support.pipelines import admin, sql

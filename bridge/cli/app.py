@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bridge.cli import ddl, output, quarantine
+from bridge.cli import ddl, output, progress_bars, quarantine
 from bridge.cli.options import (
     DECODING,
     INPUT,
@@ -78,7 +78,7 @@ def replay(
     and the same command goes on."""
     limit = parse_moment(until) if until else None
     pipeline = _pipeline(settings)
-    with output.ProgressBar() as bar:
+    with progress_bars.ProgressBar() as bar:
         outcome = pipeline.catch_up(limit, bar.update, take_over=take_over)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
@@ -105,7 +105,7 @@ def verify(
 ) -> None:
     """Compares the target with the messages, or with the upstream itself: 0 equal, 1 different."""
     options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
-    with output.VerifyBar() as bar:
+    with progress_bars.VerifyBar() as bar:
         report = VERIFICATIONS[against](settings, options, bar).run()
     output.verification(report, as_json=as_json)
     if not report.is_equal:

@@ -12,10 +12,10 @@ from bridge.commands import ddl
 from bridge.commands.connections import source_of, target_of
 from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.state.ddl_journal import OPEN, State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, recognise
-from bridge.table_filter import TableFilter
 
 app = typer.Typer(
     help="Schema changes: what ran, what waits for the operator, how a statement would run on the target.",

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bridge.config import Settings, load_settings
+from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
+from bridge.settings_sources import load_settings
 
 SET: Final = "set"
 SETTINGS_FLAGS: Final[Mapping[str, Any]] = {

@@ -12,6 +12,7 @@ from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings, TargetSection, UpstreamSection, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.extra_unique_keys import FIX
@@ -20,7 +21,6 @@ from bridge.protocols import decode_message, is_mysql_born, make_decoder, recogn
 from bridge.quoting import quote_name
 from bridge.sources.boundary_probe import BoundaryProbe, probe_boundaries
 from bridge.sources.source import KeyAndValue, Source
-from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 200

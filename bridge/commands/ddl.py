@@ -17,13 +17,13 @@ from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal, State
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.table_filter import TableFilter
 
 
 def entries(target: Target, table: ProgressTable) -> list[Entry] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import structlog
 from pymysql.err import MySQLError
 
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Target, server_words
 from bridge.mysql.extra_unique_keys import FIX, ExtraKey, find_extra_keys
-from bridge.table_filter import TableFilter
 
 log = structlog.get_logger()
 

@@ -13,13 +13,13 @@ import orjson
 from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position
+from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
 from bridge.sources.source import Message, Source
-from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 100

@@ -14,6 +14,7 @@ from pymysql.err import MySQLError
 from bridge.config import Settings
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
@@ -28,7 +29,6 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering
 from bridge.rows.resolve_types import typed
-from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import Settings, parse_moment
+from bridge.filters.table_filter import TableFilter
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
-from bridge.table_filter import TableFilter
 from bridge.verify.source.historical_rows import UpstreamRows
 
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
 from bridge.ddl.views import Reads, reads
+from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
-from bridge.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 
 DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}

@@ -12,8 +12,8 @@ from bridge.ddl.classes import ChangeClass
 from bridge.ddl.collation_tables import SOURCES, CollationRules
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
-from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
-from bridge.table_filter import TableFilter
+from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
+from bridge.filters.table_filter import TableFilter
 
 
 class Verdict(StrEnum):

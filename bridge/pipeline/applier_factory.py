@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
@@ -20,7 +21,6 @@ from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, Part
 from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.table_filter import TableFilter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import SourceError
+from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer
@@ -35,7 +36,6 @@ from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
 from bridge.spark.executor_rows import Executors
-from bridge.table_filter import TableFilter
 
 log = structlog.get_logger()
 

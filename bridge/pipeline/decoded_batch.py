@@ -18,7 +18,7 @@ from bridge.pipeline.control_events import ControlEvents, control_events
 from bridge.rows.gathering import taken
 from bridge.rows.grouping import distinct
 from bridge.rows.order_and_slices import RowStore, TableStore, in_order
-from bridge.spark.executor_rows import on_executors
+from bridge.spark.frame_store import on_executors
 
 _ROWS_PER_SLICE: Final = 200
 """A slice costs as much as copying so many row changes."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import SchemaChangeError
+from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange, TableName
-from bridge.table_filter import TableFilter
 from bridge.tso import tso_ms
 
 

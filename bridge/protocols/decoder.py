@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.events import Code, Event, Kind
+from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.protocols.debezium.connector_options import DebeziumModes
-from bridge.reserved_schemas import ReservedSchemas
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_NAME: Final = 64

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
+from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
-from bridge.table_filter import TableFilter
 from bridge.verify.load_throttle import parse_max_load
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import make_url
 
-from bridge.config import load_settings
+from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
 from bridge.local.cache import cache_folder
 from bridge.mysql.connection import Target
@@ -20,10 +20,10 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
+from bridge.settings_sources import load_settings
 from bridge.sources.kafka import KafkaSource
 from bridge.spark.session import start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.table_filter import TableFilter
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report

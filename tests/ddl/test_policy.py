@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from bridge.commands.ddl import release
-from bridge.config import load_settings
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
 from bridge.errors import HeldError, SchemaChangeError, UsageError
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import Entry, Journal, State
 from bridge.mysql.state.progress import ProgressTable
-from bridge.table_filter import TableFilter
+from bridge.settings_sources import load_settings
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 

@@ -18,11 +18,11 @@ from bridge.ddl.policy import Verdict, ddl_rules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.errors import HeldError
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import State
 from bridge.mysql.state.progress import ProgressTable
-from bridge.table_filter import TableFilter
 from tests.support.command import bridge
 from tests.support.ddl_words import ALL, MARIADB, SAME, words
 from tests.support.pipelines import admin, run_all, sql

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import TargetError
+from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.protocols import is_mysql_born
-from bridge.table_filter import TableFilter
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.wire import canal, compact, open_row

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from bridge.demo.encode import ENCODERS
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA
+from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
@@ -37,7 +38,6 @@ from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.topic_guard import TopicGuard
-from bridge.table_filter import TableFilter
 
 TS = 470611868434825218
 

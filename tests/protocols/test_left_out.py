@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bridge.events import Kind
+from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.reserved_schemas import ReservedSchemas
 from tests.support.debezium_wire import TICDC_SOURCE, ticdc
 from tests.support.wire import as_ckafka, canal, open_row
 

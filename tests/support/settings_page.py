@@ -18,7 +18,8 @@ from pydantic.fields import FieldInfo
 
 from bridge import config
 from bridge.cli.app import app
-from bridge.config import SHORT_NAMES, Settings
+from bridge.config import Settings
+from bridge.settings_sources import SHORT_NAMES
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"

@@ -11,10 +11,10 @@ import pymysql
 from pymysql.constants import CLIENT
 from sqlalchemy import make_url
 
+from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.table_filter import TableFilter
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
 from bridge.verify.source.verification import SourceVerification

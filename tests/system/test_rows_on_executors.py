@@ -13,7 +13,8 @@ from bridge.mysql.connection import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
 from bridge.spark import executor_rows
-from bridge.spark.executor_rows import ExecutorRows, FrameStore
+from bridge.spark.executor_rows import ExecutorRows
+from bridge.spark.frame_store import FrameStore
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 

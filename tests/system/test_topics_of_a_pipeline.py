@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import TableStore
-from bridge.spark.executor_rows import FrameStore
+from bridge.spark.frame_store import FrameStore
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import sql

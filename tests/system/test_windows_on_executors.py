@@ -10,7 +10,8 @@ import pytest
 from bridge.mysql.connection import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore
-from bridge.spark.executor_rows import Executors, FrameStore
+from bridge.spark.executor_rows import Executors
+from bridge.spark.frame_store import FrameStore
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 

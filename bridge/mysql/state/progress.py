@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
+from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
 from bridge.model import Advance, PartitionStart, Positions, SchemaChange
 from bridge.mysql.connection import Session
 from bridge.mysql.state import quarantine, schema
 from bridge.quoting import quote_name
-from bridge.reserved_schemas import DEFAULT_SCHEMA
 
 
 @dataclass(frozen=True)

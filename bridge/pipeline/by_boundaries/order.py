@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
+from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
@@ -23,7 +24,6 @@ from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
-from bridge.table_filter import TableFilter
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
+from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
@@ -24,7 +25,6 @@ from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows
-from bridge.table_filter import TableFilter
 
 POSITIONS_SECONDS: Final = 10.0
 """Positions that move without a change (of tables that are filtered out) are written this often."""

@@ -16,8 +16,8 @@ from bridge.verify.compare.key_sql import key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.expected_tables import GONE, KNOWN, PERHAPS, ExpectedTable
-from bridge.verify.log.last_states import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.log.lineage import Lineage, key_of
+from bridge.verify.log.row_steps import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"

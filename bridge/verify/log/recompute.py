@@ -19,19 +19,9 @@ from bridge.protocols.batch_decode import EventDecoder, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.sources.source import MicroBatch
 from bridge.verify.log.expected_tables import ExpectedTable
-from bridge.verify.log.last_states import (
-    STEP_SCHEMA,
-    LoggedShape,
-    LogPlan,
-    balance,
-    buckets,
-    completed,
-    fold_steps,
-    links,
-    shapes,
-    steps,
-)
+from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links, shapes, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
 _CODEC: Final = "lz4_raw"

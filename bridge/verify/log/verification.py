@@ -41,10 +41,10 @@ from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
-from bridge.verify.log.last_states import LoggedShape, LogPlan
 from bridge.verify.log.lineage import Lineage, LoggedChange, key_of, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.recompute import Control, Log
+from bridge.verify.log.row_steps import LoggedShape, LogPlan
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, ShownRow, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader

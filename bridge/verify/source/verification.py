@@ -11,13 +11,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
+from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
 from bridge.quoting import quote_name
-from bridge.reserved_schemas import ReservedSchemas
 from bridge.tso import tso_ms
 from bridge.verify.checkpoint import Checkpoint, looks_of
 from bridge.verify.compare.bisect import TableComparison

@@ -8,12 +8,12 @@ import pytest
 
 from bridge.errors import BadMessageError
 from bridge.events import Code, Event, Kind
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
 from bridge.pipeline.watching.counts import Counts
-from bridge.table_filter import TableFilter
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter, give

@@ -21,9 +21,10 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import PARTITION
-from bridge.verify.log.last_states import LogPlan, balance, completed, fold_steps, links, shapes, steps
+from bridge.verify.log.folded_steps import balance, completed, fold_steps
 from bridge.verify.log.lineage import LoggedChange, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.log.row_steps import LogPlan, links, shapes, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.clients import run_file

@@ -16,17 +16,9 @@ from hypothesis import strategies as st
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
-from bridge.verify.log.last_states import (
-    LogPlan,
-    ReplicatedTable,
-    balance,
-    buckets,
-    completed,
-    fold_steps,
-    links,
-    steps,
-)
+from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.lineage import LoggedChange, trace
+from bridge.verify.log.row_steps import LogPlan, ReplicatedTable, links, steps
 
 Op = tuple[str, int, int, dict[str, int]]
 """A change of the model: what, a key, the key it moves to, and values."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
-from bridge.go_regexp import GoRegexpError, compiled
+from bridge.filters.go_regexp import GoRegexpError, compiled
 
 _BLANK: Final = " \t"
 _REGEXP: Final = re.compile(r"/((?:\\.|[^/])+)/", re.DOTALL)

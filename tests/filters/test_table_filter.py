@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import UsageError
-from bridge.table_filter import TableFilter
+from bridge.filters.table_filter import TableFilter
 
 WANTED = [
     ([], "any.thing"),

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 from pymysql.err import MySQLError
 
+from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
 from bridge.local import MariaDB
 from bridge.quoting import quote_name
-from bridge.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
 from tests.support.pipelines import sql
 
 SPELLINGS = [

@@ -1,0 +1,97 @@
+"""What runs while a command works: bars on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from bridge.cli.output import seconds
+from bridge.foreign_text import visible
+from bridge.model import TableName
+from bridge.pipeline.watching.status import Status
+from bridge.tso import tso_time
+
+
+class ProgressBar:
+    """The bar of a catch-up: messages, rows/s, lag, time left.  Plain lines where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("replay"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[said]}", markup=False),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("replay", total=None, said="starting")
+        self._average = 0.0
+        self._began: tuple[float, int] | None = None
+
+    def __enter__(self) -> ProgressBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def update(self, status: Status) -> None:
+        """Shows how a running catch-up stands."""
+        task = self._progress.tasks[0]
+        done = min(status.messages, status.messages_total)
+        left = f"ETA {eta:.0f} s" if (eta := self._eta(task.elapsed or 0.0, done, status)) is not None else ""
+        said = (
+            f"{done:,}/{status.messages_total:,} messages  {status.rows_per_second:,.0f} rows/s"
+            f"  applied {tso_time(status.applied_ts)}  apply lag {seconds(status.apply_lag)} s  {left}"
+        )
+        self._progress.update(self._task, total=status.messages_total or None, completed=done, said=said)
+
+    def _eta(self, now: float, done: int, status: Status) -> float | None:
+        if done == 0:
+            return None
+        if self._began is None:
+            self._began = now, done
+        began, before = self._began
+        if done == before or now == began:
+            return None
+        return (status.messages_total - done) * (now - began) / (done - before)
+
+
+class VerifyBar:
+    """The bar of a verification: rows compared, rows/s, time left, and what it does or waits for."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("verify"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}", markup=False),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("verify", total=None, said="connecting", rate="")
+
+    def __enter__(self) -> VerifyBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage(self, words: str) -> None:
+        """What it does now, or waits for."""
+        self._progress.update(self._task, said=visible(words))
+
+    def plan(self, rows: int) -> None:
+        """About how many rows there are."""
+        self._progress.update(self._task, total=rows or None)
+
+    def done(self, table: TableName, rows: int) -> None:
+        """So many more rows of a table have been compared."""
+        task = self._progress.tasks[0]
+        rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
+        self._progress.update(self._task, advance=rows, said=visible(str(table)), rate=f"{rate:,.0f} rows/s")

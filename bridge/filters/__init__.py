@@ -1,0 +1,1 @@
+"""Which tables are replicated, and which databases are never written to."""

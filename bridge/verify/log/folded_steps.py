@@ -1,0 +1,216 @@
+"""Steps of rows folded to the last state of every key, or to how many copies of a row there are.  Pure, over Arrow."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP
+from bridge.rows.arrow_images import TEXT
+from bridge.verify.log.row_steps import STEP_SCHEMA
+
+
+def fold_steps(found: pa.Table) -> pa.Table:
+    """Keyed: the last step of each key, and what it takes to complete it.  Without a key: copies of a change added up.
+    May be applied again to tables of what it gave; when it has all of them, `completed` makes one step of each key."""
+    is_keyed = pc.equal(found["copies"], 0)
+    return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
+
+
+def _last(found: pa.Table) -> pa.Table:
+    if found.num_rows == 0 or not _has_parts(found):
+        return _last_of_keys(found)
+    is_linked = pc.is_valid(found["unit"])
+    return pa.concat_tables([found.filter(is_linked), _last_whole_and_later(found.filter(pc.invert(is_linked)))])
+
+
+def _has_parts(found: pa.Table) -> bool:
+    """Some images must be completed, or are what others are completed from."""
+    return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
+
+
+def _last_of_keys(found: pa.Table) -> pa.Table:
+    """By commit ts, where an image beats a delete; by event time and position where there is nothing else."""
+    if found.num_rows == 0:
+        return found
+    keys = _codes(found, "key")
+    found, order = _ordered(found.combine_chunks(), keys)
+    last = np.empty(keys.max() + 1, dtype=np.int64)
+    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
+    return found.take(pa.array(last))
+
+
+def _last_whole_and_later(found: pa.Table) -> pa.Table:
+    """Of each key the last step that needs no other, and behind it the last of each column list."""
+    if found.num_rows == 0:
+        return found
+    keys, lists = _codes(found, "key"), _codes(found, "key", "names")
+    found, order = _ordered(found.combine_chunks(), keys)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    is_part = pc.is_valid(found["basis"]).to_numpy(zero_copy_only=False)
+    whole = np.full(keys.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(whole, keys[~is_part], rank[~is_part])
+    last = np.full(lists.max() + 1, -1, dtype=np.int64)
+    np.maximum.at(last, lists[is_part], rank[is_part])
+    stays = np.where(is_part, (rank == last[lists]) & (rank > whole[keys]), rank == whole[keys])
+    return found.filter(pa.array(stays))
+
+
+def completed(found: pa.Table) -> pa.Table:
+    """All that `fold_steps` has left of some keys, to one step of each: images that hold a part of a row with the rest
+    as it was before."""
+    if found.num_rows == 0 or not _has_parts(found):
+        return found
+    keys = _codes(found, "key")
+    is_one = pc.and_(pc.is_null(found["basis"]), pc.is_null(found["unit"])).to_numpy(zero_copy_only=False)
+    of_several = np.zeros(keys.max() + 1, dtype=np.bool_)
+    of_several[keys[~is_one]] = True
+    mine = of_several[keys]
+    parts = found.filter(pa.array(mine)).combine_chunks()
+    units = pc.coalesce(parts["unit"], parts["key"])
+    parts, order = _ordered(parts, _codes(parts.append_column("whose", units), "whose"))
+    return pa.concat_tables([found.filter(pa.array(~mine)), _replayed(parts.take(pa.array(order)))])
+
+
+def _replayed(parts: pa.Table) -> pa.Table:
+    """Steps in order, one after the other."""
+    rows: dict[tuple[int, str], dict[str, Any]] = {}
+    states: dict[tuple[int, str], dict[str, str]] = {}
+    for step in parts.to_pylist():
+        key, values = (step["place"], step["key"]), None
+        if step["image"] is not None:
+            values = dict(zip(step["names"].split(SEP), step["image"].split(SEP), strict=True))
+            if step["basis"] is not None:
+                before = (step["place"], step["basis"])
+                step["lacks"] = before not in states or rows[before]["lacks"]
+                values = states.get(before, {}) | values
+            step |= {"names": SEP.join(values), "image": SEP.join(values.values())}
+            states[key] = values
+        else:
+            states.pop(key, None)
+        rows[key] = step | {"basis": None, "unit": None}
+    return pa.Table.from_pylist(list(rows.values()), STEP_SCHEMA)
+
+
+def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
+    """Equal numbers for equal values of these columns within a table."""
+    values = [found["place"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
+    identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
+    codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The order of steps; their event times are raised to what each partition has shown before of the same keys."""
+    by_time = found["by_time"].to_numpy(zero_copy_only=False)
+    if by_time.any():
+        times = pa.array(_in_partition_order(found, keys, by_time))
+        found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
+    is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
+    order = np.lexsort(
+        (
+            ~is_image,  # a row that moves is what its old key had
+            found["index"].to_numpy(),
+            found["offset"].to_numpy(),
+            found["partition"].to_numpy(),
+            is_image & ~by_time,
+            found["commit_ts"].to_numpy(),
+        )
+    )
+    return found, order
+
+
+def _in_partition_order(
+    found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Times of steps such that a key's steps of one partition never go back: there the order is the partition's, and
+    between partitions that of event times (as `pipeline.by_partitions.merge` has it)."""
+    times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
+    partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
+    order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))
+    starts = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(partitions[order], prepend=-1) != 0)
+    known, ranks = np.unique(times, return_inverse=True)
+    base = np.cumsum(starts) * len(known)
+    highest = known[np.maximum.accumulate(base + ranks[order]) - base]
+    raised = np.empty_like(times)
+    raised[order] = highest
+    return np.where(by_time, raised, times)
+
+
+_OF_KEYS: Final = ("basis", "unit", "lacks")
+_SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time")
+
+
+def _counted(found: pa.Table) -> pa.Table:
+    """One row for each change of an image, with its copies; the position of one of them."""
+    if found.num_rows == 0:
+        return found
+    comes = pc.greater(found["copies"], 0)
+    groups = [*_SAME_CHANGE, "comes"]
+    added = (
+        found.append_column("comes", comes)
+        .group_by(groups)
+        .aggregate(
+            [
+                ("image", "min"), ("topic", "min"), ("partition", "min"), ("offset", "min"), ("index", "min"),
+                ("copies", "sum"), ("resent", "sum"),
+            ]
+        )
+    )  # fmt: skip
+    arrays = [
+        added[
+            field.name
+            if field.name in _SAME_CHANGE
+            else f"{field.name}_{'sum' if field.name in ('copies', 'resent') else 'min'}"
+        ].combine_chunks()
+        for field in STEP_SCHEMA
+        if field.name not in _OF_KEYS
+    ]
+    arrays += [pa.nulls(added.num_rows, TEXT), pa.nulls(added.num_rows, TEXT), pa.repeat(False, added.num_rows)]
+    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA)
+
+
+def balance(found: pa.Table) -> pa.Table:
+    """Folded steps of tables without a key, to one row for each image that should be there, with how many copies.
+
+    A change that came again below a boundary counts once, unless it came only there.  Rows that may have gone with
+    their partition are left out.
+    """
+    found = found.filter(pc.invert(found["perhaps"]))
+    if found.num_rows == 0:
+        return found
+    fresh = pc.subtract(found["copies"], found["resent"])
+    counted = pc.if_else(pc.equal(fresh, 0), found["copies"], fresh)
+    found = found.set_column(found.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), counted)
+    encoded = (
+        pc.binary_join_element_wise(
+            found["place"].cast(TEXT), found["names"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT)
+        )
+        .combine_chunks()
+        .dictionary_encode()
+    )
+    codes = encoded.indices.to_numpy()
+    total = np.bincount(codes, weights=found["copies"].to_numpy()).astype(np.int64)
+    first = np.empty(len(total), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    one = found.take(pa.array(first))
+    one = one.set_column(one.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), pa.array(total))
+    return one.filter(pc.greater(one["copies"], 0))
+
+
+def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Steps by bucket: all of a key are in one, and so are all keys of a unit."""
+    if found.num_rows == 0:
+        return
+    keys = pc.coalesce(found["unit"], found["key"]).to_pylist()
+    hashes = np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, found.num_rows)
+    numbers = hashes % count
+    for number in np.unique(numbers):
+        yield int(number), found.filter(pa.array(numbers == number))
