@@ -170,6 +170,15 @@ def test_tables_show_text_as_text(capsys: pytest.CaptureFixture[str], text: str)
     assert text.isprintable() is False or text.replace(" ", "") in out.replace("\n", "").replace(" ", "")
 
 
+def test_a_list_is_not_folded_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for each entry, however long its reason is, so that programs can read it."""
+    output.quarantine_table([stored("x" * 300), stored("y" * 200)])
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 3
+    assert [line[-1] for line in out] == ["n", "x", "y"]
+    assert "x" * 300 in out[1]
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -36,8 +36,8 @@ _VERIFY_WIDTH = 132
 
 log = structlog.get_logger()
 
-_PLAIN_WIDTH = 200
-"""Columns of a table that goes to no terminal."""
+_PLAIN_WIDTH = 1 << 20
+"""Columns of a list that goes to no terminal: programs read it line by line, so that none is folded."""
 
 
 def note(text: str) -> None:
@@ -241,7 +241,7 @@ def findings(found: list[CheckResult], *, as_json: bool) -> None:
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
-    """What was quarantined, one line each."""
+    """What was quarantined, one line each; a terminal folds what is wider than it."""
     if not entries:
         line("nothing is quarantined")
         return
@@ -254,7 +254,14 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
         cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
         table.add_row(*map(_cell, cells))
     console = Console(highlight=False)
-    console.print(table, width=None if console.is_terminal else _PLAIN_WIDTH, crop=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = _PLAIN_WIDTH
+    with console.capture() as drawn:
+        console.print(table)
+    for row in drawn.get().splitlines():
+        print(row.rstrip())
 
 
 def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
@@ -275,7 +282,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
         lines.append(("cut", f"{entry.cut_bytes:,} bytes had no room in max_allowed_packet"))
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
     for name, value in lines:
-        line(f"{name:<10} {value}")
+        line(f"{name:<11} {value}")
 
 
 def readable(content: bytes | None, most: int = 2000) -> str:
