@@ -1,4 +1,4 @@
-"""What an interrupted verify had found equal, so that --resume does not read it again."""
+"""Keeps what an interrupted verify has found equal, so that --resume does not read it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bridge.verify.compare.row_diff import ComparedColumns
 
 
 def looks_of(shape: ComparedColumns, order: tuple[int, ...]) -> str:
-    """A digest of what rows are compared by: where it has changed, what was found equal counts no more.
+    """A digest of the columns that rows are compared by.  What was found equal under another digest is read again.
 
     order: numbers of the columns that ranges go by.
     """
@@ -25,9 +25,10 @@ def looks_of(shape: ComparedColumns, order: tuple[int, ...]) -> str:
 
 
 class Checkpoint:
-    """A file of its own for each pipeline, target and way of comparing; removed when a verify comes to its end.
+    """What one verify has found equal, in a file for each pipeline, target and way of comparing.
 
-    identity: what a verification is of; another one has another file.
+    The file is removed when a verify comes to its end.
+    identity: tells which verification it is; each has a file of its own.
     """
 
     def __init__(self, identity: Mapping[str, str], *, resume: bool) -> None:
@@ -39,7 +40,7 @@ class Checkpoint:
 
     @property
     def path(self) -> Path:
-        """Where it is kept."""
+        """The file that holds it."""
         return self._path
 
     def tally(self, table: TableName, looks: str) -> Tally:
@@ -47,7 +48,7 @@ class Checkpoint:
         return self._tables.get((table, looks), Tally())
 
     def keep(self, table: TableName, looks: str, tally: Tally) -> None:
-        """After a chunk: everything up to tally.upto was equal, or all of the table."""
+        """Writes down, after a chunk, that everything up to tally.upto is equal, or the whole table."""
         if tally.differences or not (tally.is_done or tally.upto is not None):
             return
         line = {
@@ -62,7 +63,7 @@ class Checkpoint:
             file.write(orjson.dumps(line) + b"\n")
 
     def forget(self) -> None:
-        """The verification came to its end."""
+        """Removes the file: the verification has come to its end."""
         self._path.unlink(missing_ok=True)
 
     def _load(self) -> dict[tuple[TableName, str], Tally]:

@@ -19,7 +19,8 @@ _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED: Final = re.compile(rb"\\(.)|''", re.DOTALL)
 _UNESCAPES: Final = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a"}
 _UNSENDABLE: Final = re.compile(r"[\0\r\x1a\\]")
-"""In a name, where nothing can be escaped; old clients take a backslash there for an escape."""
+"""Characters that no name can be sent with, since nothing can be escaped in a name; old clients take a backslash there
+for an escape."""
 _SECOND_BYTES_OF_ASCII: Final = ("big5", "cp932", "gb18030", "gbk", "sjis")
 """Character sets in which a backslash or a backtick may be half of a character."""
 
@@ -34,7 +35,7 @@ GUARD: Final = (
 
 
 def sendable(statements: Iterable[str]) -> Iterator[str]:
-    """Lines of a file, each a whole statement but where a CREATE TABLE has lines of its own."""
+    """The statements as lines of a file.  Each is one line, but a CREATE TABLE keeps its own lines."""
     for statement in statements:
         plain = plain_sql(statement)
         if any(map(_UNSENDABLE.search, _names(plain))):
@@ -50,7 +51,7 @@ def _names(statement: str) -> Iterator[str]:
 
 
 def plain_sql(statement: str) -> str:
-    """The same statement with its texts escaped; bytes that are no UTF-8 (surrogates) stand in hex."""
+    """The statement with its texts escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
     return _QUOTED.sub(lambda found: _plain(found[0]), statement)
 
 
@@ -68,5 +69,5 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def commented(words: str) -> str:
-    """Words as lines of comment."""
+    """The words as comment lines."""
     return "\n".join(f"-- {visible(line)}" for line in re.split(r"[\0\r\n\x1a]+", words))

@@ -1,4 +1,4 @@
-"""What servers raise outside of a comparison, in the bridge's own words."""
+"""Turns errors that servers raise outside of a comparison into the bridge's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.mysql.connection import Target, is_lost_connection, server_words
 
 @contextmanager
 def expected_errors(*places: Target) -> Iterator[None]:
-    """Errors of MySQL's driver leave as TargetError."""
+    """Raises TargetError for an error of MySQL's driver."""
     try:
         yield
     except (MySQLError, OSError) as error:

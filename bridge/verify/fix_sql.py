@@ -1,4 +1,4 @@
-"""Differences to the statements that would fix them: those that the writer itself would use, in one transaction."""
+"""Turns differences into the statements that fix them: the writer's own statements, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Differe
 
 
 def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
-    """What the rows must be afterwards.  Rows that are written go first where they stand under another spelling of
-    their key, and where the table has other unique keys: their unique values may have been taken by one another."""
+    """What the rows must be afterwards.
+
+    A row that is written is deleted first in two cases: it is in the target under another spelling of its key, or the
+    table has other unique keys, whose values rows may have taken from one another.
+    """
     if not shape.key:
         return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
@@ -40,7 +43,7 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
 
 
 def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
-    """The target's row goes: it is extra, or stands under another spelling of the key."""
+    """Whether the target's row must go: it is extra, or has another spelling of the key."""
     return difference.actual is not None and (
         difference.finding is DifferenceKind.EXTRA
         or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
@@ -50,8 +53,8 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
 def _sorted(
     shape: ComparedColumns, differences: Iterable[Difference]
 ) -> tuple[list[Difference], list[Difference], list[ComparedRow]]:
-    """Differences that whole rows fix; rows of the target to alter in their place, as only a part of what they should
-    be is known; and rows that nobody can write."""
+    """Parts differences into three: those that writing whole rows fixes; rows of the target that are altered in place,
+    because only a part of their expected values is known; and rows that nobody can write."""
     whole, parts, unknown = [], [], []
     for difference in differences:
         row = difference.expected
@@ -112,16 +115,17 @@ class FixFile:
             raise UsageError(f"{path} cannot be written: {error.strerror}", fix="see --fix-sql") from error
 
     def add_schema(self, before: Sequence[str], after: Sequence[str] = ()) -> None:
-        """Schema changes, which no transaction can hold: before the rows, and after them."""
+        """Takes schema changes that come before the rows, and those that come after them.  No transaction can hold
+        them."""
         self._before += before
         self._after += after
 
     def add_impossible(self, words: str) -> None:
-        """What no statement of the file does, and why."""
+        """Takes a difference that no statement of the file fixes, and the reason."""
         self._cannot.append(words)
 
     def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Rows of one table, once per table."""
+        """Takes the differing rows of a table; called once for each table."""
         whole, parts, unknown = _sorted(shape, differences)
         for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)

@@ -31,7 +31,8 @@ def parse_max_load(rules: Sequence[str]) -> dict[str, int]:
 class Throttle:
     """Holds back every worker of a verification.
 
-    sessions: one per server that is looked at, by what it is called in words, of its own; told: hears why it waits.
+    sessions: one session for each server that is watched, by the server's name in messages.  told: is called with the
+    reason of a wait.
     """
 
     def __init__(self, limits: Mapping[str, int], sessions: Mapping[str, Session], told: Callable[[str], None]) -> None:
@@ -48,12 +49,13 @@ class Throttle:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """The verification ends: whoever would begin a chunk does not."""
+        """Ends the verification: a worker that would begin a chunk gets StoppedError instead."""
         self._is_stopped = True
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """While a query of verify's own stands on each server, waiting to be read on: it is none of the load."""
+        """Surrounds a stream: verify's own query runs on each server until it is read to its end, and does not count as
+        load."""
         with self._lock:
             self._streams += 1
         try:

@@ -1,4 +1,4 @@
-"""What a verification is told."""
+"""The options of a verification."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ProgressListener(Protocol):
     """Hears how a verification gets on."""
 
     def stage(self, words: str) -> None:
-        """What it does now, or waits for."""
+        """Hears what verify does now, or waits for."""
 
     def plan(self, rows: int) -> None:
-        """About how many rows there are."""
+        """Hears about how many rows there are to compare."""
 
     def done(self, table: TableName, rows: int) -> None:
-        """So many more rows of a table have been compared."""
+        """Hears how many more rows of a table have been compared."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class VerifyOptions:
 
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
-        """From the settings; UsageError for a rule that cannot be read."""
+        """Takes the options from the settings; UsageError for a rule that cannot be read."""
         section, tables = settings.verify, TableFilter(settings.filter)
         return cls(
             tables,

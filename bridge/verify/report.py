@@ -27,7 +27,7 @@ class ShownCell:
 class ShownRow:
     """A differing row for people.
 
-    key: columns and their values; commit_ts, position: of the row's last change, where known.
+    key: key columns and their values.  commit_ts, position: of the row's last change, where they are known.
     """
 
     finding: DifferenceKind
@@ -56,7 +56,7 @@ class TableResult:
 
     @property
     def is_equal(self) -> bool:
-        """Nothing is wrong."""
+        """Whether nothing differs, neither rows nor columns."""
         return not (self.different or self.missing or self.extra or self.schema)
 
     def count(self, differences: Iterable[Difference]) -> None:
@@ -68,8 +68,12 @@ class TableResult:
 
 @dataclass
 class Report:
-    """against: log or source; moment: applied_ts that both were looked at, 0 when unknown; held_seconds: how long the
-    bridge was kept waiting for it."""
+    """What a verification has found.
+
+    against: log or source.
+    moment: the applied_ts (TSO) at which both sides were read, 0 when it is unknown.
+    held_seconds: how long the bridge was kept waiting for it.
+    """
 
     against: str
     moment: int
@@ -80,11 +84,11 @@ class Report:
 
     @property
     def is_equal(self) -> bool:
-        """Every table is equal."""
+        """Whether every table is equal."""
         return all(table.is_equal for table in self.tables)
 
     def document(self) -> dict[str, Any]:
-        """For --json."""
+        """The report as a JSON document."""
         return {
             "against": self.against,
             "equal": self.is_equal,
@@ -127,7 +131,7 @@ def _document(table: TableResult) -> dict[str, Any]:
 def shown_row(
     shape: ComparedColumns, difference: Difference, commit_ts: int | None = None, position: str | None = None
 ) -> ShownRow:
-    """A differing row column by column; of a row that differs, only the columns that do."""
+    """A differing row column by column.  Of a row that both sides have, only the columns that differ are shown."""
     expected, actual = difference.expected, difference.actual
     if expected is not None and actual is not None:
         numbers: Sequence[int] = shape.differing(expected, actual)

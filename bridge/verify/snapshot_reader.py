@@ -1,4 +1,4 @@
-"""Reading one moment of one server, a short look at a time."""
+"""Reads one snapshot of one server, one short query at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLE_CHANGED: Final = 1412
 _LOOK: Final = "bridge_look"
 _BLOCK_ROWS: Final = 5_000
 _PATIENCE_SECONDS: Final = 86_400
-"""How long a server waits for a stream that is not read on, because a server is busy (`--max-load`)."""
+"""How long a server keeps a stream open that is not read for a while, because a server is busy (`--max-load`)."""
 
 
 class SnapshotReader:
@@ -29,7 +29,7 @@ class SnapshotReader:
         self.mark()
 
     def mark(self) -> None:
-        """Sets the savepoint anew: what the session has written so far (temporary tables) stays."""
+        """Sets the savepoint anew, so that what the session has written so far (temporary tables) stays."""
         if self._is_snapshot:
             self._session.execute(f"SAVEPOINT {_LOOK}")
 
@@ -48,8 +48,8 @@ class SnapshotReader:
         return found
 
     def text(self, sql: str, column: int) -> str:
-        """A text of a query's one row; bytes that are no UTF-8, as those of a binary default, are surrogates.  Raises
-        what `rows` does."""
+        """One column of the only row of a query.  Bytes that are not UTF-8, as those of a binary default, become
+        surrogates.  Raises what `rows` does."""
         found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
         return found.decode("utf-8", "surrogateescape")
 

@@ -1,8 +1,8 @@
-"""One moment for both sides, on a moving target.
+"""Opens snapshots of both sides at one moment, while the target moves on.
 
-Every transaction of the bridge starts with the pipeline's progress row.  While verify holds that row, the target stands
-at its applied_ts; consistent snapshots opened meanwhile all show that moment, and the row is let go after tens of
-milliseconds.
+Every transaction of the bridge starts with the pipeline's progress row.  While verify locks that row, the target stays
+at its applied_ts.  Consistent snapshots that are opened meanwhile all show that moment, and the row is released after
+tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bridge.mysql.table_definition import Flavour, flavour_of
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30
-"""Idle for so long, the session that holds the progress row is ended by the server: a machine that vanishes with it
+"""The server ends the session that holds the progress row after so many idle seconds: a machine that vanishes with it
 must not keep the bridge waiting."""
 _PENDING_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
@@ -45,11 +45,12 @@ class TargetSnapshot:
 def open_target_snapshot(
     target: Target, table: ProgressTable, count: int, *, beside: Callable[[Progress | None], None] = lambda _: None
 ) -> TargetSnapshot:
-    """Opens `count` sessions in one snapshot of the target; `beside` runs in the same moment, for the source's.
+    """Opens `count` sessions in one snapshot of the target.
 
-    A schema change that is under way is waited for; one that stays (held, or refused) counts as not run.
-    A step that is written by parts (parallel consistency) is waited for.
-    Raises StoppedError when the progress row cannot be had, or such a step does not end.
+    beside: runs at the same moment, to open the source's snapshot.
+    Waits for a schema change that is under way; one that stays (held, or refused) counts as not run.  Also waits for a
+    step that is written in parts (parallel consistency).
+    Raises StoppedError when the progress row cannot be locked, or such a step does not end.
     """
     with ExitStack() as stack:
         sessions = [_closing(stack, target.connect()) for _ in range(count)]
@@ -71,7 +72,7 @@ def _closing(stack: ExitStack, session: Session) -> Session:
 def _held(
     holder: Session, table: ProgressTable, inside: Callable[[Progress | None], None]
 ) -> tuple[Progress | None, float]:
-    """Runs `inside` while the progress row is held; gives the row and the seconds."""
+    """Runs `inside` while the progress row is locked; returns the row, and for how many seconds it was locked."""
     if not table.exists(holder):
         inside(None)
         return None, 0.0
@@ -102,7 +103,7 @@ def _held(
 
 
 def _is_changing(session: Session, table: ProgressTable, progress: Progress) -> bool:
-    """A schema change is about to run; one that waits for the operator is not."""
+    """Whether a schema change is about to run; one that waits for the operator is not."""
     if not progress.pending:
         return False
     entry = Journal(table.name, table.schema).find(session, progress.pending[0])
@@ -124,14 +125,14 @@ def _open(sessions: Sequence[Session], progress: Progress | None, beside: Callab
 
 
 def begin_snapshot(session: Session) -> None:
-    """What the session reads from now on is the state of this moment."""
+    """Begins a consistent snapshot: what the session reads from now on is the state of this moment."""
     session.rollback()
     session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
 
 
 def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavour]:
-    """Sessions on the source, not yet in any snapshot."""
+    """Opens sessions on the source that are in no snapshot yet."""
     sessions = tuple(source.connect() for _ in range(count))
     flavour = flavour_of(sessions[0])
     sessions[0].rollback()
@@ -144,7 +145,7 @@ def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavou
 
 
 def enter_source_snapshot(sessions: Sequence[Session], flavour: Flavour, progress: Progress | None) -> None:
-    """Brings the sessions to the target's moment: TiDB exactly, as it was just below applied_ts; others to now."""
+    """Brings the sessions to the target's moment: on TiDB to just below applied_ts, on other servers to now."""
     for session in sessions:
         if flavour is Flavour.TIDB and progress is not None:
             session.rollback()

@@ -28,7 +28,7 @@ from bridge.verify.snapshot_reader import SnapshotReader
 LEAF_ROWS: Final = 1_000
 """Ranges of at most so many rows are fetched and compared row by row."""
 _FAN: Final = 8
-"""Into how many parts a range that differs is divided."""
+"""How many parts a range that differs is divided into."""
 _BUCKETS_PER_FETCH: Final = 64
 KEYS_PER_FETCH: Final = 200
 
@@ -38,11 +38,13 @@ T = TypeVar("T")
 class TableComparison:
     """Compares two sides of one table.
 
-    The sides' keys are what ranges go by: the table's key, or an index of a table without one, or nothing.
-    pool: runs the queries of both sides at once; throttle: may hold each chunk back;
-    on_chunk: told how it stands after each chunk; seconds: how long a chunk may take, about.
-    scout: finds where chunks end, ahead of the comparison, on a session of its own; at whatever moment, since it does
-        not matter where the key space is cut.
+    Ranges follow the sides' key: the table's key, the index of a table without one, or nothing.
+    pool: runs the queries of both sides at once.
+    throttle: may hold each chunk back.
+    on_chunk: is called with the tally after each chunk.
+    seconds: about how long a chunk may take.
+    scout: finds ahead of the comparison where chunks end, on a session of its own.  Its snapshot may be of any moment,
+    since it does not matter where the key space is cut.
     """
 
     def __init__(
@@ -63,17 +65,17 @@ class TableComparison:
 
     @property
     def has_ranges(self) -> bool:
-        """Several workers may share it."""
+        """Whether there are ranges, which several workers may share."""
         return bool(self._expected.key)
 
     def walk(self, tally: Tally) -> RangeWalk:
-        """The way through the table, beginning behind tally.upto."""
+        """The ranges of the table behind tally.upto."""
         return RangeWalk(tally, self._looking_ahead(tally.upto), ChunkSize(self._seconds), self._on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
     ) -> None:
-        """Goes along, beside other workers: with readers of one's own."""
+        """Compares ranges of the walk beside other workers, with readers of this worker's own."""
         mine = TableComparison(
             self._shape,
             replace(self._expected, reader=expected or self._expected.reader),
@@ -85,7 +87,7 @@ class TableComparison:
         walk.work(mine._compare, self._throttle.wait)
 
     def run(self, tally: Tally) -> Tally:
-        """Goes through the table alone."""
+        """Compares the whole table with one worker."""
         if not self.has_ranges:
             return self._as_streams(tally)
         walk = self.walk(tally)
@@ -93,14 +95,14 @@ class TableComparison:
         return self.result(walk)
 
     def result(self, walk: RangeWalk) -> Tally:
-        """What has been found when all workers are through."""
+        """The tally, when all workers have come to their end."""
         tally = walk.finished()
         settled = without_moved if self._shape.key else netted
         tally.differences = settled(self._shape, tally.differences)
         return tally
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
-        """Looks at some keys again."""
+        """Compares the rows of some keys again."""
         found: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
             some = keys[start : start + KEYS_PER_FETCH]
@@ -109,7 +111,7 @@ class TableComparison:
         return found
 
     def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
-        """Both sides at once; one after the other when they share a session."""
+        """Asks both sides at once, or one after the other when they share a session."""
         if self._expected.reader is self._actual.reader:
             return look(self._expected), look(self._actual)
         later = self._pool.submit(look, self._expected)
@@ -120,7 +122,8 @@ class TableComparison:
         return expected, actual
 
     def _looking_ahead(self, low: KeyValues | None) -> Callable[[KeyValues | None, int], KeyValues | None]:
-        """Where the chunk above a key ends; with a scout the next one is looked for while this one is compared."""
+        """Gives the function that finds where a chunk ends.  With a scout, it finds the next end while this chunk is
+        compared."""
         if self._scout is None:
             return lambda low, rows: self._boundary(self._expected, (low, None), rows - 1)
         scout = self._scout
@@ -156,14 +159,14 @@ class TableComparison:
         return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
 
     def _rows_of(self, chunk: KeyRange, rows: int) -> list[Difference]:
-        """What differs in a range that is not divided."""
+        """Fetches and compares the rows of a range that is not divided."""
         if not self._shape.key and rows > LEAF_ROWS:
             return self._of_equal_keys(chunk)
         left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
         return (by_key if self._shape.key else as_multisets)(self._shape, left, right)
 
     def _of_equal_keys(self, chunk: KeyRange) -> list[Difference]:
-        """In a range that an index cannot divide."""
+        """Compares a range that the index cannot divide, because its rows have equal values there."""
         expected, actual = (
             replace(side, condition=f"({side.condition}) AND ({between(side.key, *chunk)})", key=())
             for side in (self._expected, self._actual)
@@ -188,7 +191,8 @@ class TableComparison:
         yield low, high
 
     def _as_streams(self, tally: Tally) -> Tally:
-        """A table with neither a key nor an index has no ranges: rows go into buckets by their hash."""
+        """Compares a table with neither a key nor an index: it has no ranges, so that rows are put into buckets by
+        their hash."""
         if tally.is_done:
             return tally
         with self._throttle.streaming():
@@ -209,7 +213,8 @@ class TableComparison:
         return stream_buckets(side, self._seconds, pause)
 
     def _in_buckets(self, buckets: Sequence[int]) -> list[Difference]:
-        """The rows of these buckets, all of them before any is compared: JSON of one meaning may have two hashes."""
+        """Compares the rows of these buckets.  All are fetched before any is compared, since JSON of one meaning may
+        have two hashes."""
         left: list[ComparedRow] = []
         right: list[ComparedRow] = []
         for start in range(0, len(buckets), _BUCKETS_PER_FETCH):

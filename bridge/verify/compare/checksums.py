@@ -20,7 +20,8 @@ from bridge.quoting import quote_name
 _UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose bytes are those of utf8mb4."""
 _LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
-"""Others have bytes that stand for no character, which all become a question mark."""
+"""Character sets that UTF-8 can hold without loss.  Others have bytes that stand for no character, which all become a
+question mark."""
 UNREADABLE: Final = b"\xff"
 """Stands before the bytes of a text that is more than its characters; no text in utf8mb4 begins with it."""
 _HUGE: Final = frozenset({"mediumtext", "longtext", "mediumblob", "longblob", "json"})
@@ -42,7 +43,10 @@ _ALL_ROWS: Final = "LIMIT 18446744073709551615"
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a set of rows comes to.  hashed: rows with a hash; fewer than `rows` when a text was too long."""
+    """The checksum of a set of rows.
+
+    hashed: how many rows have a hash; fewer than `rows` when a text was too long.
+    """
 
     rows: int
     hashed: int
@@ -51,7 +55,7 @@ class Fingerprint:
 
     @property
     def is_whole(self) -> bool:
-        """Every row took part."""
+        """Whether every row is part of the checksum."""
         return self.rows == self.hashed
 
 

@@ -1,4 +1,4 @@
-"""How many rows a chunk holds, by how long the last one took.  Pure."""
+"""Chooses how many rows a chunk holds by how long the last chunk took.  Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class ChunkSize:
         """How many rows the next chunk holds."""
 
     def took(self, seconds: float) -> None:
-        """The last chunk took that long; the next one is larger or smaller, by a factor of 4 at most."""
+        """Tells how long the last chunk took; the next one is larger or smaller, by a factor of 4 at most."""
         factor = min(_LARGEST_STEP, max(1 / _LARGEST_STEP, self._seconds / max(seconds, 1e-4)))
         self.rows = min(_MOST_ROWS, max(_FEWEST_ROWS, int(self.rows * factor)))

@@ -1,4 +1,4 @@
-"""Which columns and which key of a table two servers can be compared by.  Pure."""
+"""Chooses the columns and the key by which a table can be compared on two servers.  Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ _REAL = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
 _ORDERED = frozenset(
     {ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER, ValueClass.TEMPORAL, ValueClass.TEXT, ValueClass.BINARY}
 )
-"""Whose values an index finds by a literal of their canonical form."""
+"""Classes whose values an index finds by a literal of their canonical form."""
 _MOST_PER_VALUE = 10_000
-"""Equal values of an index are never divided: of an index with more rows to each, no range would be short."""
+"""Most rows that an index may have for each value.  Rows of equal values are never divided: with more, no range is
+short."""
 _TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """shape: what is compared; order: numbers of the columns by whose ranges it is compared, the key's or
-    an index's, () without any; absent: numbers of columns that the target lacks, True where NULL would be their value;
-    notes: what is not compared, and why."""
+    """How a table is compared.
+
+    shape: the columns that are compared.
+    order: numbers of the columns that ranges follow, those of the key or of an index; () without either.
+    absent: numbers of columns that the target lacks, True where NULL would be their value.
+    notes: what is not compared, and why.
+    """
 
     shape: ComparedColumns
     order: tuple[int, ...]
@@ -60,7 +65,7 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
 
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
-    """Equal values have equal canonical forms."""
+    """Whether equal values of the two columns have equal canonical forms."""
     one, other = left.value_class, right.value_class
     return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
 
@@ -74,8 +79,8 @@ def _key(source: Definition, target: Definition | None, usable: set[str]) -> tup
 
 
 def index_to_go_by(one: Definition, other: Definition, usable: Collection[str]) -> tuple[str, ...]:
-    """Columns of an index that two servers have and order alike, by whose ranges a table without a key is compared; ()
-    where no index divides it finely enough."""
+    """The columns of an index by whose ranges a table without a key is compared.  Both servers must have the index and
+    order it alike.  () where no index divides the table finely enough."""
     fine = max(1, one.rows // _MOST_PER_VALUE)
     found = [
         index

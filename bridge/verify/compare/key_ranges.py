@@ -1,4 +1,4 @@
-"""One table on its way through a comparison: hands ranges of keys out to several workers, adds up what they find."""
+"""Hands out ranges of keys of one table to several workers, and adds up what they find."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]
-"""Keys above the first, not above the second; None is no bound."""
+"""The keys above the first and not above the second; None means that there is no bound."""
 
 
 @dataclass
 class Tally:
-    """What the comparison of a table has come to so far."""
+    """What the comparison of a table has found so far."""
 
     rows: int = 0
     chunks: int = 0
     differences: list[Difference] = field(default_factory=list)
     upto: KeyValues | None = None
-    """Everything up to this key has been looked at, and was equal."""
+    """Everything up to this key has been compared, and was equal."""
     is_done: bool = False
-    """All of the table has been looked at."""
+    """Whether the whole table has been compared."""
 
     def add(self, chunk: KeyRange, rows: int, found: Sequence[Difference]) -> None:
-        """One chunk is done; those before it are."""
+        """Adds a chunk; all chunks before it must have been added."""
         self.rows += rows
         self.chunks += 1
         self.differences += found
@@ -38,7 +38,7 @@ class Tally:
 
 
 class NumberedRange(NamedTuple):
-    """The n-th range of a table."""
+    """A range of a table, and its number among the table's ranges."""
 
     number: int
     range: KeyRange
@@ -71,11 +71,12 @@ class RangeWalk:
 
     @property
     def has_more(self) -> bool:
-        """Some ranges are nobody's yet."""
+        """Whether there are ranges that no worker has taken yet."""
         return not (self._is_last or self._failure)
 
     def work(self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
-        """Compares ranges until none is left; called by as many workers as there are.  pause: may wait before each."""
+        """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
+        and may wait."""
         try:
             for chunk in self._chunks():
                 pause()

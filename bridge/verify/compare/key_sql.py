@@ -92,7 +92,7 @@ def _above(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
 
 
 def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
-    """NULL stands before every value (of an index: a key has none)."""
+    """A condition: a value is below this one.  In an index NULL is below every value; a key has no NULL."""
     if value is None:
         return f"{part.ordered} IS NULL" if or_equal else "1=0"
     below = f"{part.ordered}<{'=' if or_equal else ''}{part.literal(value)}"
@@ -100,7 +100,8 @@ def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
 
 
 def _beyond(parts: Sequence[KeyPart], bound: KeyValues, beyond: Callable[..., str], *, or_equal: bool) -> str:
-    """A row comparison written out: servers use an index for this form, and not for (a, b) > (1, 2)."""
+    """A condition: the key is on one side of the bound, compared column by column.  Servers use no index for the form
+    (a, b) > (1, 2)."""
     last = len(parts) - 1
     steps = [
         " AND ".join(

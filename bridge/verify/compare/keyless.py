@@ -22,7 +22,7 @@ _NO_HASH: Final = BUCKETS
 
 
 class Buckets:
-    """Count, XOR and sum (modulo 2^64) of the hashes of each bucket."""
+    """The count, XOR and sum (modulo 2^64) of the hashes of each bucket."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -31,7 +31,7 @@ class Buckets:
         self._sums = np.zeros(BUCKETS, np.uint64)
 
     def add(self, hashes: list[bytes | None]) -> None:
-        """Counts rows by their hashes of 8 bytes."""
+        """Counts rows by their hashes of 8 bytes each."""
         self.rows += len(hashes)
         known = [one for one in hashes if one is not None]
         self._counts[_NO_HASH] += len(hashes) - len(known)
@@ -46,7 +46,7 @@ class Buckets:
         self._sums[mine] += np.add.reduceat(numbers, starts)
 
     def differing(self, other: Buckets) -> list[int]:
-        """Buckets that are not equal, with that of rows without a hash where there are any."""
+        """The buckets that are not equal, and the bucket of rows without a hash where there are such rows."""
         unlike = (
             (self._counts[:BUCKETS] != other._counts[:BUCKETS])
             | (self._xors != other._xors)
@@ -58,7 +58,8 @@ class Buckets:
 
 
 def stream_buckets(side: Side, seconds: float, pause: Callable[[int], None]) -> Buckets:
-    """All rows of one side.  pause: called before each piece of about `seconds`, with the rows so far; may wait."""
+    """Reads all rows of one side into buckets.  pause: is called with the rows so far before each piece of about
+    `seconds`, and may wait."""
     buckets = Buckets()
     pause(0)
     for piece in _pieces(side.reader.stream(f"SELECT {streamed_hash(side.tokens())} {side.source()}"), seconds):

@@ -1,4 +1,4 @@
-"""Rows as they were read from two servers, and what tells them apart.  Pure."""
+"""Rows as two servers have them, and how they differ.  Pure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """A row as one side has it.  known: numbers of the columns whose values are known, None for all of them; lacks:
-    others were there, and nobody knows their values."""
+    """A row as one side has it.
+
+    known: numbers of the columns whose values are known, None when all are.
+    lacks: whether the row had other columns whose values nobody knows.
+    """
 
     values: KeyValues
     known: frozenset[int] | None = None
     lacks: bool = False
 
     def knows(self, i: int) -> bool:
-        """The value of column i is known."""
+        """Whether the value of column i is known."""
         return self.known is None or i in self.known
 
 
@@ -54,7 +57,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparedColumns:
-    """The columns that are compared, of both sides, and which of them are the key; no key: a multiset of rows."""
+    """The columns of both sides that are compared, and which of them are the key.  Without a key the rows are a
+    multiset."""
 
     expected: tuple[ColumnInfo, ...]
     actual: tuple[ColumnInfo, ...]
@@ -85,18 +89,19 @@ class ComparedColumns:
             return value
 
     def _moment(self, i: int, value: bytes) -> bytes:
-        """Digits of the fraction are the column's, and so is whether there is a time of day."""
+        """A date or time without zeros at the end of its fraction, and beside a DATE column without midnight."""
         value = value.rstrip(b"0").rstrip(b".") if b"." in value else value
         if "date" in {self.expected[i].data_type, self.actual[i].data_type}:
             return value.removesuffix(b" 00:00:00")
         return value
 
     def identity(self, key: KeyValues) -> Hashable:
-        """A key such that equal ones are equal, however many digits each side's columns have."""
+        """The key in a form in which equal keys are equal, however many digits each side's columns have."""
         return tuple(self.comparable(i, value) for i, value in zip(self.key, key, strict=True))
 
     def spelling(self, key: KeyValues) -> Hashable:
-        """The same for keys that the target may take for one, as it looks on letters and blanks."""
+        """The key in a form in which keys are equal that the target may hold for one, because of how it compares
+        letters and blanks."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
             if value is not None and self.actual[i].value_class is ValueClass.TEXT
@@ -105,7 +110,7 @@ class ComparedColumns:
         )
 
     def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:
-        """The values that are known are equal."""
+        """Whether the known values of two rows are equal."""
         return not self.differing(expected, actual)
 
     def differing(self, expected: ComparedRow, actual: ComparedRow) -> list[int]:
@@ -134,11 +139,11 @@ def parsed_json(text: bytes) -> Hashable:
 
 
 class _Members(list[tuple[str, object]]):
-    """Of a JSON object.  Which of two with one name counts, servers do not agree upon."""
+    """The members of a JSON object.  Servers do not agree which of two members with one name counts."""
 
 
 def _number(text: str) -> float | Decimal:
-    """As servers have it; beyond their range, as it is written."""
+    """A number as servers read it; beyond their range, as it is written."""
     number = float(text)
     return number if math.isfinite(number) else Decimal(text)
 
@@ -159,8 +164,8 @@ def _frozen(value: object) -> Hashable:
 
 
 def by_key(shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]) -> list[Difference]:
-    """What differs between rows of one range of keys.  A row whose key differs in case or trailing space only, so that
-    both cannot stand on the target, is one that differs."""
+    """What differs between the rows of one range of keys.  Rows whose keys differ in case or trailing blanks only
+    cannot both be on the target: they count as one row that differs."""
     differences: list[Difference] = []
     missing, extra = list(expected), list(actual)
     for look in (tuple, shape.identity, shape.spelling):
@@ -181,7 +186,7 @@ def _paired(
     actual: Sequence[ComparedRow],
     look: Callable[[KeyValues], Hashable],
 ) -> tuple[list[tuple[ComparedRow, ComparedRow]], list[ComparedRow], list[ComparedRow]]:
-    """Rows of both sides whose keys look the same, and those of either side that are left."""
+    """Pairs the rows of both sides whose keys are equal to `look`, and gives the rows of either side that are left."""
     waiting: dict[Hashable, list[ComparedRow]] = {}
     for row in actual:
         waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
@@ -196,7 +201,8 @@ def _paired(
 
 
 def without_moved(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """A row that two servers order differently is missing in one range and extra in another: it is neither."""
+    """Leaves out rows that two servers order differently: such a row is missing in one range and extra in another, and
+    is neither."""
     extra = {shape.identity(d.key): d.actual for d in differences if d.finding is DifferenceKind.EXTRA}
     missing = {shape.identity(d.key): d for d in differences if d.finding is DifferenceKind.MISSING}
     both = extra.keys() & missing.keys()
@@ -244,7 +250,7 @@ def as_multisets(
 
 
 class _RowIdentity(NamedTuple):
-    """What a row without a key is known by.  known: numbers of the columns of known values, None for all."""
+    """What identifies a row without a key: its known values.  known: numbers of their columns, None for all."""
 
     known: frozenset[int] | None
     values: tuple[Hashable, ...]
@@ -259,8 +265,11 @@ def _identity_of(shape: ComparedColumns, row: ComparedRow) -> _RowIdentity:
 
 
 def _match_partly_known(balance: Counter[_RowIdentity]) -> None:
-    """Rows of which more is known choose first: since columns only ever come to be known, what is known of one row is
-    part of what is known of the other, and no choice takes a row away that only a later one could have taken."""
+    """Matches rows of which only a part is known with whole rows of the target.
+
+    Rows of which more is known choose first.  Columns only ever come to be known, so what is known of one row is part
+    of what is known of the other, and no choice takes a row away that only a later one could have taken.
+    """
     for known in sorted({identity.known for identity in balance if identity.known is not None}, key=len, reverse=True):
         surplus: dict[Hashable, list[_RowIdentity]] = {}
         for identity, copies in balance.items():
@@ -274,7 +283,7 @@ def _match_partly_known(balance: Counter[_RowIdentity]) -> None:
 
 
 def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """The same for rows without a key: what is missing in one range and extra in another cancels."""
+    """Leaves out what cancels in a table without a key: a row missing in one range and extra in another."""
     if len({difference.finding for difference in differences}) < 2:
         return list(differences)
     left, right = (

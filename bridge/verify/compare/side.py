@@ -1,4 +1,4 @@
-"""One side of a comparison: a table as a server has it, as SQL."""
+"""One side of a comparison: the SQL that reads a table of one server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.verify.compare.row_diff import ComparedRow
 from bridge.verify.snapshot_reader import SnapshotReader
 
 LACKS: Final = "?"
-"""Of a column that the log does not hold for a row though it was there."""
+"""Marks a column that the row had, and whose value the log does not hold."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Side:
         return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
 
     def tokens(self) -> list[str]:
-        """How each value stands in its row's text; U where it is unknown."""
+        """How each value is written in its row's text; U where it is unknown."""
         return [self._token(i, column) for i, column in enumerate(self.columns)]
 
     def fetch(self, more: str) -> list[ComparedRow]:

@@ -1,4 +1,4 @@
-"""Workers that compare tables beside each other; those without a table of their own help with the large ones."""
+"""Lets workers compare tables side by side; a worker that has no table left helps with the large ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Shared = tuple[TableComparison, RangeWalk]
 
 
 class WorkerPool(Generic[T]):
-    """tables: in the order in which they are begun."""
+    """Workers and the tables that they share.  tables: in the order in which they are begun."""
 
     def __init__(self, tables: Iterable[T]) -> None:
         self._waiting = deque(tables)
@@ -44,7 +44,7 @@ class WorkerPool(Generic[T]):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Around all that one worker does: when one fails, all end."""
+        """Surrounds all that one worker does: when it fails, all workers end."""
         try:
             yield
         except BaseException as error:
@@ -53,13 +53,13 @@ class WorkerPool(Generic[T]):
             raise
 
     def stop(self) -> None:
-        """Nothing more is begun."""
+        """Ends the pool: no worker begins anything more."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
 
     def own_tables(self) -> Iterator[T]:
-        """Tables for one worker, until none waits."""
+        """Hands tables to one worker until none is left."""
         while True:
             with self._changed:
                 if self._is_stopped or not self._waiting:
@@ -75,7 +75,7 @@ class WorkerPool(Generic[T]):
 
     @contextmanager
     def shared(self, comparison: TableComparison, walk: RangeWalk) -> Iterator[None]:
-        """While others may help with a table."""
+        """Surrounds the comparison of a table that other workers may help with."""
         with self._changed:
             self._shared.append((comparison, walk))
             self._changed.notify_all()
@@ -86,7 +86,7 @@ class WorkerPool(Generic[T]):
                 self._shared.remove((comparison, walk))
 
     def others_tables(self) -> Iterator[Shared]:
-        """Tables that others have begun and that have ranges left, until all are through."""
+        """Tables that other workers have begun and that have ranges left, until all are compared."""
         while (found := self._next_shared()) is not None:
             yield found
 

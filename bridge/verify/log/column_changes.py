@@ -1,4 +1,4 @@
-"""What an ALTER TABLE does to columns and to rows, read from its text.  Pure."""
+"""Reads from the text of an ALTER TABLE what it does to columns and to rows.  Pure."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _NO_COLUMN: Final = frozenset(
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """All names in lower case, as they were before the statement.
+    """What an ALTER TABLE does.  All names are in lower case, as they were before the statement.
 
-    renamed: old to new names.  dropped: gone, perhaps to come again with other values.
-    retyped: whose values from before the statement may read otherwise behind it.
-    loses_rows: partitions went with their rows.
+    renamed: old to new names.
+    dropped: columns that are gone; one may come again with other values.
+    retyped: columns whose values may read otherwise after the statement.
+    loses_rows: whether partitions went with their rows.
     """
 
     renamed: Mapping[str, str]
@@ -70,7 +71,7 @@ def column_changes(statement: str) -> ColumnChanges:
 
 
 def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """What stands between the commas of an ALTER TABLE, the table's name left out."""
+    """The specifications between the commas of an ALTER TABLE, without the table's name."""
     start, depth = _behind_table(found), 0
     at = start
     for at in range(start, len(found)):
@@ -92,7 +93,7 @@ def _behind_table(found: Sequence[Token]) -> int:
 
 
 def _column(part: Sequence[Token], count: int = 1) -> list[str]:
-    """The names behind the verb; none when it is about an index, a key or a partition."""
+    """The column names behind the verb; none when the specification is about an index, a key or a partition."""
     at = 1
     if part[at : at + 1] and part[at].word == "COLUMN":
         at += 1

@@ -1,4 +1,4 @@
-"""Tables of what should be, beside what is: temporary, of the target's own types, gone with their session."""
+"""Temporary tables of expected rows, in the target's own types; they end with their session."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _META: Final = (
     (INDEX, "INT NOT NULL"),
 )
 _DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS)
-"""What tells which of two steps is the later one, in the order in which it can be assigned: the answer stays the same
-while one after the other becomes the later step's."""
+"""The columns that decide which of two steps is the later one, in the order in which they are assigned: the answer
+stays the same while one column after the other becomes the later step's."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -47,8 +47,9 @@ _LONG: Final = 1000
 class ExpectedTable:
     """A table of expected rows.
 
-    name: quoted; shapes: the columns that messages have, joined by SEP; index: columns of an index, of a table without
-    a key.
+    name: quoted.
+    shapes: the lists of columns that messages have, each joined by SEP.
+    index: columns of the index that a table without a key is compared by.
     """
 
     name: str
@@ -65,7 +66,7 @@ class ExpectedTable:
 
     @property
     def is_partly(self) -> bool:
-        """Some messages have more columns than others."""
+        """Whether some messages have more columns than others."""
         return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
 
     def create(self) -> str:
@@ -83,7 +84,8 @@ class ExpectedTable:
     def inserts(self, rows: pa.Table) -> Iterator[str]:
         """The statements that load folded steps of this table.
 
-        Of rows whose keys differ to the messages and not to the target (case, a type that was changed) the last wins.
+        Keys may differ in the messages and be equal on the target (case, a type that was changed): of such rows the
+        last wins.
         """
         for by_time, lacks, names in _distinct(rows, "by_time", "lacks", "names"):
             alike = (pc.equal(rows["by_time"], by_time), pc.equal(rows["lacks"], lacks), pc.equal(rows["names"], names))
@@ -95,7 +97,7 @@ class ExpectedTable:
                 yield from self._load(mine.filter(pc.invert(stays)), list(self.key), "key", None, by_time=by_time)
 
     def _known(self, names: str, *, lacks: bool) -> str:
-        """What `PartlyKnown` calls the code, "" where every row has all columns."""
+        """The code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
         if not self.is_partly:
             return ""
         mine, other = names.split(SEP), LACKS if lacks else "0"
@@ -152,7 +154,7 @@ def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
 
 
 def _later(names: Sequence[str]) -> str:
-    """Rows compared by some of their columns, the first one first."""
+    """A condition: a row is later than another by these columns, the first of which counts most."""
     name, *rest = map(quote_name, names)
     later = f"VALUES({name})>{name}"
     return f"({later} OR (VALUES({name})={name} AND {_later(names[1:])}))" if rest else later
@@ -169,7 +171,7 @@ _LATER_BY_TIME: Final = (
     f" AND VALUES({quote_name(INDEX)})={quote_name(INDEX)} AND {_IMAGE_WINS}),"
     f"{_later((COMMIT_TS, PARTITION))})"
 )
-"""Within a partition its order counts, between partitions that of event times."""
+"""Decides between steps by event time: within a partition its order counts, between partitions the event time."""
 
 
 def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
@@ -178,7 +180,7 @@ def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
 
 
 def _partitions(rows: pa.Table) -> pa.Array:
-    """'topic/partition' as a literal; a capture file may call its topic anything."""
+    """'topic/partition' as a literal.  A capture file may name its topic in any characters."""
     topics = rows["topic"].combine_chunks().dictionary_encode()
     begun = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT)
     numbers = rows["partition"].combine_chunks().cast(TEXT)
@@ -187,7 +189,7 @@ def _partitions(rows: pa.Table) -> pa.Array:
 
 
 def _repeated(bodies: pa.Array, rows: pa.Table) -> pa.Array:
-    """Rows of a table without a key, as often as they are there."""
+    """The rows of a table without a key, each as often as it should be there."""
     copies = [max(1, count) for count in rows["copies"].to_pylist()]
     if max(copies) == 1:
         return bodies

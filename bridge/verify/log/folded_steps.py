@@ -1,4 +1,4 @@
-"""Steps of rows folded to the last state of every key, or to how many copies of a row there are.  Pure, over Arrow."""
+"""Folds the steps of rows to the last state of every key, or to the number of copies of a row.  Pure, over Arrow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
 def fold_steps(found: pa.Table) -> pa.Table:
-    """Keyed: the last step of each key, and what it takes to complete it.  Without a key: copies of a change added up.
-    May be applied again to tables of what it gave; when it has all of them, `completed` makes one step of each key."""
+    """Folds steps, as far as it can see them.  May be applied again to what it gave.
+
+    With a key: the last step of each key, and the steps that complete it.  Without a key: the copies of a change added
+    up.  When the fold has seen all steps, `completed` makes one step of each key.
+    """
     is_keyed = pc.equal(found["copies"], 0)
     return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
 
@@ -31,12 +34,13 @@ def _last(found: pa.Table) -> pa.Table:
 
 
 def _has_parts(found: pa.Table) -> bool:
-    """Some images must be completed, or are what others are completed from."""
+    """Whether some images must be completed, or complete others."""
     return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
 
 
 def _last_of_keys(found: pa.Table) -> pa.Table:
-    """By commit ts, where an image beats a delete; by event time and position where there is nothing else."""
+    """The last step of each key: by commit ts, where an image beats a delete; by event time and position where there is
+    no commit ts."""
     if found.num_rows == 0:
         return found
     keys = _codes(found, "key")
@@ -47,7 +51,7 @@ def _last_of_keys(found: pa.Table) -> pa.Table:
 
 
 def _last_whole_and_later(found: pa.Table) -> pa.Table:
-    """Of each key the last step that needs no other, and behind it the last of each column list."""
+    """For each key, the last step that needs no other, and behind it the last step of each list of columns."""
     if found.num_rows == 0:
         return found
     keys, lists = _codes(found, "key"), _codes(found, "key", "names")
@@ -64,8 +68,8 @@ def _last_whole_and_later(found: pa.Table) -> pa.Table:
 
 
 def completed(found: pa.Table) -> pa.Table:
-    """All that `fold_steps` has left of some keys, to one step of each: images that hold a part of a row with the rest
-    as it was before."""
+    """Makes one step of each key out of all that `fold_steps` has left: the last image, completed by what the row held
+    before."""
     if found.num_rows == 0 or not _has_parts(found):
         return found
     keys = _codes(found, "key")
@@ -80,7 +84,7 @@ def completed(found: pa.Table) -> pa.Table:
 
 
 def _replayed(parts: pa.Table) -> pa.Table:
-    """Steps in order, one after the other."""
+    """Applies steps in their order, and gives the last one of each key."""
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     states: dict[tuple[int, str], dict[str, str]] = {}
     for step in parts.to_pylist():
@@ -100,7 +104,7 @@ def _replayed(parts: pa.Table) -> pa.Table:
 
 
 def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
-    """Equal numbers for equal values of these columns within a table."""
+    """A number for each row of a table: equal numbers where the values of these columns are equal."""
     values = [found["place"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
     identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
     codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -108,7 +112,8 @@ def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
 
 
 def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    """The order of steps; their event times are raised to what each partition has shown before of the same keys."""
+    """The steps and their order.  Event times are raised to the highest that their partition has shown before for the
+    same key."""
     by_time = found["by_time"].to_numpy(zero_copy_only=False)
     if by_time.any():
         times = pa.array(_in_partition_order(found, keys, by_time))
@@ -130,8 +135,11 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
 def _in_partition_order(
     found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Times of steps such that a key's steps of one partition never go back: there the order is the partition's, and
-    between partitions that of event times (as `pipeline.by_partitions.merge` has it)."""
+    """Raises event times so that the steps of a key in one partition never go back in time.
+
+    Within a partition the order is the partition's; between partitions it is that of event times, as in
+    `pipeline.by_partitions.merge`.
+    """
     times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
     partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
     order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))
@@ -149,7 +157,7 @@ _SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time
 
 
 def _counted(found: pa.Table) -> pa.Table:
-    """One row for each change of an image, with its copies; the position of one of them."""
+    """Adds up the copies of each change of an image; the result has the position of one of them."""
     if found.num_rows == 0:
         return found
     comes = pc.greater(found["copies"], 0)
@@ -178,7 +186,8 @@ def _counted(found: pa.Table) -> pa.Table:
 
 
 def balance(found: pa.Table) -> pa.Table:
-    """Folded steps of tables without a key, to one row for each image that should be there, with how many copies.
+    """Makes of the folded steps of tables without a key one row for each image that should be there, with its number of
+    copies.
 
     A change that came again below a boundary counts once, unless it came only there.  Rows that may have gone with
     their partition are left out.
@@ -206,7 +215,7 @@ def balance(found: pa.Table) -> pa.Table:
 
 
 def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Steps by bucket: all of a key are in one, and so are all keys of a unit."""
+    """The steps by bucket.  All steps of a key are in one bucket, and so are all keys of a unit."""
     if found.num_rows == 0:
         return
     keys = pc.coalesce(found["unit"], found["key"]).to_pylist()

@@ -36,10 +36,10 @@ class LoggedChange:
 
 @dataclass(frozen=True)
 class Cut:
-    """Tells rows before a schema change from those behind it.
+    """The line between rows before a schema change and rows behind it.
 
-    ts: rows at or below it come before; where an order by time has the change in the row's own partition, its offset
-    decides.
+    ts: rows at or below it come before the change.  In an order by time, its offset decides where the change lies in
+    the row's own partition.
     """
 
     ts: int
@@ -47,7 +47,8 @@ class Cut:
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
-        """Equal event times count as earlier, and one in whole seconds stands for its second (decision 13)."""
+        """The cut of a schema change.  Equal event times count as earlier, and a time in whole seconds stands for its
+        whole second (internals, decision 13)."""
         if not change.by_time:
             return cls(change.commit_ts, {})
         ms = tso_ms(change.commit_ts)
@@ -57,10 +58,13 @@ class Cut:
 
 @dataclass(frozen=True)
 class Span:
-    """place: the table that holds the rows now, None when they are gone or nothing is known of them.
-    columns: lower-case names in messages to those now, None for columns that are gone; others kept their names.
+    """The rows of a name between two cuts.
+
+    place: the table that holds the rows now, None when they are gone or nothing is known of them.
+    columns: lower-case names in messages to the names now, None for columns that are gone; columns that are not listed
+    kept their names.
     retyped: columns, by their names now, whose values may read otherwise since.
-    perhaps: a row may have gone with its partition.
+    perhaps: whether a row may have gone with its partition.
     """
 
     place: TableName | None
@@ -75,7 +79,7 @@ class Span:
 
 @dataclass
 class Life:
-    """cuts and the spans between them: one span more than cuts."""
+    """The cuts of a name, and the spans between them; there is one span more than cuts."""
 
     cuts: list[Cut]
     spans: list[Span]
@@ -83,9 +87,12 @@ class Life:
 
 @dataclass
 class Lineage:
-    """lives: by lower-case name in the messages.
-    since: up to this commit ts the log may have lost messages.
-    whole: tables of which the log holds every row, as it saw them made or emptied; dropped: tables that must not exist.
+    """Where the rows of every name are now.
+
+    lives: by lower-case name in the messages.
+    since: up to this commit_ts (TSO) the log may have lost messages.
+    whole: tables of which the log holds every row, because it saw them made or emptied.
+    dropped: tables that must not exist.
     """
 
     lives: dict[NameKey, Life]
@@ -100,14 +107,16 @@ class Lineage:
 
 
 def key_of(name: TableName) -> NameKey:
-    """Names of tables are compared without regard to case, as in TiDB."""
+    """The name of a table for comparison: without regard to case, as in TiDB."""
     return name.schema.lower(), name.table.lower()
 
 
 def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: int = 0) -> Lineage:
-    """The lineage of all tables; names: those that rows have; changes: schema changes in order, copies folded.
+    """The lineage of all tables.
 
-    since: up to this commit ts (TSO) the log may have lost messages, rows of tables that it saw made among them.
+    names: the tables that rows name.
+    changes: schema changes in order, copies folded.
+    since: up to this commit_ts (TSO) the log may have lost messages, and with them rows of tables that it saw made.
     """
     lineage = Lineage({}, since)
     for name in names:
@@ -151,12 +160,12 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
 
 
 def _empties_database(classified: Classified) -> bool:
-    """DROP, and CREATE OR REPLACE."""
+    """Whether the statement empties a database: DROP, or CREATE OR REPLACE."""
     return ChangeClass.DROP_DATABASE in classified.classes
 
 
 def _if_not_exists(text: str) -> bool:
-    """It may have left alone what was there."""
+    """Whether the statement may have left alone what was there."""
     words = [token.word for token in tokens(text)[:8]]
     return any(words[i : i + 3] == ["IF", "NOT", "EXISTS"] for i in range(len(words)))
 
@@ -187,7 +196,7 @@ def _at(lineage: Lineage, name: TableName) -> list[tuple[Life, int]]:
 
 
 def _end(lineage: Lineage, names: Iterable[TableName], cut: Cut) -> None:
-    """The rows that these tables hold are of no account any more."""
+    """Ends the spans of these tables: the rows that they hold do not count any more."""
     for name in names:
         lineage.life(name)
         for life, i in _at(lineage, name):
@@ -196,7 +205,7 @@ def _end(lineage: Lineage, names: Iterable[TableName], cut: Cut) -> None:
 
 
 def _begin(lineage: Lineage, name: TableName, cut: Cut) -> None:
-    """Rows of that name belong to a new span from here on."""
+    """Begins a new span, to which rows of that name belong from here on."""
     life = lineage.life(name)
     life.cuts.append(cut)
     life.spans.append(Span(name))

@@ -1,4 +1,5 @@
-"""How the tables of the log compare with the target's: keys, columns, and both sides as SQL.  Pure."""
+"""How the tables of the log are compared with the target's: by which key and columns, and the SQL of both
+sides.  Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ _ACTUAL: Final = "t"
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """A table of the target that the log speaks of.
+    """A table of the target that the log names.
 
-    index: lower-case names of an index's columns, by whose ranges a table without a key is compared, () without one.
+    index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
-    is_whole: the log holds every row; otherwise rows that it never mentioned are not covered.
-    perhaps: some rows may have gone with their partitions.
+    is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
+    perhaps: whether some rows may have gone with their partitions.
     """
 
     place: ReplicatedTable
@@ -44,25 +45,25 @@ class LoggedTable:
 
     @property
     def name(self) -> TableName:
-        """As the target has it."""
+        """The table's name on the target."""
         return self.definition.name
 
     @property
     def shape(self) -> ComparedColumns:
-        """What is compared: every column that some row of the log has."""
+        """The columns that are compared: every column that some row of the log has."""
         columns = tuple(self.definition.columns[name] for name in self.expected_table.named)
         names = [column.name.lower() for column in columns]
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.place.key if names))
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Numbers of the columns that ranges go by."""
+        """The numbers of the columns that ranges follow."""
         names = [column.name.lower() for column in self.shape.actual]
         return self.shape.key or tuple(names.index(part) for part in self.index if names)
 
     @property
     def matched(self) -> str:
-        """FROM: the target's rows that the log speaks of."""
+        """A FROM clause of the target's rows that the log names."""
         return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
 
     @property
@@ -71,7 +72,7 @@ class LoggedTable:
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
     def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
-        """What should be, and what is."""
+        """The expected side and the actual side."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
@@ -123,7 +124,8 @@ def _also_in(actual: Side, expected: Side) -> str:
 
 
 def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
-    """The key to fold by: one of the target's that the messages hold, the one they name first, () without any."""
+    """The key to fold by: one of the target's keys that the messages hold, preferably the one they name; () without
+    any."""
     held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
     named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
     keys = [key for key in table.keys if key in definition.keys]
@@ -135,7 +137,7 @@ def choose_log_key(table: Table, definition: Definition, shapes: Sequence[Logged
 def logged_table(
     number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
 ) -> LoggedTable:
-    """A table that both have.  number: of its place; schema: the database for temporary tables."""
+    """A table that the log and the target have.  number: of its place.  schema: the database for temporary tables."""
     place = ReplicatedTable(table, choose_log_key(table, definition, shapes))
     known = {_known(place, shape) for shape in shapes}
     spans = [span for life in lineage.lives.values() for span in life.spans if span.place]

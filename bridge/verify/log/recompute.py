@@ -31,12 +31,14 @@ _STEPS_HELD: Final = 500_000
 
 @dataclass(frozen=True)
 class Control:
-    """What is not rows, and which tables rows are of.
+    """What the messages hold beside rows, and which tables the rows are of.
 
-    changes: schema changes in order, copies folded.  boundaries: by partition, offsets and the highest boundary at or
-    before each.  bad: positions and reasons of messages that could not be decoded.  left_out: tables whose rows are not
-    replicated.  events: how many there are.
-    firsts: by partition, the commit_ts (TSO) of what it holds first.
+    changes: schema changes in order, copies folded.
+    boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
+    bad: positions and reasons of messages that could not be decoded.
+    left_out: tables whose rows are not replicated.
+    events: how many events there are.
+    firsts: by partition, the first commit_ts (TSO) that it holds.
     """
 
     changes: list[LoggedChange]
@@ -70,7 +72,7 @@ class Log:
         return Control(_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
-        """`last_states.shapes` of all row changes."""
+        """The shapes of all row changes (`row_steps.shapes`)."""
         return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
     def statements(self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int) -> Iterator[tuple[int, str]]:
@@ -81,7 +83,7 @@ class Log:
         return iter(spread.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
-        """Another look at the messages, where some may hold a part of a row only."""
+        """The keys between which rows move.  Reads the messages once more where some may hold a part of a row only."""
         if plan.read is None or not any(place.columns for place in plan.places):
             return {}
         found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
@@ -89,7 +91,7 @@ class Log:
 
 
 def _compressed(content: bytes) -> bytes:
-    """A quarter of the size: what lies in the JVM, and goes there and back for each pass."""
+    """The events, compressed to a quarter: they lie in the JVM, and go there and back for each pass."""
     body: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
     return len(content).to_bytes(8, "big") + body
 
@@ -116,7 +118,7 @@ def _from_bytes(value: bytes) -> pa.Table:
 
 
 def _control_events(events: pa.Table) -> pa.Table:
-    """Events that are not rows; of rows, the first of each table and partition, whose `index` says how many there
+    """The events that are not rows, and for each table and partition the first row, whose `index` says how many there
     were."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
@@ -170,7 +172,7 @@ def _bad(found: pa.Table) -> list[tuple[Position, str]]:
 
 
 def _stepping(plan: LogPlan, count: int) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
-    """Events to steps, folded as far as one task sees them, by bucket."""
+    """Turns events into steps by bucket, folded as far as one task sees them."""
 
     def step(batches: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
@@ -193,7 +195,7 @@ def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]
 def _loading(
     expected_tables: list[ExpectedTable],
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
-    """All steps of some buckets to the statements that load their last states."""
+    """Turns all steps of some buckets into the statements that load their last states."""
 
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
         mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]

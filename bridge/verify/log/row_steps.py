@@ -55,8 +55,11 @@ rest of the row."""
 
 @dataclass(frozen=True)
 class ReplicatedTable:
-    """A table of the target.  key: lower-case names, () without one; columns: those that any message has, where some
-    have more of them than others."""
+    """A table of the target.
+
+    key: lower-case names, () without a key.
+    columns: the columns that any message has; empty unless some messages have more columns than others.
+    """
 
     table: Table
     key: tuple[str, ...]
@@ -65,13 +68,14 @@ class ReplicatedTable:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """What executors must know.
+    """What executors must know to make steps.
 
-    limit: commit_ts (TSO) from which on nothing is in the target yet.
-    read: where the order is the partitions', how far the target is in each; None where the order is that of commit_ts.
-    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending: what comes later and
-        below it has been sent before.
-    units: by table and key, what stands for the keys between which rows move whose messages hold a part of them.
+    limit: the commit_ts (TSO) from which on nothing is in the target yet.
+    read: how far the target is in each partition, where the order is the partitions'; None where it is that of
+    commit_ts.
+    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
+    an offset and below its boundary has been sent before.
+    units: by table and key, a name for all the keys between which rows move whose messages hold a part of them.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     """
 
@@ -113,7 +117,7 @@ def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt
 
 
 def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
-    """Row changes by the span they belong to."""
+    """The row changes, by the span that they belong to."""
     for name, changes in by_table(events).items():
         life = plan.lives.get(key_of(name)) or Life([], [Span(name)])
         if not life.cuts:
@@ -137,8 +141,13 @@ def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
 
 
 class LoggedShape(NamedTuple):
-    """Columns of row changes.  schema, table: that hold the rows now; columns: their names there, in message order;
-    handle: the handle key's; retyped: those that have got another type since.  Names are joined by SEP."""
+    """The columns of row changes.  Names are joined by SEP.
+
+    schema, table: the table that holds the rows now.
+    columns: the names of the columns there, in message order.
+    handle: the names of the handle key's columns.
+    retyped: columns that have got another type since.
+    """
 
     schema: str
     table: str
@@ -148,7 +157,7 @@ class LoggedShape(NamedTuple):
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
-    """What columns the row changes have."""
+    """The shapes of the row changes that the target should hold."""
     found: set[LoggedShape] = set()
     for span, changes in spans_of(plan, in_target(plan, events)):
         if span.place is None:
@@ -162,8 +171,8 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
 
 
 def known_names(place: ReplicatedTable, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
-    """Positions of the columns whose values the target should hold: those it has and does not generate itself, as long
-    as they have not got another type since."""
+    """Positions of the columns whose values the target should hold: it has them and does not generate them, and unless
+    they are of the key they have not got another type since."""
     columns = place.table.columns
     return [
         i
@@ -176,13 +185,13 @@ def known_names(place: ReplicatedTable, retyped: Collection[str], names: Sequenc
 
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    """The steps that row changes come to; rows whose key the messages do not hold are left out."""
+    """The steps of the row changes; rows whose key the messages do not hold are left out."""
     found = _with_units(plan, _steps(plan, events))
     return found.combine_chunks()
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
-    """Keys, each with its table, between which a row moves whose message holds a part of it."""
+    """Pairs of keys, each with its table, between which a row moves whose message holds only a part of it."""
     if not any(place.columns for place in plan.places):
         return set()
     parts = pc.and_(pc.equal(events["kind"], int(Kind.UPDATE)), events["by_time"])
@@ -251,8 +260,10 @@ def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, name
 
 
 def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
-    """Where the rest of a row is, of which messages hold a part: those of an update that has no commit_ts (TiCDC sends
-    whole rows).  What an insert lacks its row never had."""
+    """The key under which the rest of a row is found, where the message holds only a part of it.
+
+    Only updates without a commit_ts hold parts, as TiCDC sends whole rows.  What an insert lacks, its row never had.
+    """
     is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"]).combine_chunks()
     return pc.if_else(is_part, keys, pa.scalar(None, TEXT))
 
@@ -270,7 +281,8 @@ def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names
 
 
 def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
-    """For each change the highest boundary that its partition had before it: what comes below it came before."""
+    """For each change, the highest boundary (TSO) that its partition had before it.  A change below that boundary has
+    come before."""
     floors = np.full(changes.num_rows, -1, dtype=np.int64)
     offsets = changes["offset"].to_numpy()
     topics, partitions = changes["topic"].to_pylist(), changes["partition"].to_pylist()

@@ -1,4 +1,4 @@
-"""Compares the target with what the messages say it should hold: no access to the upstream is needed."""
+"""Compares the target with what the messages say it should hold.  It needs no access to the upstream."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ _LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
 
 @dataclass
 class _Loaded:
-    """A table whose expected rows are in a session.  refused: what the target said to them, "" when it took them."""
+    """A table whose expected rows are in a session.
+
+    refused: what the target said when it refused them, "" when it took them.
+    """
 
     table: LoggedTable
     session: Session
@@ -160,7 +163,7 @@ class LogVerification:
         self._state.forget()
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
-        """The schema changes that have run on the target, with the texts that the operator put in their places."""
+        """The schema changes that have run on the target, with the operator's text where one was replaced."""
         pending = {_identity(change) for change in progress.pending}
         read, journal = _read(progress), Journal(self._table.name, self._table.schema)
         applied = []
@@ -182,7 +185,7 @@ class LogVerification:
         return any(self._options.tables(*name) for name in classified.tables)
 
     def _left_out_notes(self, control: Control) -> Iterator[str]:
-        """What the log holds and nobody writes, and rules of the filter that are of no table of the log."""
+        """Notes on tables that the log holds and nobody writes, and on filter rules that match no table of the log."""
         never = Counter[TableName]()
         for found in control.left_out:
             never[TableName(found.schema, found.table)] += found.rows if found.why else 0
@@ -274,7 +277,7 @@ class LogVerification:
             self._fix.add_rows(table.place.table, table.shape, differences)
 
     def _compare_unseen(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
-        """No message has a row of it."""
+        """Compares a table of which no message has a row."""
         count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
         if table.is_whole:
             result.extra = count
@@ -315,7 +318,7 @@ class LogVerification:
         return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched}")[0][0])
 
     def _shown(self, table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
-        """With the position of the last change of the row, from the expected rows."""
+        """A differing row with the position of its last change, which the expected rows hold."""
         if not table.place.key:
             return shown_row(table.shape, difference)
         columns = [table.shape.actual[i] for i in table.shape.key]
@@ -333,7 +336,8 @@ def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
-    """Partitions whose first messages Kafka no longer holds, each with the commit_ts up to which they may have been."""
+    """Partitions whose first messages Kafka no longer holds, each with the commit_ts (TSO) up to which the lost ones
+    may reach."""
     return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
 
 

@@ -18,14 +18,14 @@ from bridge.verify.compare.checksums import readable
 from bridge.verify.compare.key_sql import literal_of
 
 ROWS_PER_QUERY: Final = 16
-"""Rows that were too large for a message are large."""
+"""Few, since rows that were too large for a message are large."""
 _TOO_OLD: Final = frozenset({8055, 9006})
 """The snapshot is older than the GC safe point; GC life time is shorter than the transaction (TiDB, Error codes)."""
 _UNKNOWN_VARIABLE: Final = 1193
 
 
 def enter_moment(session: Session, commit_ts: int) -> None:
-    """The session reads from now on what was committed at or below commit_ts."""
+    """Moves the session to a moment: from now on it reads what was committed at or below commit_ts (TSO)."""
     session.execute(f"SET @@session.tidb_snapshot = '{commit_ts}'")
 
 
@@ -37,10 +37,11 @@ class UpstreamRows:
         self._session: Session | None = None
 
     def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
-        """The rows of these keys as they were at commit_ts, None where there is none; by column name as upstream.
+        """The rows of these keys as they were at commit_ts (TSO), None where there is none; values by the upstream's
+        column names.
 
-        Raises RowsGoneError when the upstream cannot show that moment any more, SourceError when it does not answer
-        or refuses.
+        Raises RowsGoneError when the upstream cannot show that moment any more, SourceError when it does not answer or
+        refuses.
         """
         found: list[Literals | None] = []
         for attempt in self._retrying():

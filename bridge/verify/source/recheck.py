@@ -1,4 +1,4 @@
-"""Rows that differ while the source moves are looked at again, until they agree or have had time enough."""
+"""Compares rows again while the source moves, until they agree or have had time enough."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _FIRST_PAUSE: float = 0.1
 _LONGEST_PAUSE: float = 2.0
 _FEW: int = 50
 _FEW_PAUSE: float = 0.01
-"""Of a row that changes hundreds of times a second the target shows only some states; to have seen one of them on the
-source too, it must be looked at as often."""
+"""The pause for a few rows.  Of a row that changes hundreds of times a second the target shows only some states; to see
+one of them on the source too, it must be read as often."""
 
 
 def settle(
@@ -22,10 +22,10 @@ def settle(
     look: Callable[[Sequence[KeyValues]], list[Difference]],
     seconds: float,
 ) -> list[Difference]:
-    """What still differs after `seconds`.
+    """Gives what still differs after `seconds`.
 
-    look: the differences among some keys, now.
-    A row also agrees when the target has what the source had at an earlier look: a row that changes all the time is
+    look: reads the differences among some keys now.
+    A row also agrees when the target has what the source had at an earlier look.  A row that changes all the time is
     never equal at any instant, and the target that follows it is right.
     """
     deadline = time.monotonic() + seconds
@@ -52,7 +52,7 @@ def _state(shape: ComparedColumns, row: ComparedRow | None) -> Hashable:
 def persistent(
     differences: Sequence[Difference], look: Callable[[], list[Difference]], seconds: float
 ) -> list[Difference]:
-    """The same for a table without a key, whose rows cannot be looked up: what was found at every look."""
+    """Gives what differed at every look, for a table without a key, whose rows cannot be looked up."""
     deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE
     left = list(differences)

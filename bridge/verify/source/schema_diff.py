@@ -15,15 +15,21 @@ from bridge.mysql.table_definition import ColumnInfo, Definition, Index
 
 _WIDTH: Final = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
 _PRINTED: Final = re.compile(r"\b_[a-z]\w*(?=\\?')|[\\`\s]", re.IGNORECASE)
-"""In an expression: what servers of one kind print or leave out by their version."""
+"""Parts of an expression that servers of one kind print or leave out, depending on their version."""
 _OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
 
 
 @dataclass(frozen=True)
 class SchemaFindings:
-    """differences: what must be fixed; notes: what may be; missing_columns: lower-case names;
-    changed_columns: of another type, nullability or collation; missing_indexes: names of the source's;
-    barring_columns: the target's own, without which the writer's rows are refused."""
+    """How the tables of two servers differ.
+
+    differences: what must be fixed.
+    notes: what need not be fixed.
+    missing_columns: lower-case names.
+    changed_columns: columns of another type, nullability or collation.
+    missing_indexes: names of the source's indexes.
+    barring_columns: the target's own columns, without which it refuses the writer's rows.
+    """
 
     differences: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -36,9 +42,12 @@ class SchemaFindings:
 def compare_schemas(
     source: Definition, target: Definition, collations: Collection[str], *, is_one_flavour: bool = False
 ) -> SchemaFindings:
-    """What the target lacks or has otherwise.  collations: those that the target's server knows; another one of the
-    source's cannot be had there, and is only noted.  is_one_flavour: both servers print expressions alike; otherwise
-    how generated columns are computed is only noted where it reads otherwise."""
+    """What the target lacks or has otherwise.
+
+    collations: those that the target's server knows.  It cannot have another one of the source's, which is only noted.
+    is_one_flavour: whether both servers print expressions alike.  Otherwise a generated column that reads otherwise is
+    only noted.
+    """
     differences: list[str] = []
     notes: list[str] = []
     missing = [name for name in source.columns if name not in target.columns]
@@ -83,7 +92,7 @@ def _column_differences(
 
 
 def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
-    """Values of generated columns are not compared: they follow from how they are computed."""
+    """How a generated column is computed.  Its values are not compared, since they follow from that."""
     if not (source.generated and target.generated):
         return ""
     wanted, found = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
@@ -108,7 +117,7 @@ def _null(column: ColumnInfo) -> str:
 
 
 def _has(definition: Definition, wanted: Index) -> bool:
-    """An index on the same columns that allows the same rows; its name does not matter."""
+    """Whether there is an index on the same columns that allows the same rows; its name does not matter."""
     return any(
         index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths
         for index in definition.indexes.values()

@@ -1,4 +1,4 @@
-"""Tables and columns of the source in the words of the target, as the pipeline itself would say them."""
+"""Translates tables and columns of the source for the target, as the pipeline itself would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.ddl.server_features import Capabilities, Flavour
 
 
 def source_name(source: Capabilities) -> str:
-    """What `collations.SOURCES` calls such a server."""
+    """The name of such a server in `collation_tables.SOURCES`."""
     if source.flavour is Flavour.MYSQL:
         return "mysql-5.7" if source.version < (8,) else "mysql-8"
     return source.flavour.value
@@ -25,19 +25,19 @@ _JSON: Final = re.compile(
     r"(?P<name>`(?:[^`]|``)+`) longtext(?: CHARACTER SET \w+)?(?: COLLATE \w+)?"
     r"(?P<more>[^\n]*?) CHECK \(json_valid\((?P=name)\)\)"
 )
-"""MariaDB's JSON, as it prints it."""
+"""A JSON column as MariaDB prints it."""
 
 
 @dataclass(frozen=True)
 class StatementTranslator:
-    """Between two servers.  rules: the operator's, whose collations count."""
+    """Translates statements from one server to another.  rules: the operator's, whose collations count."""
 
     source: Capabilities
     target: Capabilities
     rules: DdlRules
 
     def said(self, statement: str, schema: str) -> tuple[str | None, str]:
-        """A statement of the source as the target takes it, None where it cannot be; and why."""
+        """A statement of the source as the target takes it, None where it cannot, and the reason."""
         name = source_name(self.source)
         if self.target.flavour is not Flavour.MARIADB:
             statement = _JSON.sub(r"\g<name> json\g<more>", statement)

@@ -50,7 +50,7 @@ _HEARTBEAT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class _SourceTable:
-    """A table as both servers have it; target None when it is missing there."""
+    """A table as both servers have it.  target: None when the table is missing there."""
 
     source: Definition
     target: Definition | None
@@ -59,7 +59,7 @@ class _SourceTable:
 
 
 class _Readers(NamedTuple):
-    """scout: looks ahead for the ends of chunks on the source; None does without."""
+    """The readers of one worker.  scout: finds the ends of chunks ahead, on the source; None without one."""
 
     source: SnapshotReader
     target: SnapshotReader
@@ -183,7 +183,7 @@ class SourceVerification:
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
     def _key(self, name: TableName) -> TableName:
-        """What a table is known by on both servers: in lower case where the target keeps names so."""
+        """The name of a table on both servers: in lower case where the target stores names so."""
         return TableName(name.schema.lower(), name.table.lower()) if self._is_folding else name
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
@@ -268,7 +268,7 @@ class SourceVerification:
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
-        """On a moving target, what still differs after a change has had the time to arrive."""
+        """What still differs on a moving target after a change has had the time to arrive."""
         if not differences or not self._seconds:
             return differences
         self._listener.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
@@ -280,7 +280,7 @@ class SourceVerification:
 
     @contextmanager
     def _now(self) -> Iterator[_Readers]:
-        """Readers that see each row as it is at that instant."""
+        """Readers that see each row as it is at the moment of the query."""
         with ExitStack() as stack:
             sessions = [place.connect(autocommit=True) for place in (self._source, self._target)]
             for session in sessions:
@@ -309,7 +309,7 @@ class SourceVerification:
             fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
-        """In the target's words."""
+        """Adds the statements of the schema to the file of fixes, in the target's words."""
         found: list[list[str]] = [[], []]
         for statements, said in ((before, found[0]), (after, found[1])):
             for statement in statements:
@@ -322,6 +322,6 @@ class SourceVerification:
 
 
 def _nothing(shape: ComparedColumns) -> str:
-    """A table that is missing, as one without rows."""
+    """A side without rows, for a table that is missing."""
     columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
     return f"(SELECT {columns}) nothing"
