@@ -59,7 +59,7 @@ class SourceSection(Section):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """The properties with the password."""
+        """The properties of the Kafka client, with the password."""
         return self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
 
 
@@ -83,7 +83,7 @@ class _ServerSection(Section):
     """A file with the key of the bridge's own certificate."""
 
     def tls_as(self, section: str) -> Tls:
-        """The settings of TLS, which stand in a section of that name."""
+        """The settings of TLS; `section` is the section that they are in."""
         return Tls(self.tls, self.tls_ca, self.tls_cert, self.tls_key, section)
 
 
@@ -134,7 +134,7 @@ class DdlSection(Section):
     """Collations of the source, each with the collation that the target uses instead."""
 
     def rules(self, tables: TableFilter) -> DdlRules:
-        """As the target's side takes them; UsageError for a class or source that is not known."""
+        """The rules for the target; UsageError for a class or source that is not known."""
         return ddl_rules(**self.model_dump(), tables=tables)
 
 
@@ -165,12 +165,12 @@ class StreamSection(Section):
 
     @property
     def bytes_at_once(self) -> int:
-        """Of what is decoded at a time: while one part is decoded, another waits and one is applied."""
+        """How many bytes are decoded at a time: while one part is decoded, another waits and one is applied."""
         return self.driver_bytes // 4
 
     @property
     def bytes_per_transaction(self) -> int:
-        """As `rows_per_transaction`; to fold and render takes some times as much memory."""
+        """The bytes that go with `rows_per_transaction`; folding and rendering take several times as much memory."""
         return self.driver_bytes // 8
 
 
@@ -197,7 +197,7 @@ class DebeziumSection(Section):
 
     @property
     def modes(self) -> DebeziumModes:
-        """The same for the decoder."""
+        """The modes as the decoder takes them."""
         return DebeziumModes(self.decimal_handling_mode, self.time_precision_mode, self.binary_handling_mode)
 
 

@@ -32,7 +32,7 @@ _READER_GONE: Final = 141
 _MACHINE: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EACCES, errno.EPERM}
 )
-"""No room, no memory, too many files, no right: the machine's, not the bridge's."""
+"""No room, no memory, too many files, no right: such failures are the machine's, not the bridge's."""
 
 
 def exit_code(command: Callable[[], object]) -> int:
@@ -113,7 +113,8 @@ def _nobody_reads() -> bool:
 
 
 def _give_stdout_up() -> None:
-    """If it takes nothing: Python would say so once more at its end, with an exit code of its own."""
+    """Replaces stdout when it takes nothing more: otherwise Python would complain at its end, with an exit code of its
+    own."""
     try:
         output.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""Text from elsewhere - messages, servers, files, the command line - as it is shown to people."""
+"""Makes text from elsewhere - messages, servers, files, the command line - fit to be shown to people."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ def visible(text: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be encoded: Python has arguments that are not UTF-8 as lone surrogates."""
+    """Whether the text can be encoded.  Python holds arguments that are not UTF-8 as lone surrogates."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def redacted(text: str) -> str:
-    """Text whose URLs have lost what may be a secret: the password in front of the host, and the query."""
+    """The text, in whose URLs the password before the host and the query are hidden."""
     return _QUERY.sub(r"\1***", _LOGIN.sub(_without_password, text)) if ":/" in text else text
 
 
 def keep_secret(secret: str) -> None:
-    """Takes a password out of every traceback that is ever shown."""
+    """Remembers a password, so that no traceback ever shows it."""
     if secret:
         _SECRETS.update((secret, repr(secret)[1:-1]))
 
 
 def without_secrets(text: str) -> str:
-    """Text without URLs' secrets and what was to be kept secret."""
+    """The text without the secrets of URLs and without remembered passwords."""
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, "***")
     return redacted(text)

@@ -29,10 +29,10 @@ def configure_logs(level: int = logging.INFO) -> None:
 
 
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
-    """Whatever the texts hold, which may come from messages and servers; other values are shown by their repr."""
+    """Makes texts, which may come from messages and servers, fit for one line; other values are shown by their repr."""
     return {name: visible(redacted(value)) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _drop(_: logging.LogRecord) -> bool:
-    """Py4J logs a traceback on the root logger itself, which nobody else does, when the JVM has ended."""
+    """Drops the traceback that Py4J logs when the JVM has ended.  Nobody else logs to the root logger itself."""
     return False

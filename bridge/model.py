@@ -20,7 +20,7 @@ NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 """The ends of no partitions."""
 
 WHOLE_MESSAGE: Final = -1
-"""Stands for the index of a row change where an entry of the quarantine is a message."""
+"""The index of an entry of the quarantine that is a whole message."""
 
 
 class TableName(NamedTuple):
@@ -72,7 +72,7 @@ class Table:
 
     @cached_property
     def written_names(self) -> frozenset[str]:
-        """Columns that are not generated."""
+        """The names of the columns that are not generated."""
         return frozenset(name for name, column in self.columns.items() if not column.generated)
 
 
@@ -98,7 +98,7 @@ Positions = Mapping[PartitionId, PartitionStart]
 
 
 def goes_by_partition(positions: Positions) -> bool:
-    """Progress stands in the order of the partitions, not in that of commit ts."""
+    """Whether progress goes by the order of the partitions, not by commit ts."""
     return any(start.floor is not None for start in positions.values())
 
 
@@ -112,7 +112,7 @@ def topic_begins(positions: Positions) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One schema change of the upstream; broadcast copies are one."""
+    """One schema change of the upstream; its copies in several partitions count as one."""
 
     commit_ts: int
     schema: str

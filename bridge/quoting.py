@@ -1,4 +1,4 @@
-"""Names as SQL writes them."""
+"""Quotes names for SQL."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from functools import lru_cache
 
 @lru_cache(maxsize=100_000)
 def quote_name(*parts: str) -> str:
-    """Identifier in backticks, parts joined by dots."""
+    """The identifier in backticks; its parts are joined by dots."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

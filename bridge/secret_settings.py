@@ -1,8 +1,7 @@
-"""Settings that are secrets: none in a configuration file, and none on a command line, which every user of the machine
-can read.
+"""Keeps secrets out of configuration files and out of command lines, which every user of the machine can read.
 
-Passwords of the bridge's own come from the environment or a file (`password_file`).  Properties of Kafka's clients and
-of Spark that are secrets are referred to: ``env:NAME`` or ``file:PATH``.
+The bridge's own passwords come from the environment or a file (`password_file`).  Properties of Kafka's clients and of
+Spark that are secrets are referred to: ``env:NAME`` or ``file:PATH``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ SHORT_NAMES = {
     "source_password": ("upstream", "password"),
     "max_load": ("verify", "max_load"),
 }
-"""Flags and environment names of contract.md whose place in the file is another."""
+"""Flags and environment variables, by their names, whose place in the file has another name."""
 _LISTS = {
     *(("source", "topics"), ("source", "quarantine"), ("filter",), ("verify", "max_load"), ("stream", "tuning_off")),
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
@@ -59,8 +59,12 @@ _SECTIONS: Mapping[str, type[Section]] = {
 def load_settings(
     config: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any], assignments: Sequence[str]
 ) -> Settings:
-    """Merges the three sources; `flags` by their names with `_`, None where a flag was not given; `assignments` are
-    `section.key=value` texts.  Raises UsageError naming the setting that is wrong."""
+    """Merges the configuration file, the environment, assignments and flags.
+
+    flags: by their names with `_`, None where a flag was not given.
+    assignments: `section.key=value` texts.
+    Raises UsageError naming the setting that is wrong.
+    """
     merged = _read_toml(config) if config else {}
     refuse_secrets(merged, f"the configuration {config}")
     for name, value in environment.items():
@@ -119,7 +123,8 @@ def _place_of(name: str) -> tuple[str, ...] | None:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """`section.key`; names of Kafka and Spark properties hold dots themselves, collations are a section within one."""
+    """The place of `section.key`.  Names of Kafka and Spark properties hold dots themselves; collations are a section
+    within one."""
     section, _, key = text.partition(".")
     for owner, inner in (("source", "kafka"), ("ddl", "collations")):
         if section == owner and key.startswith(f"{inner}."):
@@ -168,11 +173,11 @@ def _usage_error(error: ValidationError) -> UsageError:
 
 
 def _named(name: str) -> str:
-    """The name of a setting; nothing else that stands in its place, which may be a secret."""
+    """The name of a setting.  What is no name is not shown, since it may be a secret."""
     return name if _NAME.fullmatch(name) else "of that name"
 
 
 def _given(place: str, value: object) -> str:
-    """A wrong value, unless there may be a secret in it."""
+    """A wrong value, unless it may hold a secret."""
     is_shown = not is_secret(place) and not place.endswith("url") and isinstance(value, str | int | float)
     return f" (given: {value!r})" if is_shown and not set("@:") & set(str(value)) else ""

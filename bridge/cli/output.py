@@ -41,22 +41,23 @@ _PLAIN_WIDTH = 1 << 20
 
 
 def note(text: str) -> None:
-    """One line on stderr."""
+    """Prints one line on stderr."""
     print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
 
 
 def detail(text: str) -> None:
-    """A line that belongs to the note before it; indented, so that no text passes for a line of the log."""
+    """Prints a line that belongs to the note before it.  It is indented, so that no text passes for a line of
+    the log."""
     print(f"  | {visible(text)}", file=sys.stderr)
 
 
 def flush() -> None:
-    """Sends what was printed on its way; the OSError when stdout does not take it."""
+    """Sends off what was printed; raises the OSError when stdout does not take it."""
     print(end="", flush=True)
 
 
 def line(text: str) -> None:
-    """One line on stdout."""
+    """Prints one line on stdout."""
     print(visible(text))
 
 
@@ -66,7 +67,7 @@ def moment(tso: int) -> str:
 
 
 def stopped(outcome: Outcome) -> None:
-    """The last word of `bridge run`."""
+    """Prints the last line of `bridge run`."""
     note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
     for words in _not_replicated(outcome):
         note(words)
@@ -80,24 +81,25 @@ def _not_replicated(outcome: Outcome) -> Iterator[str]:
 
 
 def in_the_target(outcome: Outcome) -> str:
-    """What is there: a moment, or where the partitions have only their order, how far they go."""
+    """Says what is in the target: everything below a moment, or where only partitions have an order, how far
+    they go."""
     if outcome.by_partition:
         return f"each partition is in the target as far as it was applied, up to {moment(outcome.applied_ts)}"
     return f"everything below {moment(outcome.applied_ts)} is in the target"
 
 
 def print_json(document: object) -> None:
-    """One JSON document on stdout."""
+    """Prints one JSON document on stdout."""
     print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 def log_status(status: Status) -> None:
-    """The status line."""
+    """Writes the status line to the log."""
     log.info("status", **status_fields(status))
 
 
 def status_fields(status: Status) -> dict[str, Any]:
-    """What the status line says, in its order."""
+    """The fields of the status line, in their order."""
     return {
         "applied": moment(status.applied_ts),
         "source_lag_s": seconds(status.source_lag),
@@ -113,7 +115,7 @@ def status_fields(status: Status) -> dict[str, Any]:
 
 
 def _cell(text: str) -> Text:
-    """Of a table; a plain string would be read as markup."""
+    """A cell of a table; rich would read a plain string as markup."""
     return Text(visible(text))
 
 
@@ -122,7 +124,7 @@ def seconds(value: float | None) -> str:
 
 
 def verification(report: Report, *, as_json: bool) -> None:
-    """What a verification found."""
+    """Prints what a verification found."""
     if as_json:
         print_json(report.document())
         return
@@ -157,7 +159,7 @@ def verification(report: Report, *, as_json: bool) -> None:
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
-    """What a catch-up did."""
+    """Prints what a catch-up did."""
     if outcome.interrupted:
         there = in_the_target(outcome) if outcome.applied_ts else "this command has applied nothing"
         note(f"interrupted before the end of the input; {there}; the same command goes on from there")
@@ -185,7 +187,7 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
 
 
 def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
-    """Progress, owner and schema changes of a pipeline."""
+    """Prints progress, owner and schema changes of a pipeline."""
     if as_json:
         print_json(found.document())
         return
@@ -196,7 +198,7 @@ def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
 
 
 def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
-    """What became of schema changes, one line each, and what was changed of their words."""
+    """Prints what became of schema changes, one line each, and what was changed in their text."""
     if as_json:
         print_json([entry.document() for entry in entries])
         return
@@ -212,7 +214,7 @@ def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
 
 
 def translations(found: list[Translation], *, as_json: bool) -> None:
-    """How statements would run."""
+    """Prints how statements would run."""
     if as_json:
         print_json([translation.document() for translation in found])
         return
@@ -231,7 +233,7 @@ def _print_steps(steps: tuple[Step, ...]) -> None:
 
 
 def findings(found: list[CheckResult], *, as_json: bool) -> None:
-    """What `bridge check` found, one line each."""
+    """Prints what `bridge check` found, one line each."""
     if as_json:
         print_json([asdict(finding) for finding in found])
         return
@@ -241,7 +243,7 @@ def findings(found: list[CheckResult], *, as_json: bool) -> None:
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
-    """What was quarantined, one line each; a terminal folds what is wider than it."""
+    """Prints what was quarantined, one line each; a terminal folds lines that are wider than it."""
     if not entries:
         line("nothing is quarantined")
         return
@@ -265,7 +267,7 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
 
 
 def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
-    """All of one entry, and what it decodes to now."""
+    """Prints all of one entry, and what it decodes to now."""
     lines = [
         ("id", str(entry.id)),
         ("state", f"{entry.state} {entry.outcome}".strip()),
@@ -286,7 +288,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
 
 
 def readable(content: bytes | None, most: int = 2000) -> str:
-    """Bytes as text, what is no printable ASCII escaped; "null" for none."""
+    """Bytes as text, in which everything but printable ASCII is escaped; "null" for None."""
     if content is None:
         return "null"
     text = ascii(content[:most].decode("latin-1"))[1:-1]
@@ -294,7 +296,7 @@ def readable(content: bytes | None, most: int = 2000) -> str:
 
 
 def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
-    """What a retry or a drop did, one line each, and how many."""
+    """Prints what a retry or a drop did, one line for each entry, and how many there were."""
     for outcome in outcomes:
         line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
@@ -302,7 +304,7 @@ def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
 
 
 def topics(known: Mapping[str, str]) -> None:
-    """The pages of the manual, one line each."""
+    """Prints the pages of the manual, one line each."""
     for name, what in known.items():
         line(f"{name:<16}{what}")
     line("")
@@ -310,7 +312,7 @@ def topics(known: Mapping[str, str]) -> None:
 
 
 def manual_page(text: str) -> None:
-    """A page of the manual: laid out on a terminal, as the Markdown it is where it goes elsewhere."""
+    """Prints a page of the manual: laid out on a terminal, as Markdown elsewhere."""
     console = Console()
     if console.is_terminal:
         from bridge.cli.page_layout import Page

@@ -1,4 +1,4 @@
-"""A page of the manual as a terminal shows it: what does not fit into a cell of a table is folded, never cut."""
+"""Lays a page of the manual out for a terminal: a cell of a table that is too wide is folded, never cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs while a command works: bars on a terminal."""
+"""Progress bars, shown on a terminal while a command works."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ class VerifyBar:
         self._progress.stop()
 
     def stage(self, words: str) -> None:
-        """What it does now, or waits for."""
+        """Shows what verify does now, or waits for."""
         self._progress.update(self._task, said=visible(words))
 
     def plan(self, rows: int) -> None:
-        """About how many rows there are."""
+        """Takes about how many rows there are."""
         self._progress.update(self._task, total=rows or None)
 
     def done(self, table: TableName, rows: int) -> None:
-        """So many more rows of a table have been compared."""
+        """Counts more rows of a table that have been compared."""
         task = self._progress.tasks[0]
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
         self._progress.update(self._task, advance=rows, said=visible(str(table)), rate=f"{rate:,.0f} rows/s")

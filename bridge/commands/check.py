@@ -25,14 +25,14 @@ from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 200
 _FEW_MESSAGES: Final = 20
-"""Enough to see who sent them."""
+"""Enough messages to see who sent them."""
 _WANTED_PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 _SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One thing looked at; `fix` is empty when there is nothing to do."""
+    """The result of one check; `fix` is empty when there is nothing to do."""
 
     ok: bool
     what: str
@@ -42,8 +42,8 @@ class CheckResult:
 def check_all(
     settings: Settings, target: Callable[[], Target], source: Callable[[], Source], upstream: Callable[[], Target]
 ) -> list[CheckResult]:
-    """Looks at settings, target, source and, where one is given, the upstream in turn; a part that fails does not keep
-    the others from being seen."""
+    """Checks settings, target, source and, where one is given, the upstream, in this order.  A part that fails does not
+    keep the others from being checked."""
     parts = (
         lambda: _check_settings(settings),
         lambda: _check_target(target(), settings),
@@ -91,7 +91,7 @@ def _check_target(target: Target, settings: Settings) -> Iterator[CheckResult]:
 
 
 def _encryption(session: Session, section: str, server: TargetSection | UpstreamSection) -> CheckResult:
-    """What is in force, whatever was asked for."""
+    """The encryption that is in force, whatever was asked for."""
     certain = f'set {section}.tls = "verify-identity"'
     if not session.is_encrypted:
         certain = f"switch TLS on there and {certain}, where others can read the network"
@@ -235,7 +235,7 @@ def _check_events(events: list[Event]) -> Iterator[CheckResult]:
 
 
 def _check_order(probe: BoundaryProbe) -> CheckResult:
-    """What is guaranteed for this topic."""
+    """Says what is guaranteed for this topic."""
     if probe.by_partition:
         return CheckResult(
             True,

@@ -1,4 +1,4 @@
-"""The ends of a pipeline, as the settings name them."""
+"""The target, the source and the upstream, as the settings name them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.protocols import make_decoder, recognise
 from bridge.sources.source import Source
 
 _SAMPLE: Final = 100
-"""Messages that tell the protocol."""
+"""How many messages tell the protocol."""
 
 
 def target_of(settings: Settings) -> Target:
@@ -40,7 +40,7 @@ def upstream_of(settings: Settings) -> Target:
 
 
 def source_of(settings: Settings) -> Any:
-    """The source, whose modules take a while to import; UsageError when none is given."""
+    """The source; UsageError when none is given.  Its modules take a while to import."""
     from bridge.sources.capture_files import CaptureSource
     from bridge.sources.kafka import KafkaSource
 
@@ -53,7 +53,7 @@ def source_of(settings: Settings) -> Any:
 
 
 def protocol_of(settings: Settings, source: Source, say: Callable[[str], None]) -> str:
-    """The protocol; found from the first messages of the source, and said with the reason, where it is `auto`.
+    """The protocol.  Where it is `auto` it is found from the first messages of the source, and said with the reason.
 
     Raises UsageError for settings that its decoder refuses, SourceError where it cannot be told.
     """

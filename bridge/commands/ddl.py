@@ -1,4 +1,4 @@
-"""`bridge ddl`: what ran and what is held, what the operator says of it, and how a statement would run."""
+"""`bridge ddl`: what ran and what is held, what the operator decides, and how a statement would run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries(target: Target, table: ProgressTable) -> list[Entry] | None:
 
 
 def release(target: Target, table: ProgressTable, named: str, state: State, replacement: str = "") -> Entry:
-    """Writes what the operator says of the open schema change that is called `named`, its commit ts or its id.
+    """Writes the operator's decision on the open schema change that is called `named`, its commit ts or its id.
 
     Raises UsageError when it does not name exactly one, or when the replacement is no schema change.
     """
@@ -68,7 +68,10 @@ def _no_such(named: str, open_ones: list[Entry]) -> UsageError:
 
 @dataclass(frozen=True)
 class Translation:
-    """How a statement would run.  verdict: what the policy does; text: None when nothing runs."""
+    """How a statement would run.
+
+    verdict: what the policy does with it.  text: None when nothing runs.
+    """
 
     statement: str
     schema: str
@@ -79,7 +82,7 @@ class Translation:
     steps: tuple[Step, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """The translation as a JSON document."""
         return {
             **{"statement": self.statement, "schema": self.schema, "verdict": self.verdict, "reason": self.reason},
             **{"classes": list(self.classes), "text": self.text, "rewrites": [step._asdict() for step in self.steps]},

@@ -1,4 +1,4 @@
-"""The warning of unique keys that only the target has, at the start of a pipeline."""
+"""Warns of unique keys that only the target has, at the start of a pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ log = structlog.get_logger()
 
 
 def extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> list[ExtraKey]:
-    """Those of the wanted tables; the errors are the driver's, or TargetError for a login that is refused."""
+    """The unique keys that only the target has, of the wanted tables.  Raises the driver's errors, or TargetError for a
+    login that is refused."""
     here = target.connect(autocommit=True)
     try:
         there = upstream.connect(autocommit=True)
@@ -26,7 +27,7 @@ def extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> list[Ex
 
 
 def warn_of_extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> None:
-    """Names them in the log.  A server that does not answer is no reason not to start."""
+    """Names them in the log.  The pipeline starts even when a server does not answer."""
     try:
         found = extra_keys(target, upstream, wanted)
     except (MySQLError, OSError) as error:

@@ -1,4 +1,4 @@
-"""`bridge inspect`: what messages say, one record for each event, and why those that cannot be decoded cannot."""
+"""`bridge inspect`: what messages say, one record for each event, and why a message cannot be decoded."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Around(NamedTuple):
 class Record:
     """One event of a message; None for a message that holds none, such as a tombstone.
 
-    origin: where the sender says that the change comes from (binlog position, GTID), where it does.
-    around: of a bad message, the bytes where it fails.
+    origin: where the change comes from (binlog position, GTID), where the sender says it.
+    around: the bytes where a bad message fails.
     """
 
     position: Position
@@ -78,7 +78,7 @@ class Record:
         return {name: row.get(name, "?") for name in event.key.split(SEP)}
 
     def document(self) -> dict[str, Any]:
-        """As a JSON object; fields that do not apply are left out."""
+        """The record as a JSON object; fields that do not apply are left out."""
         shown = {
             **self.position._asdict(),
             "protocol": self.protocol,
@@ -136,7 +136,8 @@ def inspect(
 
 
 def _topic_protocol(source: Source, settings: Settings) -> str | None:
-    """None where each message is to be asked by itself: a topic that does not tell its protocol is looked at too."""
+    """The protocol of all messages; None where each is recognised by itself, since a topic is shown even when it does
+    not tell its protocol."""
     if settings.protocol != "auto":
         return settings.protocol
     try:
@@ -156,7 +157,7 @@ class _MessageReader:
             self._decoder(protocol)
 
     def records(self, message: Message) -> Iterator[Record]:
-        """One record for each event, one for a message without any unless a filter may have left them out."""
+        """One record for each event.  A message without events has one too, unless a filter may have left them out."""
         seen = recognise_message(message.key, message.value)
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
@@ -200,8 +201,8 @@ def _bad(message: Message, protocol: str, variant: str, event: Event, failure: D
 
 
 def _around(content: bytes, failure: DecodeError) -> Around:
-    """The bytes where decoding failed: the byte that the parser names, else the last place that names the column, which
-    is that of its value, else the beginning."""
+    """The bytes where decoding failed: the byte that the parser names, else the last place that names the column (which
+    is that of its value), else the beginning."""
     at = failure.at
     if at is None and failure.column is not None:
         found = content.rfind(orjson.dumps(failure.column))

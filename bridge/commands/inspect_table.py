@@ -71,7 +71,7 @@ def _origin(record: Record) -> str:
 
 
 def _row(record: Record, event: Event) -> str:
-    """The key, then the other columns; of an update those that changed, from old to new."""
+    """The key, then the other columns; of an update only those that changed, from old to new."""
     key, before, after = record.key or {}, record.row(event.before), record.row(event.after)
     named = f"key ({_assigned(key)})" if key else "no key named"
     if event.kind is Kind.UPDATE and before is not None and after is not None:

@@ -1,4 +1,4 @@
-"""Sessions of commands that look at a target or leave a word there."""
+"""Sessions of commands that read the target or write an operator's decision there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.mysql.connection import Session, Target, is_lost_connection, server_
 
 @contextmanager
 def asking(target: Target) -> Iterator[Session]:
-    """A session for a look or a word, with the driver's errors as the bridge's."""
+    """Opens a session for a few queries; the driver's errors become the bridge's."""
     try:
         session = target.connect(autocommit=True)
         try:

@@ -1,4 +1,4 @@
-"""Works through what was quarantined: shows it, tries it again with the settings of today, drops it."""
+"""Works through the quarantine: shows entries, tries them again with today's settings, drops them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bridge.tso import tso_time
 
 @dataclass(frozen=True)
 class EntryOutcome:
-    """What a retry or a drop came to; `why` says what happened, or why nothing did."""
+    """What a retry or a drop did with an entry; `why` says what happened, or why nothing did."""
 
     id: int
     where: str
@@ -47,9 +47,9 @@ class _Left(Exception):  # noqa: N818  # no error: the entry stays where it is
 
 
 class Quarantine:
-    """One pipeline's quarantine, seen with today's settings; protocol "auto" means the one that the pipeline ran with.
+    """One pipeline's quarantine, read with today's settings; protocol "auto" means the one that the pipeline ran with.
 
-    upstream: where rows are read back that a message holds the key of only.
+    upstream: reads the rows back of which a message holds only the key.
     Its methods raise TargetError when the target does not answer.
     """
 
@@ -68,7 +68,7 @@ class Quarantine:
             return list_entries(session, self._table.schema, self._table.name, states)
 
     def entry(self, id_: int) -> StoredEntry:
-        """One of them; UsageError for an unknown id."""
+        """The entry of that id; UsageError when there is none."""
         with self._session() as session:
             entry = self._read(session, id_) if self._is_known(session) else None
         return entry or _unknown(id_)

@@ -1,4 +1,4 @@
-"""A pipeline from its settings."""
+"""Makes a pipeline from its settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bridge.verify.source.historical_rows import UpstreamRows
 
 
 def assemble(settings: Settings, say: Callable[[str], None]) -> Pipeline:
-    """The pipeline of the settings, ready to run.  say: told which protocol was found.
+    """The pipeline of the settings, ready to run.  say: is told which protocol was found.
 
-    Raises UsageError for settings that cannot be, SourceError and TargetError for ends that cannot be reached.
+    Raises UsageError for settings that do not fit together, SourceError and TargetError for ends that cannot be
+    reached.
     """
     tables = TableFilter(settings.filter)
     parse_moment(settings.begin)

@@ -1,4 +1,4 @@
-"""A pipeline's state as the target tells it: nothing else is asked."""
+"""Reads a pipeline's state from the target alone."""
 
 from __future__ import annotations
 
@@ -27,15 +27,21 @@ GUARANTEES: Final = {
     " that swap their keys in one transaction one may be lost",
     "unknown": "nothing was read yet",
 }
-"""What the order means."""
+"""What each order guarantees."""
 
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """progress: its row.  owner: who ran it last, with `age` seconds since its heartbeat, empty before the first run.
-    running: its heartbeat is fresh and it has not ended.  said: the last status of the owner.
-    schema_changes: how many by state.  quarantined: how many are held, by code.
-    open_changes: those that are held or were refused; their outcome says why."""
+    """A pipeline's state.
+
+    progress: its row.
+    owner: who ran it last, with `age` seconds since the heartbeat; empty before the first run.
+    running: whether the heartbeat is fresh and the owner has not ended.
+    said: the last status of the owner.
+    schema_changes: how many there are in each state.
+    quarantined: how many entries are held, by code.
+    open_changes: schema changes that are held or were refused; their outcome says why.
+    """
 
     progress: Progress
     owner: dict[str, Any]
@@ -46,7 +52,7 @@ class PipelineStatus:
     open_changes: tuple[Entry, ...]
 
     def document(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """The status as a JSON document."""
         progress = self.progress
         positions: dict[str, dict[str, dict[str, int]]] = {}
         for (topic, partition), start in sorted(progress.positions.items()):
@@ -108,7 +114,7 @@ class PipelineStatus:
 
 
 def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
-    """None when the pipeline is unknown; TargetError when the target does not answer."""
+    """The pipeline's state, None when it is unknown; TargetError when the target does not answer."""
     with asking(target) as session:
         if not table.exists(session):
             return None
@@ -138,9 +144,9 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
 
 
 def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
-    """Takes a topic out of a pipeline, of which nothing more is read then; False when the pipeline is unknown.
+    """Takes a topic out of a pipeline, which reads nothing more of it; False when the pipeline is unknown.
 
-    UsageError when it does not read the topic; OwnedError when a bridge is running it.
+    Raises UsageError when the pipeline does not read the topic, OwnedError when a bridge is running it.
     """
     with asking(target) as session:
         if not table.is_known(session):

@@ -31,9 +31,9 @@ LEDGER: Final = "ledger"
 OPENING_BALANCE: Final = 1000
 OPENED_AT_ONCE: Final = 6
 LEDGER_ROWS: Final = 200
-"""At most; older entries are deleted, two at a time."""
+"""The most rows of the ledger; older entries are deleted, two at a time."""
 LOGICAL_STEP: Final = 1 << 18
-"""Between two commit_ts at most (TSO): about as many share a millisecond as not."""
+"""The most between two commit_ts (TSO); about half of them share a millisecond."""
 
 _BALANCE: Final = BankColumn("balance", "bigint")
 _CHECKING: Final = TableVersion(
@@ -78,7 +78,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 class Account(NamedTuple):
-    """Where an account is."""
+    """The place of an account: its table and key."""
 
     table: str
     key: Value

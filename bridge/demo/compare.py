@@ -1,4 +1,4 @@
-"""The end of the demo: every table of the target against the upstream's, row by row."""
+"""Compares every table of the target with the upstream's at the end of the demo, row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ NO_SUCH_TABLE: Final = 1146
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """rows: how many the upstream has.  difference: "" when the target has the same columns and rows."""
+    """How a table compares.
+
+    rows: how many the upstream has.  difference: "" when the target has the same columns and rows.
+    """
 
     table: str
     rows: int
@@ -26,7 +29,7 @@ class ComparedTable:
 
 
 def compare(session: Session, schema: str, tables: Mapping[str, BankTable]) -> list[ComparedTable]:
-    """Every table of the upstream, and every one that only the target has."""
+    """Compares every table of the upstream, and names every table that only the target has."""
     found = session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (schema,))
     extra = sorted({name for (name,) in found} - tables.keys())
     compared = [

@@ -32,7 +32,7 @@ class TypeCode(NamedTuple):
     sql: int
     mysql: int
     binary: bool
-    """BinaryFlag is set, as it is for everything but text."""
+    """Whether BinaryFlag is set, as it is for everything but text."""
 
 
 TYPES: Final = {
@@ -46,7 +46,7 @@ TYPES: Final = {
 """The types that the bank and the benchmark need."""
 
 OPEN_BATCH: Final = 16
-"""Events of one Open Protocol message at most (max-batch-size)."""
+"""The most events of one Open Protocol message (max-batch-size)."""
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 
 
@@ -66,7 +66,8 @@ class Encoder(ABC):
 
     @abstractmethod
     def boundary(self, ts: int) -> list[EncodedMessage]:
-        """Everything with a commit_ts below `ts` (TSO) has been sent: one message to every partition."""
+        """The boundary `ts` (TSO), one message for every partition: everything with a commit_ts below it has
+        been sent."""
 
     def partition_of(self, change: Change) -> int:
         """Where a row change goes: by its handle, which an update never changes (TiCDC splits such updates)."""
@@ -127,7 +128,7 @@ class CanalJsonEncoder(Encoder):
 
 
 def _types_of(shape: TableVersion, commit_ts: int) -> dict[str, str]:
-    """In another order each time, as TiCDC has it (golden captures)."""
+    """The types, in another order each time, as TiCDC writes them (golden captures)."""
     columns = sorted(shape.columns, key=lambda column: zlib.crc32(column.name.encode()) * commit_ts % 65521)
     return {column.name: column.mysql_type for column in columns}
 

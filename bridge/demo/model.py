@@ -86,7 +86,11 @@ class BankTotals(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """entry: the ledger entry it wrote, one higher for each.  moment: the state after it."""
+    """A transaction of the bank.
+
+    entry: the ledger entry that it wrote, one higher for each transaction.
+    moment: the totals after it.
+    """
 
     commit_ts: int
     entry: int
@@ -103,7 +107,7 @@ class DdlKind(StrEnum):
 
 
 class BankSchemaChange(NamedTuple):
-    """shape: the table after it, None for a database."""
+    """A schema change of the bank.  shape: the table after it, None for a database."""
 
     commit_ts: int
     kind: DdlKind

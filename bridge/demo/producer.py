@@ -17,7 +17,7 @@ from bridge.demo.model import BankSchemaChange, Transaction
 from bridge.errors import SourceError
 
 BEAT_SECONDS: Final = 0.2
-"""Between two boundaries."""
+"""The time between two boundaries."""
 FLUSH_SECONDS: Final = 30.0
 
 

@@ -41,7 +41,7 @@ PARTITIONS: Final = 4
 PER_BEAT: Final = 40
 """Transactions between two boundaries."""
 KEPT_PER_BEAT: Final = 2
-"""The same with --keep, which may go on for days."""
+"""Transactions between two boundaries with --keep, which may go on for days."""
 TOPIC_SETTINGS: Final = {"retention.bytes": str(256 << 20), "segment.bytes": str(32 << 20)}
 LIVE_SECONDS: Final = 4.0
 """How long the bridge replicates before it is killed, and after it has come back."""
@@ -55,7 +55,7 @@ class DemoInterrupted(KeyboardInterrupt):
 
 @dataclass
 class Servers:
-    """What runs, from the first start to the end of the demo."""
+    """All that runs, from the first start to the end of the demo."""
 
     kafka: Kafka
     mariadb: MariaDB
@@ -184,7 +184,7 @@ def _keep(servers: Servers) -> None:
 
 
 def _live(servers: Servers) -> None:
-    """Some seconds of steady replication, after what has piled up meanwhile."""
+    """Replicates steadily for some seconds, after it has caught up with what has piled up."""
     _catch_up(servers, servers.upstream.sent.boundary)
     servers.watcher.is_timing = True
     until = time.monotonic() + LIVE_SECONDS
@@ -269,7 +269,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """The first signal raises Interrupted; later ones must not cut the clean-up short."""
+    """The first signal raises DemoInterrupted; later ones must not cut the clean-up short."""
     is_ending = False
 
     def end(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""A reader of the target that never stops asking: is this a state that the bank really had?"""
+"""Reads the target all the time, and checks that each state it sees is one that the bank really had."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Watcher:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="watcher", daemon=True)
         self.is_timing = False
-        """Whether latencies count now: not while the bridge catches up."""
+        """Whether latencies count now; they do not while the bridge catches up."""
         self.snapshots = 0
         self.retried = 0
         self.violations = 0

@@ -14,7 +14,7 @@ _LAST: Final = 0x10FFFF
 _MOST_REPEATED: Final = 1000
 
 Ranges = list[tuple[int, int]]
-"""Of code points, both ends included."""
+"""Ranges of code points, both ends included."""
 
 
 class GoRegexpError(ValueError):
@@ -249,7 +249,8 @@ class _PatternTranslator:
 
 
 def _as_class(items: list[tuple[Ranges, bool]], *, is_negated: bool) -> str:
-    """Python has no classes within classes: those of all other characters stand beside the rest."""
+    """A class in Python's syntax, which has no classes within classes: the classes of all other characters are
+    alternatives to the rest."""
     plain = [span for ranges, is_other in items if not is_other for span in ranges]
     parts = [_brackets(plain)] if plain else []
     parts += [_brackets(ranges, "^") for ranges, is_other in items if is_other]

@@ -24,11 +24,11 @@ _RANGE: Final = re.compile(r"\[!?(?:\\[^0-9a-zA-Z]|[^\\\]])+\]")
 _ANYTHING: Final = r"(?s)^.*$"
 
 Matches = Callable[[str], object]
-"""Whether a name in lower case is meant."""
+"""Tells whether a name in lower case matches."""
 
 
 class _FilterRule(NamedTuple):
-    """takes_all: the rule means every table of the schema."""
+    """A rule of the filter.  takes_all: whether it means every table of the schema."""
 
     text: str
     leaves_out: bool
@@ -37,7 +37,7 @@ class _FilterRule(NamedTuple):
     takes_all: bool
 
     def means(self, schema: str, table: str) -> bool:
-        """The names are in lower case."""
+        """Whether the rule matches a table; the names are in lower case."""
         return bool(self.schema(schema) and self.table(table))
 
 
@@ -63,7 +63,7 @@ class TableFilter:
         _compile(self.rules)
 
     def __call__(self, schema: str, table: str) -> bool:
-        """A row change or table-level schema change of this table is wanted."""
+        """Whether a row change or a table-level schema change of this table is wanted."""
         schema, table = schema.lower(), table.lower()
         wanted = self.only_leaves_out
         for rule in _compile(self.rules):
@@ -72,7 +72,7 @@ class TableFilter:
         return wanted
 
     def accepts_schema(self, schema: str) -> bool:
-        """A database-level schema change is wanted: some table of the database may be."""
+        """Whether a database-level schema change is wanted: some table of the database may be."""
         schema = schema.lower()
         wanted = self.only_leaves_out
         for rule in _compile(self.rules):
@@ -82,7 +82,7 @@ class TableFilter:
 
     @property
     def only_leaves_out(self) -> bool:
-        """No rule takes anything in, so that everything is wanted that none leaves out."""
+        """Whether no rule takes anything in: then everything is wanted that no rule leaves out."""
         return all(rule.leaves_out for rule in _compile(self.rules))
 
     def unmatched(self, tables: Collection[tuple[str, str]]) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class TableFilter:
 
 
 def _expanded(rules: Iterable[str]) -> Iterator[str]:
-    """The rules, those of files in their place, without comments and blanks."""
+    """The rules without comments and blanks; those of a file stand in the place of `@file`."""
     for rule in _without_comments(rules):
         if rule.startswith("@"):
             yield from _of_file(rule[1:])
@@ -171,7 +171,8 @@ def _is(name: str) -> Matches:
 
 
 def _wildcards(text: str) -> tuple[Matches, str, bool]:
-    """As TiDB does, wildcards become a regular expression of Go's; a name without any is compared as it is."""
+    """What a name with wildcards matches, as a regular expression of Go (as TiDB has it); a name without any is
+    compared as it is."""
     name, made, at = "", "", 0
     is_plain = True
     while at < len(text) and text[at] != ".":
@@ -211,7 +212,7 @@ def _escaped(char: str) -> str:
 
 
 def _range(text: str) -> str:
-    """[!...] leaves out, and ^ is not special."""
+    """A range in brackets: [!...] leaves out, and ^ is not special."""
     if text[1] == "!":
         return "[^" + text[2:]
     return "[\\" + text[1:] if text[1] == "^" else text

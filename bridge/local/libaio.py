@@ -22,7 +22,7 @@ def write_libaio(folder: Path) -> None:
 
 
 def empty_library(name: bytes) -> bytes:
-    """The least that the dynamic linker takes: what is said of it in elf(5), ELFCLASS64, two program headers."""
+    """The least that the dynamic linker takes, after elf(5): ELFCLASS64 with two program headers."""
     hashes = struct.pack("<4I", 1, 1, 0, 0)  # one bucket, one symbol: the first one, which is always undefined
     names = b"\0" + name + b"\0"
     hashes_at = HEADER_BYTES + 2 * PROGRAM_BYTES

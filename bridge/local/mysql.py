@@ -32,7 +32,7 @@ ARTIFACTS: Final = {
 }
 ARCHIVE: Final = "mysql-Linux-amd64.tar.gz"
 ROOT_BY_ADDRESS: Final = "RENAME USER root@localhost TO root@'%';\n"
-"""MySQL makes an account that only the socket reaches."""
+"""Lets root log in by address: MySQL makes an account that only the socket reaches."""
 
 
 class MySQL(SqlServer):
@@ -82,7 +82,7 @@ _BY_SERIES: Final = {
     "5.7": ("--skip-ssl",),
 }
 _SMALL_LOG: Final = {"8.0": "--innodb-redo-log-capacity=8M", "5.7": "--innodb-log-file-size=4M"}
-"""Quick to copy; the server enlarges it at its start."""
+"""A small redo log is quick to copy; the server enlarges it at its start."""
 
 
 def _program(server: Path) -> list[str]:

@@ -31,7 +31,7 @@ PORTS = range(20000, 32768)
 
 
 class PortTakenError(LocalError):
-    """Somebody else was quicker to bind the port."""
+    """Another process was quicker to bind the port."""
 
 
 def free_port(taken: int | None = None) -> int:
@@ -68,7 +68,7 @@ class Server(ABC):
 
     @property
     def host(self) -> str:
-        """Where it listens: the loopback address, nothing else."""
+        """The address where it listens: the loopback address, nothing else."""
         return HOST
 
     @property

@@ -40,6 +40,7 @@ def require_linux(server: str, needs: str) -> None:
 
 
 def common_options(server: Path, data: Path) -> list[str]:
-    """Option files of the machine are not read; the servers refuse root unless told."""
+    """The options of both servers: option files of the machine are not read, and root may run them, which they refuse
+    by default."""
     options = ["--no-defaults", f"--basedir={server}", f"--datadir={data}"]
     return [*options, "--user=root"] if os.geteuid() == 0 else options

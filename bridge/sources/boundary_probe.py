@@ -1,4 +1,5 @@
-"""A look at a source before it is read: does it vouch for its changes by boundaries, or does it only keep order?"""
+"""Finds out, before a source is read, whether it vouches for its changes by boundaries or only keeps the order of
+partitions."""
 
 from __future__ import annotations
 
@@ -13,13 +14,17 @@ from bridge.tso import tso_ms
 
 HEAD_MESSAGES: Final = 100
 TAIL_MESSAGES: Final = 500
-"""Of each partition.  TiCDC sends a boundary to every partition about once a second."""
+"""How many of the last messages of each partition are read.  TiCDC sends a boundary to every partition about once a
+second."""
 SILENCE_MS: Final = 10_000
-"""No boundary for so long, while changes came, means that none are sent."""
+"""When changes come for so long without a boundary, none are sent."""
 
 
 class BoundaryProbe(NamedTuple):
-    """by_partition: the order of the partitions is all there is; None when the messages do not tell yet."""
+    """What the messages of a source tell of its order, and why.
+
+    by_partition: whether only the order of the partitions is there; None when the messages do not tell yet.
+    """
 
     by_partition: bool | None
     why: str
@@ -28,9 +33,9 @@ class BoundaryProbe(NamedTuple):
 def probe_boundaries(
     source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False
 ) -> BoundaryProbe:
-    """Looks at the first messages, and where the protocol leaves it open at the last of each partition.
+    """Reads the first messages, and the last of each partition where the protocol leaves the order open.
 
-    without_boundaries: the operator knows that none come any more, where the protocol leaves it open.
+    without_boundaries: the operator says that no boundaries come any more; counts where the protocol leaves it open.
     """
     if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
         return BoundaryProbe(True, "the setting debezium.without_boundaries says so")
@@ -46,9 +51,10 @@ def probe_boundaries(
 
 
 def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_ms: int) -> BoundaryProbe:
-    """What the events tell.
+    """Judges the order by the events of a source.
 
-    tails: of each partition, where the protocol may lack boundaries; now_ms: milliseconds since 1970.
+    tails: the last events of each partition, where the protocol may lack boundaries.
+    now_ms: milliseconds since 1970.
     """
     if any(event.by_time for tail in (*tails, heads) for event in tail):
         return BoundaryProbe(True, "its messages have no commit ts")

@@ -31,7 +31,7 @@ _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
 class CaptureSource:
-    """Capture files: a file, or a folder of `*.jsonl`, read as one micro-batch; copies of an offset fold."""
+    """Reads capture files, one file or a folder of `*.jsonl`, as one micro-batch.  Copies of an offset count once."""
 
     is_kafka = False
     planning: ClassVar[Mapping[str, str]] = {}
@@ -68,11 +68,12 @@ class CaptureSource:
         return extents
 
     def topics(self) -> dict[str, TopicNow]:
-        """Files are none of Kafka's."""
+        """No topics: Kafka knows nothing of files."""
         return {}
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream of all files as one micro-batch, so that no boundary is seen before what it vouches for."""
+        """A stream that reads all files as one micro-batch, so that no boundary is seen before the changes that it
+        vouches for."""
         del messages_per_batch
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
@@ -84,19 +85,19 @@ class CaptureSource:
         return lines.where(F.col("offset") >= low).select(*Messages._fields)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
-        """All there are."""
+        """The number of all messages, whatever is asked for."""
         return self._messages
 
     def batch_bytes(self, most_bytes: int) -> int:  # noqa: ARG002
-        """All there are; lines hold them in base64, beside which names of columns come once more."""
+        """The bytes of all events.  Lines hold messages in base64; the names of columns come once more beside them."""
         return sum(path.stat().st_size for path in self._paths())
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
-        """Copies of a message fold by (topic, partition, offset)."""
+        """The micro-batches of the stream.  Copies of a message, by topic, partition and offset, count once."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
-        """All lines; copies fold."""
+        """All lines as one micro-batch; copies of a message count once."""
         lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         return CaptureBatch(lines.select(*Messages._fields).dropDuplicates(["topic", "partition", "offset"]))
 
@@ -105,7 +106,7 @@ class CaptureSource:
         return list(little((message.key, message.value) for message in islice(self.messages(None, None), count)))
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """Of all files together."""
+        """The last messages of all files together."""
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
@@ -140,7 +141,7 @@ class CaptureSource:
         return sorted(self._path.glob("*.jsonl")) if self._path.is_dir() else [self._path]
 
     def _files(self) -> str:
-        """A glob: Spark's file stream takes folders and globs, not the name of one file."""
+        """The files as a glob: Spark's file stream takes folders and globs, not the name of one file."""
         escaped = re.sub(r"([\\*?{}\[\]])", r"\\\1", str(self._path.absolute()))
         return f"{escaped}/*.jsonl" if self._path.is_dir() else f"{escaped[:-1]}[{escaped[-1]}]"
 
@@ -164,28 +165,29 @@ class CaptureBatch:
 
     @property
     def starts(self) -> Mapping[PartitionId, int]:
-        """Only the messages tell."""
+        """No offsets: only the messages tell them."""
         return NO_ENDS
 
     @property
     def ends(self) -> Mapping[PartitionId, int]:
-        """The same."""
+        """No offsets: only the messages tell them."""
         return NO_ENDS
 
     def split(self, size: int) -> tuple[CaptureBatch, None]:  # noqa: ARG002
-        """All of it: no boundary may be seen before what it vouches for."""
+        """The whole batch, undivided: no boundary may be seen before the changes that it vouches for."""
         return self, None
 
     def read(self) -> Iterator[Messages]:
-        """The messages, brought here."""
+        """The messages, brought to this process."""
         return map(messages_of, self.lines.toArrow().to_batches())
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:  # noqa: ARG002
-        """Decoded as Spark cuts the files; there is no smaller part."""
+        """The events, decoded in the parts that Spark makes of the files and brought here.  There is no smaller
+        part."""
         return unpacked(value.as_buffer() for value in self._packed(decode).toArrow().column(0))
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """The same, left on the executors."""
+        """The events, left on the executors as Arrow IPC streams."""
         return self._packed(decode).rdd.map(lambda row: bytes(row[0]))
 
     def _packed(self, decode: EventDecoder) -> DataFrame:
@@ -195,7 +197,7 @@ class CaptureBatch:
         )
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Decoded as Spark cuts the files."""
+        """The events, decoded in the parts that Spark makes of the files and left on the executors."""
         return self.lines.mapInArrow(
             lambda batches: (part for events in decode(map(messages_of, batches)) for part in events.to_batches()),
             from_arrow_schema(EVENT_SCHEMA),

@@ -36,7 +36,7 @@ _LOOKED_AT_AT_ONCE = 1000
 _SAMPLE_SECONDS = 5
 _EVENTS = "events"
 _LEEWAY = 2
-"""A task may bring so many times its share of the bytes: messages of one topic differ in size."""
+"""A task may bring so many times its share of the bytes, since the messages of one topic differ in size."""
 
 
 class KafkaSource:
@@ -48,7 +48,7 @@ class KafkaSource:
 
     is_kafka = True
     planning: ClassVar = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    """Spark runs nothing of a plan that only tells which offsets are to be read: no need to compile it."""
+    """Spark does not compile a plan that only tells which offsets are read, since it runs nothing of it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
@@ -68,7 +68,7 @@ class KafkaSource:
             }
 
     def topics(self) -> dict[str, TopicNow]:
-        """Asked anew each time (`topics.read_topics`, with its errors)."""
+        """The topics as Kafka describes them, asked anew each time (`topic_guard.read_topics`, with its errors)."""
         return read_topics(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
@@ -92,11 +92,11 @@ class KafkaSource:
         return reader.load()
 
     def batch_size(self, messages_per_batch: int) -> int:
-        """As many as are asked for."""
+        """The number that is asked for."""
         return messages_per_batch
 
     def batch_bytes(self, most_bytes: int) -> int:
-        """Those of one part."""
+        """The bytes of one part."""
         return most_bytes
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
@@ -134,7 +134,7 @@ class KafkaSource:
             return list(little((message.key(), message.value()) for message in came))
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """Read by a client of its own, which ends with the last of them."""
+        """The last messages, read by a client that ends with them."""
         ranges = [
             OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
             for (topic, partition), extent in self.extents().items()
@@ -171,7 +171,7 @@ class KafkaSource:
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
-        """For metadata and a look; SourceError when Kafka does not answer."""
+        """A client for metadata and for single messages; SourceError when Kafka does not answer."""
         complaints: list[KafkaError] = []
         consumer = client(
             Consumer,
@@ -194,8 +194,8 @@ class KafkaSource:
             consumer.close()
 
     def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
-        """Waits for the first answer, no longer than it takes to see that there will be none: the client itself tries
-        on after a login was refused."""
+        """Waits for the first answer, and gives up as soon as it is clear that there will be none.  The client itself
+        would go on trying after a login was refused."""
         until = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             try:
@@ -254,10 +254,10 @@ def _refusal_fix(complaint: KafkaError) -> str:
 
 @dataclass(frozen=True)
 class KafkaBatch:
-    """Ranges of offsets.
+    """The messages of some ranges of offsets.
 
     properties: of the client that reads them.
-    folder: through which executors on this machine hand events over.
+    folder: where executors on this machine leave events for the driver.
     """
 
     spark: SparkSession
@@ -272,16 +272,16 @@ class KafkaBatch:
 
     @property
     def starts(self) -> dict[PartitionId, int]:
-        """Of all ranges."""
+        """The first offset of each range."""
         return {(wanted.topic, wanted.partition): wanted.start for wanted in self.ranges}
 
     @property
     def ends(self) -> dict[PartitionId, int]:
-        """Of all ranges."""
+        """The end of each range."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
     def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
-        """Each partition's range is cut in the same way, so that boundaries come evenly; where not even one message of
+        """Cuts each partition's range in the same way, so that boundaries come evenly.  Where less than one message of
         each is wanted, partitions take turns."""
         wanted, others = self.ranges[:size], self.ranges[size:]
         first, rest = first_of(wanted, max(1, -(-sum(one.size for one in wanted) // size)))
@@ -289,29 +289,29 @@ class KafkaBatch:
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def read(self) -> Iterator[Messages]:
-        """The messages, read in this process; only one thread reads here at a time, that of the micro-batch."""
+        """The messages, read in this process.  Only the thread of the micro-batch reads here."""
         return process_reader(self.properties).read(self.ranges)
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        """Read and decoded by one task for each core, whatever the number of partitions.
+        """The events, read and decoded by one task for each core, whatever the number of partitions.
 
-        An RDD hands the values over as they are; through a DataFrame's rows they cost the JVM three times as much.
+        An RDD passes the values on as they are; through a DataFrame's rows they cost the JVM three times as much.
         """
         return taken(self._handed_over(decode, self.folder, most_bytes).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """As Arrow IPC streams, left on the executors."""
+        """The events as Arrow IPC streams, left on the executors."""
         return self._handed_over(decode, None, math.inf)
 
     def _handed_over(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
-        """most_bytes: of all tasks together, if each has as many."""
+        """The events that executors on this machine have left for the driver.  most_bytes: of all tasks together."""
         plan, read = self._plan(), self._reader(decode)
         most = math.inf if self.messages <= 1 else _LEEWAY * most_bytes / max(1, len(plan))
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
         return tasks.mapPartitions(lambda numbers: all_handed_over(read(plan, numbers), folder, most))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Read and decoded by one task for each core, whatever the number of partitions."""
+        """The events, read and decoded by one task for each core, whatever the number of partitions."""
         plan, read = self._plan(), self._reader(decode)
 
         def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

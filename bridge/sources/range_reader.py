@@ -27,19 +27,19 @@ _T = TypeVar("_T")
 
 READ_AT_ONCE: Final = 10_000
 _LOT_BYTES: Final = 8 << 20
-"""Of values from which on messages wait for no others."""
+"""Messages with values of so many bytes wait for no others."""
 _ASKED_BYTES: Final = 16 << 20
-"""About how much is asked for at once; how large messages are, those before them tell."""
+"""About how many bytes are asked for at once.  The messages before tell how large messages are."""
 _GROWTH: Final = 8
-"""So many times as many messages as came may be asked for next: they may be larger."""
+"""The next request asks for at most so many times as many messages as came: they may be larger."""
 SILENCE_SECONDS: Final = 60.0
-"""A range whose next message does not come for so long is given up."""
+"""Reading a range is given up when its next message does not come for so long."""
 _POLL_SECONDS: Final = 0.2
 _PASSING: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
-"""The end of the log, and losses of a connection that the client itself fixes."""
+"""The end of the log, and lost connections that the client itself restores."""
 
 ISOLATION: Final = "read_committed"
-"""For all clients alike: Spark plans ranges that others read, up to an end that a third has asked for."""
+"""The same for all clients: Spark plans ranges that other clients read, up to an end that a third has asked for."""
 
 CLIENT_DEFAULTS: Final = {
     "group.id": "bridge",
@@ -60,7 +60,7 @@ CLIENT_DEFAULTS: Final = {
 
 
 class OffsetRange(NamedTuple):
-    """Offsets [start, end) of a partition; the messages there, which may be fewer: markers of transactions, aborted and
+    """The offsets [start, end) of a partition.  There may be fewer messages, since transaction markers, aborted and
     compacted messages leave gaps."""
 
     topic: str
@@ -185,7 +185,7 @@ class RangeReader:
             following = _after(came, following)
 
     def _learn(self, messages: int, size: int) -> None:
-        """How many messages may be asked for at once, from how many there were lately and the bytes of their values."""
+        """Learns from the latest messages and the bytes of their values how many messages may be asked for at once."""
         self._most = max(1, min(READ_AT_ONCE, _GROWTH * messages, _ASKED_BYTES * messages // max(1, size)))
 
     def _kept(self, wanted: OffsetRange, following: int, came: list[Any]) -> list[Any]:
@@ -201,10 +201,10 @@ class RangeReader:
 
 
 def _in_lots(some: Iterable[Messages], learn: Callable[[int, int], None]) -> Iterator[Messages]:
-    """The same messages, those of small ranges together, as long as they take little memory: to decode few messages
-    costs nearly as much as to decode many.
+    """The same messages in larger lots: small ranges are put together as long as they take little memory, since
+    decoding few messages costs nearly as much as decoding many.
 
-    learn: told of each lot how many messages it holds, and the bytes of their values.
+    learn: is told the number of messages of each lot, and the bytes of their values.
     """
     held: list[Messages] = []
     count = size = 0
@@ -226,7 +226,7 @@ def _joined(lots: list[Messages]) -> Messages:
 
 
 def one_ahead(items: Iterator[_T], name: str) -> Iterator[_T]:
-    """The items; the next one is made by a thread of this name while one is in use."""
+    """The items, each made ahead by a thread of this name while the one before is in use."""
     with ThreadPoolExecutor(1, name) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:
@@ -246,7 +246,8 @@ def _after(came: list[Any], following: int) -> int:
 
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
-    """The reader of this process for these properties; a Python worker of Spark lives on from task to task."""
+    """This process's reader for these properties.  A Python worker of Spark lives on from task to task, and so does its
+    reader."""
     return RangeReader(dict(properties))
 
 

@@ -29,8 +29,8 @@ class Extent:
 class TopicNow(NamedTuple):
     """A topic as Kafka describes it.
 
-    id: what Kafka gave it when it was made; "" from brokers before 2.8.
-    partitions: how many it has.
+    id: Kafka gave it when the topic was created; "" from brokers before 2.8.
+    partitions: how many the topic has.
     """
 
     id: str
@@ -43,7 +43,7 @@ _LOOKED_AT_BYTES: Final = 16 << 20
 
 
 def little(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue]:
-    """The first of them, of about so many bytes as one may look at; at least one."""
+    """The first messages, of about so many bytes as a sample may have; at least one."""
     size = 0
     for key, value in messages:
         yield key, value
@@ -53,7 +53,7 @@ def little(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue]:
 
 
 class Message(NamedTuple):
-    """A message where it lies."""
+    """A message and its position."""
 
     position: Position
     key: bytes | None
@@ -76,24 +76,24 @@ class MicroBatch(Protocol):
         """The offsets up to which it reads, where they are known."""
 
     def split(self, size: int) -> tuple[MicroBatch, MicroBatch | None]:
-        """The first of it, about `size` messages at most where that can be told, and the rest if there is any."""
+        """The first part, of about `size` messages at most where that can be told, and the rest if there is any."""
 
     def read(self) -> Iterator[Messages]:
         """The messages, read here."""
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        """Their events (EVENT_SCHEMA), read and decoded on the executors and brought here; `handing_over.TooLargeError`
-        when they have much more bytes than that and `split` can part them."""
+        """The events (EVENT_SCHEMA), read and decoded on the executors and brought here.  Raises
+        `event_transfer.TooLargeError` when they have many more bytes than that and `split` can divide them."""
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Their events (EVENT_SCHEMA), read and decoded on the executors and left there."""
+        """The events (EVENT_SCHEMA), read and decoded on the executors and left there."""
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """Their events, read and decoded on the executors and left there packed."""
+        """The events, read and decoded on the executors and left there as Arrow IPC streams."""
 
 
 MicroBatches = Callable[[DataFrame, int], MicroBatch]
-"""What foreachBatch is given, the batch and its id, to its messages."""
+"""Turns what foreachBatch is given, the batch and its id, into a micro-batch."""
 
 
 class Source(Protocol):
@@ -110,13 +110,13 @@ class Source(Protocol):
         """The topics as Kafka describes them now; none where there is no Kafka."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream that begins at `starts`, of which `micro_batches` makes messages."""
+        """A stream that begins at `starts`; `micro_batches` turns its batches into messages."""
 
     def batch_size(self, messages_per_batch: int) -> int:
         """The most messages that a micro-batch can hold."""
 
     def batch_bytes(self, most_bytes: int) -> int:
-        """About how many bytes of events come of a micro-batch, by parts of at most so many where it can be parted."""
+        """About how many bytes the events of a micro-batch have, or of one of its parts where it can be divided."""
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
@@ -131,5 +131,5 @@ class Source(Protocol):
         """The last few (key, value) of each partition that holds any, in order; to be read one after the other."""
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """What is there now, partition by partition, of one partition only and from an offset on where they are given;
-        to look at."""
+        """The messages that are there now, partition by partition, to be shown; of one partition only, or from an
+        offset on, where they are given."""

@@ -1,7 +1,7 @@
-"""Topics as Kafka describes them: those that were made anew, and those that have got partitions.
+"""Notices topics that were deleted and created again, and topics that have got partitions.
 
-Deleted and created again under its name a topic is another one, whatever its offsets look like.  Kafka gives each topic
-an id when it is created (KIP-516); the ids of the topics that the target's positions speak of are kept with them.
+A topic that was created again under its name is another topic, whatever its offsets look like.  Kafka gives each topic
+an id when it is created (KIP-516); the bridge keeps the ids with its positions on the target.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from bridge.sources.source import Source, TopicNow
 from bridge.tso import tso_time
 
 PATIENCE_SECONDS: Final = 60.0
-"""How long Kafka may not answer while the bridge runs."""
+"""How long Kafka may be silent while the bridge runs."""
 _TIMEOUT_SECONDS: Final = 10.0
 _NO_ID: Final = "A" * 22
-"""16 bytes of zero: a broker before 2.8."""
+"""What a broker before 2.8 gives: 16 bytes of zero."""
 
 log = structlog.get_logger()
 
 
 class UnansweredError(SourceError):
-    """Kafka did not answer; it may later."""
+    """Kafka did not answer, and may answer later."""
 
 
 def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
@@ -71,7 +71,7 @@ _FINAL: Final = frozenset(
 
 
 def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]:
-    """The ids to be kept with the progress.  Raises SourceError when a topic that it speaks of was made anew."""
+    """The ids to keep with the progress.  Raises SourceError when one of its topics was created again."""
     spoken_of = {topic for topic, _ in progress.positions}
     known = {topic: id_ for topic, id_ in progress.topics.items() if topic in spoken_of}
     _refuse_others(known, now, by_partition=goes_by_partition(progress.positions))
@@ -79,11 +79,12 @@ def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]
 
 
 def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, int]:
-    """Where each topic begins (TSO): everything of it below counts as in the target; 0 for with the pipeline.
+    """Where each topic begins (TSO): everything below counts as in the target; 0 for a topic that begins with the
+    pipeline.
 
-    given: the topics that are to be read, with the beginning that the operator names, None without.
-    Raises UsageError when the pipeline reads others, or began them elsewhere: silently, a topic's rows below applied_ts
-    would be taken for late ones, or a topic would be left out for good.
+    given: the topics that are to be read, each with the beginning that the operator names, None without one.
+    Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Otherwise a topic's rows below
+    applied_ts would silently be taken for late ones, or a topic would be left out for good.
     """
     known, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
     is_new = not known and progress.applied_ts == progress.start_ts
@@ -130,9 +131,9 @@ def _begun_elsewhere(progress: Progress, topic: str, known: int, given: int | No
 
 @dataclass(frozen=True)
 class TopicGuard:
-    """Sees to it that what was read comes from the topics that were there at the start.
+    """Makes sure that what was read comes from the topics that were there at the start.
 
-    ids: theirs.  by_partition: progress stands in the order of the partitions.
+    ids: the ids of those topics.  by_partition: whether progress goes by the order of the partitions.
     """
 
     source: Source
@@ -140,10 +141,10 @@ class TopicGuard:
     by_partition: bool
 
     def partitions(self, given_up: Callable[[], bool]) -> set[PartitionId] | None:
-        """The partitions that the topics have now; None when `given_up` said so before Kafka answered.
+        """The partitions that the topics have now; None when `given_up` returned true before Kafka answered.
 
-        To be asked between reading and applying: a row that is earlier than a boundary that was read lies in one of
-        them.  Raises SourceError when a topic was made anew, is gone, or Kafka stays silent.
+        Call it between reading and applying: a new partition may hold a row below a boundary that was read.  Raises
+        SourceError when a topic was created again, is gone, or Kafka stays silent.
         """
         until, is_said = time.monotonic() + PATIENCE_SECONDS, False
         while True:

@@ -13,10 +13,10 @@ from bridge.errors import ApplyError, SourceError
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
 SPARK_ENDED: Final = (*SPARK_FAILED, ConnectionError)
-"""The same, and what is raised when the JVM is gone: a signal to the whole process group, as from Ctrl-C or systemd,
-ends the JVM too."""
+"""What Spark raises when a job fails or the JVM is gone.  A signal to the whole process group, as from Ctrl-C or
+systemd, ends the JVM too."""
 LOSSES_IN_PLACE: Final = 5
-"""Executors that are lost one after the other before anything new is in the target: then it is no accident."""
+"""So many executors lost one after the other, with nothing new in the target between them, are no accident."""
 
 _OURS: Final = re.compile(r"bridge\.errors\.(?:Apply|RefusedRows)Error: ")
 _NAMED: Final = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error|ArrowInvalid): .+)$", re.MULTILINE)
@@ -25,17 +25,17 @@ _BUG: Final = re.compile(
     r"|ArithmeticError|ZeroDivisionError|OverflowError|RuntimeError|RecursionError|NotImplementedError"
     r"|Unicode\w+Error|pyarrow\.lib\.Arrow(?!Memory)\w+): "
 )
-"""What Python code raises that does not do what it should."""
+"""What Python code raises when it is wrong."""
 _LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
 
 class ChunksLost(Exception):  # noqa: N818  # not an error: reading begins anew where progress says
-    """Row changes that an executor held are gone with it; the text is Spark's."""
+    """An executor is gone, and with it row changes that it held; the text is Spark's."""
 
 
 class PartitionsAdded(Exception):  # noqa: N818  # not an error: reading begins anew with all of them
-    """A topic got partitions between the look at their offsets and the start of the query, which Spark refuses then;
-    the text names them."""
+    """A topic got partitions after their offsets were read and before the query started, which Spark refuses; the text
+    names them."""
 
 
 class Losses:
@@ -45,7 +45,8 @@ class Losses:
         self._applied_ts, self._count = -1, 0
 
     def count(self, lost: ChunksLost, applied_ts: int) -> None:
-        """One more, when the target is at applied_ts; raises SourceError when there are too many in one place."""
+        """Counts one more loss while the target is at applied_ts (TSO); raises SourceError when there are too many in
+        one place."""
         self._count = self._count + 1 if applied_ts == self._applied_ts else 1
         self._applied_ts = applied_ts
         if self._count >= LOSSES_IN_PLACE:
@@ -57,7 +58,7 @@ class Losses:
 
 
 def lost_chunks(error: BaseException) -> bool:
-    """Whether an executor is gone that held row changes (localCheckpoint keeps them nowhere else)."""
+    """Whether an executor is gone that held row changes.  localCheckpoint keeps them nowhere else."""
     return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
 
 

@@ -1,7 +1,7 @@
-"""Event batches on their way from the processes that decode to the driver.
+"""Brings batches of events from the processes that decode to the driver.
 
-On one machine they lie in files, which the driver maps into memory, and only their names pass through Spark.
-Elsewhere, and where there is no room for files, the batches themselves pass through Spark.
+On one machine the events are in files, which the driver maps into memory, and only the files' names pass through Spark.
+On a cluster, and where there is no room for files, the batches themselves pass through Spark.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from bridge.protocols.batch_decode import packed
 from bridge.rows.amount import Amount
 
 RESERVE_BYTES: Final = 16 << 20
-"""What is left free in the folder's file system: Spark writes its own log there, and a container's temporary folder may
-be small.  What the driver holds of files counts until it is applied."""
+"""How much stays free in the folder's file system.  Spark writes its own log there, and a container's temporary folder
+may be small.  Files that the driver has mapped count until they are applied."""
 _NAME_BEGINS: Final = b"/"
 _GIVEN_UP: Final = b"!"
-"""With which no Arrow stream begins."""
+"""Bytes with which no Arrow stream begins."""
 
 
 class TooLargeError(Exception):
-    """A part of a micro-batch is more than the driver has room for at once, as far as it was decoded: it has to be read
-    again, by smaller parts."""
+    """A part of a micro-batch, once decoded, is more than the driver has room for.  It must be read again in smaller
+    parts."""
 
     def __init__(self, found: Amount) -> None:
         super().__init__(f"{found.rows} row changes have {found.bytes} bytes already")
@@ -36,7 +36,7 @@ class TooLargeError(Exception):
 
 
 def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
-    """The tables, as long as they have at most so many bytes together; then TooLargeError."""
+    """The tables, as long as they have at most so many bytes together; then raises TooLargeError."""
     found = Amount(0, 0)
     for events in tables:
         found = Amount.total([found, Amount.of(events)])
@@ -46,7 +46,7 @@ def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
 
 
 def all_handed_over(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
-    """Each of the tables `handed_over`; beyond so many bytes together nothing more, but word of that."""
+    """Hands over each of the tables, up to so many bytes together; beyond them only the word that there was more."""
     try:
         for events in within(tables, most_bytes):
             yield handed_over(events, folder)

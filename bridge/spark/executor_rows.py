@@ -1,6 +1,6 @@
-"""Row changes that stay on Spark's executors: a backlog beyond the driver's memory, and transactions larger than it.
+"""Row changes on Spark's executors: a backlog larger than the driver's memory, and transactions larger than it.
 
-The pure functions are the driver's own; only where they run differs.
+The rules are the same pure functions that the driver runs.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from bridge.rows.resolve_types import typed
 from bridge.spark.frame_store import ROW_BYTES, TS_END, FrameStore, checkpointed
 
 _TOGETHER: Final = Amount(50_000, 64 << 20)
-"""About how much of row changes is rendered together, whose statements pass through the JVM's memory in one piece."""
+"""About how many row changes are rendered together.  Their statements pass through the JVM's memory in one piece."""
 _BATCH_BYTES: Final = 8 << 20
-"""Of statements in one batch on their way to the JVM."""
+"""The bytes of statements in one batch on their way to the JVM."""
 _KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
     pa.field("row_key", pa.string(), nullable=False)
 )
@@ -65,7 +65,7 @@ _STATEMENT_SCHEMA: Final = pa.schema(
 
 
 class Executors:
-    """Gives windows of row changes, on the driver where they fit, on the executors where they do not.
+    """Gives windows of row changes: on the driver where they fit, otherwise on the executors.
 
     room: how much the driver may hold for one transaction.
     """
@@ -86,7 +86,7 @@ class Executors:
 class ExecutorRows:
     """A window whose row changes are on the executors: those of the stores with low <= commit_ts < high.
 
-    Only stores are looked through that may hold some, so that the pieces of a window cost no more than all of it.
+    Only stores that may hold some are read, so that the pieces of a window cost no more than all of it.
     """
 
     def __init__(self, stores: Sequence[FrameStore], room: Amount, low: int = 0, high: int = TS_END) -> None:
@@ -101,7 +101,7 @@ class ExecutorRows:
 
     @cached_property
     def _amount(self) -> Amount:
-        """How much there is (asked of Spark once)."""
+        """How much the window holds; Spark is asked once."""
         [(rows, size)] = self._frame.agg(F.count("*"), F.expr(f"ifnull(sum({ROW_BYTES}), 0)")).collect()
         return Amount(rows, size)
 
@@ -115,19 +115,19 @@ class ExecutorRows:
         return [first for first, _ in self._intervals(bounds)]
 
     def _intervals(self, bounds: Sequence[int]) -> list[tuple[int, Amount]]:
-        """The same, each with how much the interval holds."""
+        """The lowest commit_ts of each interval between `bounds` that holds any, and how much the interval holds."""
         sizes = self._frame.select("commit_ts", F.expr(ROW_BYTES))
         parts = sizes.mapInArrow(_parted(bounds), "interval int, first long, rows long, bytes long")
         found = parts.groupBy("interval").agg(F.min("first"), F.sum("rows"), F.sum("bytes")).collect()
         return sorted((first, Amount(rows, size)) for _, first, rows, size in found)
 
     def between(self, low: int, high: int) -> ExecutorRows:
-        """Those with low <= commit_ts < high."""
+        """The part of the window with low <= commit_ts < high."""
         return ExecutorRows(self._stores, self._room, max(low, self._low), min(high, self._high))
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
-        """Cut at about the quantiles of commit_ts, again where a piece has come out too large; one that the driver can
-        hold is brought there."""
+        """Cuts the window at about the quantiles of commit_ts, and again where a piece is too large.  A piece that the
+        driver can hold is brought there."""
         cuts = self._cuts(most) if self.count else []
         ends = [*(start for start, _ in cuts[1:]), None]
         for (start, amount), end in zip(cuts, ends, strict=False):
@@ -140,7 +140,7 @@ class ExecutorRows:
                 yield end, piece if amount.exceeds(self._room) else piece.on_driver()
 
     def _cuts(self, most: Amount) -> list[tuple[int, Amount]]:
-        """Where pieces of about so much begin, and how much they hold; the first one begins with the window."""
+        """Where pieces of about that size begin, and how much they hold; the first piece begins with the window."""
         if not self._amount.exceeds(_half_as_much_again(most)):
             return [(self._low, self._amount)]
         wanted = self._amount.pieces(most)
@@ -152,7 +152,7 @@ class ExecutorRows:
         return [(self._low, first), *others]
 
     def on_driver(self) -> DriverRows:
-        """The same in the driver's memory."""
+        """The same row changes in the driver's memory."""
         return DriverRows.of([self._frame.toArrow()])
 
     def tables(self) -> dict[TableName, int]:
@@ -163,8 +163,8 @@ class ExecutorRows:
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the executors; brings statements, not rows, stage by stage.
 
-        Raises RefusedRowsError as the driver would: what a task raises has lost its table and its code on the way, so
-        that rows among which one is refused are brought to the driver, as they are to find out which.
+        Raises RefusedRowsError as the driver would.  What a task raises has lost its table and its code on the way;
+        when a row is refused, the rows are therefore brought to the driver, which finds out which one it is.
         """
         try:
             rendered = self._rendered(catalog, rendering)
@@ -188,12 +188,13 @@ class ExecutorRows:
         )
 
     def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
-        """Which keys the server holds for one.  Those that it is asked about pass through the driver's memory: texts
-        that are equal but for case and blanks, and all keys of a table some of which hold more than ASCII.  Only where
-        a row may have gone.
+        """Which keys the server holds for one, asked where a row may have gone.
 
-        Nothing is asked about _bin collations: while messages hold old rows, of several spellings of a key one at most
-        is written, after the others are deleted."""
+        The keys that the server is asked about pass through the driver's memory: texts that are equal but for case and
+        blanks, and all keys of a table some of which hold more than ASCII.
+        Nothing is asked about _bin collations.  While messages hold old rows, at most one of several spellings of a key
+        is written, after the others are deleted.
+        """
         inexact = [
             name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
         ]
@@ -239,7 +240,7 @@ class ExecutorRows:
         return mine.orderBy(*ROW_ORDER).toArrow()
 
     def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
-        """The same with other row changes of one table."""
+        """The same window with other row changes of one table."""
         is_other = (F.col("schema") != name.schema) | (F.col("table") != name.table)
         given = FrameStore.of(self._frame.sparkSession, changes)
         others = [store.where(is_other) for store in self._stores]
@@ -348,10 +349,10 @@ def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator
 def _render_partition(
     catalog: Mapping[TableName, Table], rendering: Rendering, same: Known
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements.
+    """For mapInArrow: turns all changes of one partition, which holds every change of its keys, into statements.
 
-    They are texts all the way, none of them a LOAD DATA: what is this large is bound by the executors, not the server.
-    One session runs those of all partitions, stage by stage, so that scratch tables have names of their own.
+    All of them are texts, none is a LOAD DATA: at this size the executors are the limit, not the server.  One session
+    runs the statements of all partitions, stage by stage, so that scratch tables have names of their own.
     """
     rendering = replace(rendering, load_bytes=0, same_keys=same)
 

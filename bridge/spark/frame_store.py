@@ -25,7 +25,7 @@ from bridge.rows.order_and_slices import (
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
 ROW_BYTES: Final = "64 + " + " + ".join(f"ifnull(octet_length({text}), 0)" for text in ("columns", "before", "after"))
-"""About what a row change takes."""
+"""About how many bytes a row change takes (SQL)."""
 _ROW_TOTALS: Final = (
     f"count_if({_IS_ROW})",
     f"ifnull(sum({ROW_BYTES}) FILTER (WHERE {_IS_ROW}), 0)",
@@ -35,7 +35,7 @@ _ROW_TOTALS: Final = (
 TS_END: Final = (1 << 63) - 1
 """Above every commit_ts."""
 _SENT_BYTES: Final = 8 << 20
-"""Of row changes that the driver sends to the executors at once."""
+"""The bytes of row changes that the driver sends to the executors at once."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class FrameStore:
     last_ts: int
 
     def from_ts(self, ts: int) -> FrameStore:  # noqa: ARG002
-        """Itself: what is below is left out when it is asked for."""
+        """The store itself: what is below is left out when the rows are asked for."""
         return self
 
     @classmethod
     def all_of(cls, spark: SparkSession, rows: pa.Table) -> list[FrameStore]:
-        """Row changes that come from the driver, at least one store of them; one without any has no first and last ts.
+        """Stores of row changes that come from the driver, at least one; a store without rows has no first and last ts.
 
-        What is sent stays in the JVM's memory as long as the frame that it makes, and a task takes it along: of much,
-        each part goes to the disk.
+        What is sent stays in the JVM's memory as long as the frame made of it, and each task takes it along.  When
+        there is much, each part is therefore written to the disk.
         """
         if rows.nbytes <= _SENT_BYTES:
             return [cls._sent(spark, rows)]
@@ -66,7 +66,7 @@ class FrameStore:
 
     @classmethod
     def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
-        """The same as one store."""
+        """One store of row changes that come from the driver."""
         return reduce(cls._joined, cls.all_of(spark, rows))
 
     @classmethod
@@ -76,7 +76,7 @@ class FrameStore:
         return cls(frame, Amount.of(rows), *((low, high) if rows.num_rows else (TS_END, -1)))
 
     def with_rows(self, rows: pa.Table) -> FrameStore:
-        """The same with more row changes, which come from the driver."""
+        """The store with more row changes, which come from the driver."""
         return self._joined(FrameStore.of(self.frame.sparkSession, rows))
 
     def _joined(self, more: FrameStore) -> FrameStore:
@@ -89,17 +89,17 @@ class FrameStore:
         return self.first_ts < high and self.last_ts >= low
 
     def where(self, condition: Column) -> FrameStore:
-        """Some of the row changes, between the same first and last ts."""
+        """The row changes that meet a condition; the first and last ts stay."""
         return replace(self, frame=self.frame.where(condition))
 
     def from_begins(self, begins: Mapping[str, int]) -> FrameStore:
-        """The same without what lies below the beginning of its topic."""
+        """The store without the changes that lie below the beginning of their topic."""
         is_below = ((F.col("topic") == topic) & (F.col("commit_ts") < begin) for topic, begin in begins.items())
         kept = self.frame.where(~reduce(Column.__or__, is_below, F.lit(False)))
         return replace(self, frame=kept, amount=Amount(kept.count(), self.amount.bytes))
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts what lies below ts."""
+        """Counts the changes below ts, late ones and repeated ones apart."""
         dropped = Dropped(Counter(), Counter())
         if self.first_ts >= ts:
             return dropped
@@ -116,16 +116,17 @@ class FrameStore:
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
-    """On the disk: Spark's memory, which is small, asks only now and then whether it holds another row."""
+    """The frame, computed once and kept on the disk.  Spark's memory is small, and checks only now and then whether
+    another row fits."""
     return frame.localCheckpoint(True, StorageLevel.DISK_ONLY)
 
 
 class OnExecutors(NamedTuple):
-    """The events of a micro-batch, whose row changes stay on the executors.
+    """The events of a micro-batch whose row changes stay on the executors.
 
-    others: events that are no row changes (EVENT_SCHEMA), in the order of their places.
-    read: behind the last offset of each partition.
-    by_time: whether any lacks a TSO.
+    others: events that are no row changes (EVENT_SCHEMA), in the order of their positions.
+    read: the offset behind the last one of each partition.
+    by_time: whether any event lacks a TSO.
     """
 
     store: FrameStore
@@ -135,7 +136,7 @@ class OnExecutors(NamedTuple):
 
 
 def on_executors(events: DataFrame) -> OnExecutors:
-    """Parts events (EVENT_SCHEMA), and leaves row changes where they are.
+    """Divides events (EVENT_SCHEMA) into row changes, which stay where they are, and others.
 
     Raises what Spark raises when a task fails.
     """

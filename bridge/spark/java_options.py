@@ -1,4 +1,4 @@
-"""What the driver's JVM is started with."""
+"""The options with which the driver's JVM is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def java_options() -> str:
-    """What a driver's JVM is to be started with; nothing while there is no archive."""
+    """The options of the archive for the driver's JVM; "" while there is no archive."""
     archive = cache_folder() / archive_name() / ARCHIVE
     if " " in str(archive):  # the options of a JVM are parted by blanks
         return ""
@@ -33,7 +33,8 @@ def java_options() -> str:
 
 
 def archive_name() -> str:
-    """One for each Java, Spark and class path; the JVM takes none of jars that were installed anew since."""
+    """The name of the archive: another one for each Java, Spark and class path.  The JVM takes no archive of jars that
+    were installed anew since."""
     java = str(Path(shutil.which("java") or "java").resolve())
     told = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(_SPARK)])
     told += "\0" + "\0".join(map(str, jars_in()))

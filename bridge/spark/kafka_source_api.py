@@ -14,7 +14,7 @@ _KAFKA_JARS: Final = (
     "org.apache.kafka_kafka-clients-3.9.0.jar",
     "org.apache.commons_commons-pool2-2.12.0.jar",
 )
-"""What the package brings that Spark does not have itself, as Spark's Ivy calls it."""
+"""The jars that the package brings and Spark does not have, by their names in Spark's Ivy folder."""
 _IVY: Final = Path.home() / ".ivy2.5.2"
 """Where Spark 4.0 keeps what it has fetched.  Spark is told so: by itself it takes the home of the password file, not
 $HOME, and in a container the two may differ."""

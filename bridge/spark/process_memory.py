@@ -1,4 +1,4 @@
-"""How this process takes memory, and gives it back."""
+"""How this process takes memory and gives it back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _KEPT_BYTES: Final = 128 << 20
 
 
 def give_freed_memory_back() -> None:
-    """Has the C library give back what is freed and lies between what is not: of large texts some times as much as is
-    in use.
+    """Makes the C library return freed memory that lies between used memory.  Large texts otherwise hold several times
+    the memory in use.
 
-    Without effect where the C library is not glibc.
+    Has no effect where the C library is not glibc.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -25,11 +25,11 @@ def give_freed_memory_back() -> None:
 
 
 def take_small_pages() -> None:
-    """Has the system give this process, and those that it starts from now on, memory by pages of 4 KiB.  On a virtual
-    machine the host may have to find a page of 2 MiB first, which takes ten times as long as to clear it (2.6 s for a
-    GiB, 0.4 s by small pages), and a process whose memory goes up and down asks for many.
+    """Makes the system give memory in pages of 4 KiB to this process and to those that it starts.
 
-    Without effect where the system is not Linux.
+    On a virtual machine the host may have to find a page of 2 MiB first, which takes ten times as long as clearing it
+    (2.6 s for a GiB, 0.4 s with small pages), and a process whose memory goes up and down asks for many.
+    Has no effect where the system is not Linux.
     """
     if not is_on("small-pages"):
         return
@@ -39,7 +39,7 @@ def take_small_pages() -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Has the garbage collector leave alone what is there now: modules and the like, which are never garbage and take
-    60 ms to look at.  PySpark's workers collect after every task."""
+    """Makes the garbage collector skip what is there now.  Modules and the like are never garbage and take 60 ms to
+    check, and PySpark's workers collect after every task."""
     if is_on("frozen-modules"):
         gc.freeze()

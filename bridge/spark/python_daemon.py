@@ -1,5 +1,5 @@
-"""Spark's parent of Python workers, with all that decoding needs loaded before the first worker is forked: each would
-else load it anew, which takes as long as decoding a hundred thousand rows."""
+"""The parent of Spark's Python workers.  It loads all that decoding needs before the first worker is forked; otherwise
+each worker would load it anew, which takes as long as decoding a hundred thousand rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Final
 from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
-"""Where all cores are busy, the applier comes first, and a target on the same machine: they are what is waited for."""
+"""Where all cores are busy, the applier comes first, and so does a target on the same machine: everything else waits
+for them."""
 
 
 def compiled_instead_of_zipped(path: list[str]) -> list[str]:
@@ -32,7 +33,8 @@ from pyspark import daemon  # noqa: E402
 
 
 class WithoutPandas:
-    """PyArrow looks for pandas when it makes its first array; loading it takes longer than everything else together."""
+    """Hides pandas from PyArrow, which looks for it when it makes its first array; loading pandas takes longer than
+    everything else together."""
 
     def find_spec(self, name: str, *_: object) -> None:
         """Says that there is no pandas."""

@@ -95,15 +95,15 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
 
 
 def _start_jvm(properties: Mapping[str, str]) -> None:
-    """With all properties but the secret ones on its command line, which every user of the machine can read; those
-    reach it with the session."""
+    """Starts the JVM with all properties but the secret ones on its command line, which every user of the machine can
+    read.  The secret ones are set on the session."""
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
     SparkContext._ensure_initialized(conf=public)
 
 
 def _is_submitted() -> bool:
-    """spark-submit has started the JVM, and the JVM this process."""
+    """Whether spark-submit has started the JVM, and the JVM this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -122,7 +122,8 @@ class _HandedOver:
 
 
 def _hand_signals_over(session: SparkSession) -> None:
-    """Who stops spark-submit signals the JVM, which would be gone at once, in the midst of whatever is read."""
+    """Hands signals to this process.  Stopping spark-submit signals the JVM, which would end at once, in the middle of
+    reading."""
     gateway: Any = session.sparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     sun = gateway.jvm.sun.misc
@@ -163,7 +164,7 @@ def checkpoint_folder() -> Iterator[str]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """OSError where another process holds the folder."""
+    """Locks a folder; OSError where another process has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,7 +175,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _kept_interrupt_handler() -> Iterator[None]:
-    """PySpark takes SIGINT for itself when it starts; Ctrl-C belongs to the bridge's own clean stop."""
+    """Keeps the handler of SIGINT.  PySpark takes the signal for itself when it starts, but Ctrl-C belongs to the
+    bridge's own clean stop."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

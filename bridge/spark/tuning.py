@@ -1,4 +1,4 @@
-"""The switch of what makes the bridge's processes faster without changing what they do (`stream.tuning_off`)."""
+"""Switches off the speed-ups of the bridge's processes, which do not change what they do (`stream.tuning_off`)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:  # Spark's Python workers do without the settings
     from bridge.config import Tuning
 
 VARIABLE: Final = "BRIDGE_STREAM_TUNING_OFF"
-"""Tells the processes that this one starts; the same variable that the settings are read from."""
+"""The variable that tells the processes started by this one; the settings are read from the same variable."""
 
 
 def switch_off(names: Collection[Tuning]) -> None:
-    """Does without these, in this process and those that it starts from now on."""
+    """Switches these speed-ups off, in this process and in those that it starts from now on."""
     os.environ[VARIABLE] = ",".join(names)
 
 
 def is_on(name: Tuning) -> bool:
-    """Whether it is used."""
+    """Whether the speed-up is used."""
     return name not in os.environ.get(VARIABLE, "").split(",")

@@ -33,8 +33,11 @@ _decoders: dict[str, Decoder] = {}
 
 
 def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
-    """This process's decoder of that name, made when it is asked for first: a Python worker of Spark lives on from task
-    to task, and a decoder goes on learning.  Only the last one asked for is kept."""
+    """This process's decoder of that name, made when it is first asked for.
+
+    A Python worker of Spark lives on from task to task, and its decoder goes on learning.  Only the decoder that was
+    asked for last is kept.
+    """
     if name not in _decoders:
         made = make_decoder(protocol, options)
         keep_what_is_loaded()
