@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line on stderr for whatever is not 0 (contract.md).
+"""How a command ends: its exit code, and one line on stderr for whatever is not 0 (manual, operating).
 
 0 done, 1 different or unknown, 2 wrong usage, 3 stopped by a failure, 4 something is left, 5 owned by another bridge:
 from `errors`.  Beside them:

@@ -226,7 +226,7 @@ def help_(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The `bridge` command: exit codes and one-line errors as contract.md has them."""
+    """The `bridge` command: its exit codes are in the manual (operating), an expected failure is one line."""
     configure_logs()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(exit_code(lambda: _run_command(given)))
