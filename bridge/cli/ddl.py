@@ -23,7 +23,7 @@ from bridge.cli.options import (
 from bridge.commands import ddl
 from bridge.commands.connections import source_of, target_of
 from bridge.errors import UnknownPipelineError, UsageError
-from bridge.mysql.state.ddl_journal import OPEN, State
+from bridge.mysql.state.ddl_journal import OPEN, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, recognise
 from bridge.table_filter import TableFilter
@@ -66,7 +66,7 @@ def approve(
     assignments: SetFlag = None,
 ) -> None:
     """Lets a held schema change run; one that the target refused is tried again at the next start."""
-    _release(change, State.APPROVED, config, name, target, assignments)
+    _release(change, JournalState.APPROVED, config, name, target, assignments)
 
 
 @app.command()
@@ -78,7 +78,7 @@ def skip(
     assignments: SetFlag = None,
 ) -> None:
     """Leaves a held or refused schema change out; what comes behind it goes on."""
-    _release(change, State.SKIPPED, config, name, target, assignments)
+    _release(change, JournalState.SKIPPED, config, name, target, assignments)
 
 
 @app.command()
@@ -92,12 +92,12 @@ def replace(
 ) -> None:
     """Runs another statement in the place of a held or refused one."""
     text = stdin_text().strip() if statement == "-" else statement
-    _release(change, State.REPLACED, config, name, target, assignments, text)
+    _release(change, JournalState.REPLACED, config, name, target, assignments, text)
 
 
 def _release(
     change: str,
-    state: State,
+    state: JournalState,
     config: ConfigFlag,
     name: NameFlag,
     target: TargetFlag,

@@ -6,7 +6,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.mysql.connection import Target, server_words
-from bridge.mysql.extra_unique_keys import FIX, ExtraKey, find_extra_keys
+from bridge.mysql.target_only_keys import FIX, ExtraKey, find_extra_keys
 from bridge.table_filter import TableFilter
 
 log = structlog.get_logger()

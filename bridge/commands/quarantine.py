@@ -19,7 +19,7 @@ from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
+from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
@@ -59,7 +59,7 @@ class Quarantine:
         self._protocol = settings.protocol
         self._options = settings.decode_options(TableFilter(settings.filter))
 
-    def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
+    def entries(self, states: Sequence[QuarantineState]) -> list[StoredEntry] | None:
         """Those in the given states, in order, without their messages' bytes; None when the target knows no such
         pipeline."""
         with self._session() as session:
@@ -103,7 +103,7 @@ class Quarantine:
         with self._session() as session:
             if not self._is_known(session):
                 return None
-            held = entry_ids(session, self._table.schema, self._table.name, [State.HELD])
+            held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
             return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
 
     def _outcome(self, session: Session, id_: int, act: _Act) -> Outcome:
@@ -114,7 +114,7 @@ class Quarantine:
         try:
             if entry is None or progress is None:
                 raise _Left("there is no such entry")
-            if entry.state is not State.HELD:
+            if entry.state is not QuarantineState.HELD:
                 raise _Left(f"it is {entry.state} already")
             what = act(session, entry, progress)
         except (_Left, ApplyError, TargetError) as left:
@@ -125,7 +125,7 @@ class Quarantine:
 
     def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         del progress
-        settle(session, self._table.schema, self._table.name, entry.id, State.DROPPED, "dropped by hand")
+        settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.DROPPED, "dropped by hand")
         return "dropped"
 
     def _retried(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
@@ -139,7 +139,7 @@ class Quarantine:
                 raise _Left("the pipeline has not come to its commit ts yet; try again later")
             self._apply(session, entry.position, change)
         outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
-        settle(session, self._table.schema, self._table.name, entry.id, State.APPLIED, outcome)
+        settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, outcome)
         return outcome
 
     def _readable(self, entry: StoredEntry) -> list[Event]:

@@ -40,7 +40,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StatementParts:
     """A statement in parts.
 
     lists: items whose commas go with them when they are left out.
@@ -59,7 +59,7 @@ class Shape:
         return (item for items in self.lists for item in items)
 
 
-def shape(text: str, classified: Classified, *, tidb: bool) -> Shape:
+def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
     """The parts of a statement that was classified; `tidb`: as a server that reads `/*T! ... */` sees it."""
     found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
     kind = classified.kind
@@ -67,15 +67,15 @@ def shape(text: str, classified: Classified, *, tidb: bool) -> Shape:
         return _table(text, found, classified)
     if kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
         items = tuple(_action(action) for action in alter_actions(_behind(found, classified)))
-        return Shape(text, found, classified, (items, *_groups(items)))
+        return StatementParts(text, found, classified, (items, *_groups(items)))
     if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
-        return Shape(text, found, classified, ((_index_statement(found, classified),),))
+        return StatementParts(text, found, classified, ((_index_statement(found, classified),),))
     if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
-        return Shape(text, found, classified, options=_database_options(found))
+        return StatementParts(text, found, classified, options=_database_options(found))
     if kind is StatementKind.DROP_TABLE:
         named = (tuple(t for t in found if n.span[0] <= t.span[0] < n.span[1]) for n in classified.touched)
-        return Shape(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
-    return Shape(text, found, classified)
+        return StatementParts(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
+    return StatementParts(text, found, classified)
 
 
 def span_of(found: Sequence[Token]) -> tuple[int, int]:
@@ -112,13 +112,13 @@ def _behind(found: Sequence[Token], classified: Classified) -> tuple[Token, ...]
     return tuple(token for token in found if token.span[0] >= end)
 
 
-def _table(text: str, found: tuple[Token, ...], classified: Classified) -> Shape:
+def _table(text: str, found: tuple[Token, ...], classified: Classified) -> StatementParts:
     rest = _behind(found, classified)
     if classified.like or at(rest, 0).text != "(":
-        return Shape(text, found, classified, options=rest)
+        return StatementParts(text, found, classified, options=rest)
     end = closing(rest, 0)
     items = tuple(_definition(part) for part in split_at_commas(rest[1:end]))
-    return Shape(text, found, classified, (items,), rest[end + 1 :])
+    return StatementParts(text, found, classified, (items,), rest[end + 1 :])
 
 
 def _definition(part: tuple[Token, ...]) -> Item:

@@ -96,7 +96,7 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
     for found in readings.values():
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
-    reader = _Reader(readings[tidb], schema)
+    reader = _TokenReader(readings[tidb], schema)
     try:
         result = _classify(reader)
     except _NotUnderstoodError as error:
@@ -163,7 +163,7 @@ class _NotUnderstoodError(Exception):
     """Never leaves this module."""
 
 
-class _Reader:
+class _TokenReader:
     def __init__(self, found: list[Token], schema: str) -> None:
         self.tokens, self.schema, self.at = found, schema, 0
 
@@ -220,7 +220,7 @@ class _Reader:
         self.at += 1
 
 
-def _classify(reader: _Reader) -> Classified:
+def _classify(reader: _TokenReader) -> Classified:
     if reader.accept("CREATE"):
         return _create(reader)
     if reader.accept("DROP"):
@@ -246,7 +246,7 @@ def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classifi
     )
 
 
-def _create(reader: _Reader) -> Classified:
+def _create(reader: _TokenReader) -> Classified:
     replaces = reader.accept("OR", "REPLACE")
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "NOT", "EXISTS")
@@ -279,7 +279,7 @@ def _also(known: Classified, first: ChangeClass) -> Classified:
 _INDEX_KINDS: Final = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
 
 
-def _create_table(reader: _Reader) -> Classified:
+def _create_table(reader: _TokenReader) -> Classified:
     created = reader.table()
     parenthesis = reader.peek().text == "("
     if reader.peek(int(parenthesis)).word == "LIKE":
@@ -294,10 +294,10 @@ def _create_table(reader: _Reader) -> Classified:
     return replace(_plain(StatementKind.CREATE_TABLE, created), referenced=_references(reader, created))
 
 
-def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
+def _references(reader: _TokenReader, referring: Named) -> tuple[Named, ...]:
     """The tables behind REFERENCES.  An unqualified one lies in the database of the referring table (MySQL manual,
     FOREIGN KEY Constraints)."""
-    inner = _Reader(reader.tokens[reader.at :], referring.table.schema)
+    inner = _TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
     while inner.peek().kind != "end":
         if inner.accept("REFERENCES"):
@@ -307,7 +307,7 @@ def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
     return tuple(found)
 
 
-def _create_view(reader: _Reader) -> Classified:
+def _create_view(reader: _TokenReader) -> Classified:
     """CREATE or ALTER; ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW, nothing else that is created may."""
     while not reader.accept("VIEW"):
         if reader.accept("ALGORITHM"):
@@ -326,7 +326,7 @@ def _create_view(reader: _Reader) -> Classified:
     return replace(view, reads=reads(reader.tokens[reader.at :], reader.schema))
 
 
-def _drop(reader: _Reader) -> Classified:
+def _drop(reader: _TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
         return _plain(StatementKind.DROP_DATABASE, database=reader.identifier())
@@ -358,7 +358,7 @@ def begins_database_option(token: Token, following: Token) -> bool:
     )
 
 
-def _alter(reader: _Reader) -> Classified:
+def _alter(reader: _TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         named = not begins_database_option(reader.peek(), reader.peek(1))
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
@@ -375,7 +375,7 @@ def _alter(reader: _Reader) -> Classified:
     touched = [altered]
     swaps = Swap.COLUMNS if _swaps_columns(actions) else None
     for action in actions:
-        inner = _Reader(list(action), reader.schema)
+        inner = _TokenReader(list(action), reader.schema)
         if action_class(action) is ChangeClass.EXCHANGE_PARTITION:
             kind, swaps = StatementKind.EXCHANGE_PARTITION, Swap.TABLES
             inner.skip_to("TABLE")
@@ -465,7 +465,7 @@ def _prefix(action: Sequence[Token]) -> ChangeClass | None:
     return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)
 
 
-def _new_name(reader: _Reader) -> Named:
+def _new_name(reader: _TokenReader) -> Named:
     """`RENAME [TO|AS|=] new_name`."""
     reader.at += 1
     if not (reader.accept("TO") or reader.accept("AS")) and reader.peek().text == "=":
@@ -473,7 +473,7 @@ def _new_name(reader: _Reader) -> Named:
     return reader.table()
 
 
-def _rename(reader: _Reader) -> Classified:
+def _rename(reader: _TokenReader) -> Classified:
     touched: list[Named] = []
     while True:
         touched.append(reader.table())

@@ -12,14 +12,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import Item, Shape, shape, with_depth
+from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify, split_at_commas
-from bridge.ddl.rule import Edit, LeftOut, Omission, Rule, Site
+from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
 from bridge.ddl.rules import charsets, columns, constraints, indexes, options, sequences, tables, tidb
 from bridge.ddl.server_features import Feature
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[RewriteRule, ...]] = (
     tables.recover,
     tables.global_temporary,
     tables.dropped_unmade,
@@ -69,7 +69,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-class Step(NamedTuple):
+class RewriteStep(NamedTuple):
     """One change that a rule made."""
 
     before: str
@@ -87,8 +87,8 @@ class Rewritten:
 
     text: str | None
     classified: Classified
-    steps: tuple[Step, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    steps: tuple[RewriteStep, ...] = ()
+    left_out: tuple[OmittedObject, ...] = ()
 
 
 def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
@@ -101,13 +101,17 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     if isinstance(classified, Refused):
         return classified
     text = opened(statement)
-    steps = [Step(statement, text, "executable comments opened, as the upstream ran them")] if text != statement else []
+    steps = (
+        [RewriteStep(statement, text, "executable comments opened, as the upstream ran them")]
+        if text != statement
+        else []
+    )
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread
     if ChangeClass.NOTHING in reread.classes:
-        return Rewritten(None, classified, (*steps, Step(text, "", "it holds no action for this target")))
-    parts = shape(text, reread, tidb=tidb)
+        return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
+    parts = statement_parts(text, reread, tidb=tidb)
     found = [edit for rule in RULES for edit in rule(parts, site)]
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
@@ -125,9 +129,9 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     return is_same and after.database == before.database and after.kind == before.kind
 
 
-def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None, list[Step]]:
+def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[str | None, list[RewriteStep]]:
     omitted = {id(o.item): o for o in (*found, *_emptied(parts, found)) if isinstance(o, Omission)}
-    steps = [Step(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
+    steps = [RewriteStep(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
     if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
         return None, steps
     actions = parts.lists[0] if parts.lists else ()
@@ -138,13 +142,13 @@ def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None
         edits.extend(_commas(items, omitted))
     kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
     if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
-        return None, [*steps, *(Step(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
+        return None, [*steps, *(RewriteStep(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
     edits.extend(_loose_commas(_options_or_actions(parts), kept))
-    steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
+    steps += [RewriteStep(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
     return _replaced(parts.text, [*edits, *kept]), steps
 
 
-def _emptied(parts: Shape, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
+def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
     """Items of which several rules have taken everything."""
     edits = [edit for edit in found if isinstance(edit, Edit)]
     for item in parts.items:
@@ -158,7 +162,7 @@ def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
-def _options_or_actions(parts: Shape) -> Sequence[Token]:
+def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
     """Where commas may part what is gone: options up to PARTITION BY; actions, of which one may be in a comment."""
     if parts.classified.kind is StatementKind.ALTER_TABLE:
         return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]

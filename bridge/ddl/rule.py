@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
 from bridge.ddl.collation_tables import CollationRules
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
 from bridge.model import TableName
 
 
-class LeftOut(NamedTuple):
+class OmittedObject(NamedTuple):
     """Something that the target does not get; a later statement that names it leaves that out too.
 
     kind: "index", "constraint" or "table"; name: "" when the upstream's server chose it.
@@ -42,7 +42,7 @@ class Omission(NamedTuple):
 
     item: Item
     why: str
-    thing: LeftOut | None = None
+    thing: OmittedObject | None = None
 
 
 class UnsupportedError(Exception):
@@ -52,7 +52,7 @@ class UnsupportedError(Exception):
 class Surroundings(Protocol):
     """What is on the target already, as far as rules ask."""
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """The table is there without it, and this pipeline has left such a thing out."""
 
     def stored_name(self, table: TableName) -> TableName | None:
@@ -77,7 +77,7 @@ class Surroundings(Protocol):
 class Nowhere:
     """Surroundings of a statement without a target."""
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """Unknown."""
         del table, thing
         return False
@@ -123,7 +123,7 @@ class Site:
     around: Surroundings = field(default_factory=Nowhere)
 
 
-Rule = Callable[[Shape, Site], Iterator[Edit | Omission]]
+RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
 
 
 def remove(found: Sequence[Token], why: str) -> Edit:
@@ -131,7 +131,7 @@ def remove(found: Sequence[Token], why: str) -> Edit:
     return Edit(*span_of(found), "", why)
 
 
-def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
+def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
     """Where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
     if statement.options:
         yield statement.options
@@ -141,7 +141,7 @@ def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
             yield item.tokens
 
 
-def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edit | Omission]:
+def without_options(statement: StatementParts, names: set[str], why: str) -> Iterator[Edit | Omission]:
     """Takes options of the form [DEFAULT] NAME [=] value out."""
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
@@ -156,7 +156,9 @@ def beginning(scope: Sequence[Token], i: int) -> int:
     return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
 
 
-def take_out(statement: Shape, scope: Sequence[Token], start: int, end: int, why: str) -> Iterator[Edit | Omission]:
+def take_out(
+    statement: StatementParts, scope: Sequence[Token], start: int, end: int, why: str
+) -> Iterator[Edit | Omission]:
     """Takes tokens out of an option scope, the whole action where nothing else is in it."""
     if start == 0 and end >= len(scope):
         item = next((item for item in statement.items if item.tokens == tuple(scope)), None)

@@ -17,7 +17,7 @@ _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE
 _TABLES_PER_QUERY: Final = 500
 
 
-class Flavour(StrEnum):
+class ServerKind(StrEnum):
     """What kind of server it is."""
 
     MYSQL = "MySQL"
@@ -122,12 +122,12 @@ class Definition:
         )
 
 
-def flavour_of(session: Session) -> Flavour:
+def server_kind(session: Session) -> ServerKind:
     """What the server says it is."""
     version = str(session.value("SELECT VERSION()")).lower()
     if "tidb" in version:
-        return Flavour.TIDB
-    return Flavour.MARIADB if "mariadb" in version else Flavour.MYSQL
+        return ServerKind.TIDB
+    return ServerKind.MARIADB if "mariadb" in version else ServerKind.MYSQL
 
 
 def list_tables(session: Session) -> list[TableName]:

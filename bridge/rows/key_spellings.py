@@ -64,7 +64,7 @@ _MOMENT_END: Final = r"(?: 00:00:00)?(?:\.0*)?'$"
 _ANYTHING: Final = ""
 
 
-class _Rule(Enum):
+class _Equality(Enum):
     """What is known of the literals that are equal in a part of a key."""
 
     SAME = auto()
@@ -81,7 +81,7 @@ def asks_nobody(table: Table, key: tuple[str, ...], literals: pa.Array) -> Spell
     return {}
 
 
-class Known:
+class KnownSpellings:
     """An answer that was given before; may be sent to another process."""
 
     def __init__(self, answers: Mapping[TableName, Spellings]) -> None:
@@ -107,17 +107,17 @@ def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
 
 def is_exact(table: Table, key: tuple[str, ...]) -> bool:
     """Equal keys have equal literals, whatever they are."""
-    return all(rule is _Rule.SAME for rule in _rules(table, key))
+    return all(one is _Equality.SAME for one in _equalities(table, key))
 
 
 def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
     """Equal keys have equal literals but for what can be told without the server."""
-    return all(rule in {_Rule.SAME, _Rule.BLANKS} for rule in _rules(table, key))
+    return all(one in {_Equality.SAME, _Equality.BLANKS} for one in _equalities(table, key))
 
 
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
     """Of keys (with repetitions), those whose rows go among them, the ones that the server holds for one."""
-    if not goes.any() or is_exact(table, key) or _are_plain(_rules(table, key), literals):
+    if not goes.any() or is_exact(table, key) or _are_plain(_equalities(table, key), literals):
         return {}
     known = literals.dictionary_encode()
     went = np.zeros(len(known.dictionary), np.bool_)
@@ -126,16 +126,16 @@ def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bool
     return same_keys(table, key, suspects) if len(suspects) > 1 else {}
 
 
-def _are_plain(rules: Sequence[_Rule], literals: pa.Array) -> bool:
+def _are_plain(equalities: Sequence[_Equality], literals: pa.Array) -> bool:
     """Whether the signatures of such keys are surely the literals themselves; seldom wrongly false."""
-    if not set(rules) <= {_Rule.SAME, _Rule.BLANKS, _Rule.CASE}:
+    if not set(equalities) <= {_Equality.SAME, _Equality.BLANKS, _Equality.CASE}:
         return False
     offsets = np.frombuffer(literals.buffers()[1], np.int64)[literals.offset : literals.offset + len(literals) + 1]
     characters = np.frombuffer(literals.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     quotes = np.flatnonzero(characters[1:] == _QUOTE)
     if np.isin(characters[quotes], _BEFORE_A_QUOTE).any():
         return False
-    return _Rule.CASE not in rules or not _HAS_CASE[characters].any()
+    return _Equality.CASE not in equalities or not _HAS_CASE[characters].any()
 
 
 def _suspected(found: pa.Array, went: Bools) -> Bools:
@@ -153,26 +153,26 @@ def _suspected(found: pa.Array, went: Bools) -> Bools:
 
 def signatures(table: Table, key: tuple[str, ...], literals: pa.Array) -> pa.Array:
     """Texts that are equal for keys that a server may hold for one; "" for keys that any other may equal."""
-    rules = _rules(table, key)
+    equalities = _equalities(table, key)
     parts = [literals] if len(key) == 1 else parts_of(literals, range(len(key)))
-    found = [_signature(rule, part) for rule, part in zip(rules, parts, strict=True)]
+    found = [_signature(equality, part) for equality, part in zip(equalities, parts, strict=True)]
     is_odd = pc.equal(found[0], _ANYTHING)
     for one in found[1:]:
         is_odd = pc.or_(is_odd, pc.equal(one, _ANYTHING))
     return pc.if_else(is_odd, pa.scalar(_ANYTHING, TEXT), joined(found))
 
 
-def _signature(rule: _Rule, literals: pa.Array) -> pa.Array:
-    if rule is _Rule.NOTHING:
+def _signature(equality: _Equality, literals: pa.Array) -> pa.Array:
+    if equality is _Equality.NOTHING:
         return pa.repeat(pa.scalar(_ANYTHING, TEXT), len(literals))
-    if rule is _Rule.NUMBER:
+    if equality is _Equality.NUMBER:
         return _numbers(literals)
-    if rule is _Rule.MOMENT:
+    if equality is _Equality.MOMENT:
         return pc.replace_substring_regex(literals, _MOMENT_END, "'")
-    if rule is _Rule.SAME:
+    if equality is _Equality.SAME:
         return literals
     plain = pc.replace_substring_regex(literals, " +'$", "'")
-    if rule is _Rule.BLANKS:
+    if equality is _Equality.BLANKS:
         return pc.if_else(pc.starts_with(literals, "x'"), pa.scalar(_ANYTHING, TEXT), plain)
     is_odd = pc.match_substring_regex(literals, _ODD)
     return pc.if_else(is_odd, pa.scalar(_ANYTHING, TEXT), pc.ascii_lower(plain))
@@ -186,24 +186,24 @@ def _numbers(literals: pa.Array) -> pa.Array:
     return pc.coalesce(same, pa.scalar(_ANYTHING, TEXT))
 
 
-def _rules(table: Table, key: tuple[str, ...]) -> list[_Rule]:
+def _equalities(table: Table, key: tuple[str, ...]) -> list[_Equality]:
     lengths = table.prefixes.get(key, (None,) * len(key))
-    return [_rule(table.columns[part], length) for part, length in zip(key, lengths, strict=True)]
+    return [_equality(table.columns[part], length) for part, length in zip(key, lengths, strict=True)]
 
 
-def _rule(column: Column, length: int | None) -> _Rule:
+def _equality(column: Column, length: int | None) -> _Equality:
     word = column.type.split("(")[0].split(" ")[0]
     if length is not None:
-        return _Rule.NOTHING
+        return _Equality.NOTHING
     if word in _EXACT_TYPES:
-        return _Rule.SAME
+        return _Equality.SAME
     if word in _NUMBERS:
-        return _Rule.NUMBER
+        return _Equality.NUMBER
     if word in _MOMENTS:
-        return _Rule.MOMENT
+        return _Equality.MOMENT
     if word not in _TEXT_TYPES:
-        return _Rule.NOTHING
+        return _Equality.NOTHING
     collation = (column.collation or "").lower()
     if collation.endswith("_bin"):
-        return _Rule.BLANKS
-    return _Rule.CASE if _PLAIN.fullmatch(collation) else _Rule.NOTHING
+        return _Equality.BLANKS
+    return _Equality.CASE if _PLAIN.fullmatch(collation) else _Equality.NOTHING

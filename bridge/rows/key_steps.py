@@ -18,7 +18,7 @@ from bridge.rows.key_spellings import SameKeys, is_exact, respelled, spellings
 from bridge.rows.literal_offsets import Cells, to_numpy
 
 
-class Shape(NamedTuple):
+class RowShape(NamedTuple):
     """A table's column list.  names: in lower case; key: the key that identifies rows, () when there is none; lacks:
     whether the table has columns that it does not name, besides generated ones."""
 
@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     lacks: bool
 
     @classmethod
-    def of(cls, table: Table, columns: str, key: tuple[str, ...]) -> Shape:
+    def of(cls, table: Table, columns: str, key: tuple[str, ...]) -> RowShape:
         """A column list as messages have it."""
         names = tuple(columns.lower().split(SEP))
         lacks = not table.written_names.issubset(names)
@@ -62,7 +62,7 @@ class Steps(NamedTuple):
     @classmethod
     def of(
         cls,
-        shapes: Sequence[Shape],
+        shapes: Sequence[RowShape],
         shape_of: Longs,
         changes: pa.Table,
         before: Cells,
@@ -99,7 +99,7 @@ def _order_of(changes: pa.Table) -> Longs:
 
 
 def _one_spelling(
-    shapes: Sequence[Shape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
+    shapes: Sequence[RowShape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
 ) -> pa.Array:
     """The keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key went,
     or may have gone from another spelling."""
@@ -127,7 +127,7 @@ _LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|l
 
 
 def freed(
-    shapes: Sequence[Shape],
+    shapes: Sequence[RowShape],
     shape_of: Longs,
     is_known: Bools,
     before: Cells,
@@ -157,7 +157,7 @@ def freed(
     return found
 
 
-def _compared(shape: Shape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
+def _compared(shape: RowShape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
     """Positions of the columns of a unique value; [] when they do not tell it, None when it does not change."""
     present = [name for name in unique if name in shape.names]
     if (len(present) < len(unique) and not parts) or "" in unique:

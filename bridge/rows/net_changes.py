@@ -20,7 +20,7 @@ from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.key_spellings import SameKeys, asks_nobody
-from bridge.rows.key_steps import Shape, Steps, freed, other_uniques
+from bridge.rows.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.type_check import check_needs
@@ -130,10 +130,10 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
     ]
 
 
-def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[Shape], Longs]:
+def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
     """The shapes of the row changes, and the number of each one's."""
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
-    shapes: list[Shape] = []
+    shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
     for schema, name, columns, named in kinds:
@@ -141,11 +141,11 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         key = choose_key(table, columns, named)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):
-            shapes.append(Shape.of(table, columns, key))
+            shapes.append(RowShape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
 
 
-def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
+def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
     """Of one table, all of whose row changes these are."""
     number_of = {shape.columns: number for number, shape in enumerate(shapes)}
     found, codes = distinct(changes, ("columns",))
@@ -184,7 +184,7 @@ class _Keyed:
     Those of a shape are in the order of their keys.
     """
 
-    shapes: Sequence[Shape]
+    shapes: Sequence[RowShape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
@@ -192,7 +192,7 @@ class _Keyed:
     @classmethod
     def of(
         cls,
-        shapes: Sequence[Shape],
+        shapes: Sequence[RowShape],
         shape_of: Longs,
         changes: pa.Table,
         after: Cells,
@@ -251,7 +251,7 @@ def _sorted(keys: pa.Array) -> Longs:
     return found
 
 
-def _fold_keyless(shapes: Sequence[Shape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
+def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
     table = shapes[numbers[0]].table
     _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
     copies: Counter[Image] = Counter()

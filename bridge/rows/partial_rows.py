@@ -23,7 +23,7 @@ from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools, Longs, ends
-from bridge.rows.key_steps import Shape, Steps, freed, is_long, other_uniques
+from bridge.rows.key_steps import RowShape, Steps, freed, is_long, other_uniques
 from bridge.rows.literal_offsets import Cells
 
 _FIX: Final = (
@@ -55,7 +55,7 @@ class Parts(NamedTuple):
     loses: bool
 
 
-def holds_parts(shapes: Sequence[Shape], shape_of: Longs, changes: pa.Table, after: Cells) -> list[int]:
+def holds_parts(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, after: Cells) -> list[int]:
     """The numbers of shapes of tables where images of rows may be parts, or do not all hold the same columns."""
     if not any(shape.lacks for shape in shapes):
         return []
@@ -69,7 +69,7 @@ def holds_parts(shapes: Sequence[Shape], shape_of: Longs, changes: pa.Table, aft
     return [number for number, shape in enumerate(shapes) if shape.key and shape.table.name in tables]
 
 
-def _others(shapes: Sequence[Shape], counts: Longs, shape: Shape) -> bool:
+def _others(shapes: Sequence[RowShape], counts: Longs, shape: RowShape) -> bool:
     """Other column lists of images of the same table."""
     return any(counts[i] and one is not shape and one.table is shape.table for i, one in enumerate(shapes))
 
@@ -98,7 +98,7 @@ def refuse_part(table: Table, change: dict[str, Any], what: str, code: Code) -> 
 class PartialFold:
     """Folds the row changes (in order) of one table with a key."""
 
-    shapes: Sequence[Shape]
+    shapes: Sequence[RowShape]
     shape_of: Longs
     changes: pa.Table
     before: Cells
@@ -113,7 +113,7 @@ class PartialFold:
         found = _Found()
         self._add_plain(found, first[plain], last[plain])
         if is_walked.any():
-            _Walk(self, found).run(np.flatnonzero(is_walked[self.steps.number]))
+            _SequentialFold(self, found).run(np.flatnonzero(is_walked[self.steps.number]))
         return found.parts(any_part=bool(self.is_part.any()))
 
     @property
@@ -212,7 +212,7 @@ def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _PartialRow:
     """A row as its changes make it.
 
     values: that they hold, by column.  was: those that were there before all of them, as far as they say.
@@ -226,14 +226,14 @@ class _Row:
     is_new: bool = False
 
 
-class _Walk:
+class _SequentialFold:
     """Looks at steps one by one."""
 
     def __init__(self, fold: PartialFold, found: _Found) -> None:
         self._fold, self._found, self._steps = fold, found, fold.steps
-        self._rows: dict[int, _Row | None] = {}
+        self._rows: dict[int, _PartialRow | None] = {}
         self._keys: dict[int, str] = {}
-        self._in_hand: dict[int, _Row | None] = {}
+        self._in_hand: dict[int, _PartialRow | None] = {}
         self._is_part, self._lacks = fold.is_part, fold.lacks
         self._kinds, self._by_time = fold.changes["kind"].to_numpy(), _by_time(fold.changes)
 
@@ -252,8 +252,8 @@ class _Walk:
         for number, one in self._rows.items():
             self._add(number, one)
 
-    def _row_at(self, number: int, key: str) -> _Row | None:
-        return self._rows[number] if number in self._rows else _Row({}, {}, (key, number))
+    def _row_at(self, number: int, key: str) -> _PartialRow | None:
+        return self._rows[number] if number in self._rows else _PartialRow({}, {}, (key, number))
 
     def _comes(self, row: int, number: int, key: str, *, moves: bool) -> None:
         values, was = self._image(self._fold.after, row), self._image(self._fold.before, row)
@@ -263,12 +263,12 @@ class _Walk:
         if self._is_part[row] and base is None:
             raise self._lost(row)
         if base is None or is_insert:
-            base = _Row({}, {}, None, is_new and is_insert)
+            base = _PartialRow({}, {}, None, is_new and is_insert)
         if self._lacks[row]:
             values = base.values | values
         is_whole = not self._is_part[row] or self._is_all(values)
         origin = None if is_whole else base.origin
-        self._rows[number] = _Row(values, was | base.was, origin, base.is_new and not self._is_all(values))
+        self._rows[number] = _PartialRow(values, was | base.was, origin, base.is_new and not self._is_all(values))
 
     def _is_all(self, values: Mapping[str, str]) -> bool:
         return self._fold.table.written_names <= values.keys()
@@ -278,7 +278,7 @@ class _Walk:
         names = self._fold.shapes[self._fold.shape_of[row]].names
         return {} if image is None else dict(zip(names, image.split(SEP), strict=True))
 
-    def _add(self, number: int, one: _Row | None) -> None:
+    def _add(self, number: int, one: _PartialRow | None) -> None:
         key, others = self._keys[number], other_uniques(self._fold.table, self._fold.shapes[0].key)
         if one is None or one.is_new:
             self._found.absent.append(pa.array([key], TEXT))
@@ -294,7 +294,7 @@ class _Walk:
             anew = one.origin[1] != number or any(self._is_changed(one, unique) for unique in others)
             self._found.add(columns, image, pa.array([one.origin[0]], TEXT), anew=anew)
 
-    def _is_changed(self, one: _Row, unique: Sequence[str]) -> bool:
+    def _is_changed(self, one: _PartialRow, unique: Sequence[str]) -> bool:
         """An absent column is as it was; a long one may have been completed from the row as it is now."""
         columns = self._fold.table.columns
         return any(

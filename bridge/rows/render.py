@@ -121,7 +121,7 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     return Sharing.TABLE if is_table else Sharing.ANY
 
 
-class _Shape(NamedTuple):
+class _WrittenColumns(NamedTuple):
     """How images of one column list are written: target names and positions of what is written."""
 
     names: tuple[str, ...]
@@ -129,7 +129,7 @@ class _Shape(NamedTuple):
     """None: all of the image."""
 
 
-def _shape(table: Table, columns: str) -> _Shape:
+def _written_columns(table: Table, columns: str) -> _WrittenColumns:
     message_names = columns.split(SEP)
     missing = [name for name in message_names if name.lower() not in table.columns]
     if missing:
@@ -141,7 +141,7 @@ def _shape(table: Table, columns: str) -> _Shape:
     found = [table.columns[name.lower()] for name in message_names]
     kept = [i for i, column in enumerate(found) if not column.generated]
     names = tuple(found[i].name for i in kept)
-    return _Shape(names, None if len(kept) == len(found) else tuple(kept))
+    return _WrittenColumns(names, None if len(kept) == len(found) else tuple(kept))
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -161,7 +161,7 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
     for rows in written:
-        shape = _shape(table, rows.columns)
+        shape = _written_columns(table, rows.columns)
         yield from _multi_row(table, shape, rows.freed, "")
         images = rows.images
         if rendering.load_bytes and images.nbytes >= MIN_BYTES and may_load(table, net.key, shape.names):
@@ -182,12 +182,12 @@ def _keys_of(columns: str, images: pa.Array, key: tuple[str, ...]) -> pa.Array:
     return joined(parts_of(images, [names.index(part) for part in key]))
 
 
-def _on_duplicate_key(shape: _Shape, key: tuple[str, ...], *, with_key: bool) -> str:
+def _on_duplicate_key(shape: _WrittenColumns, key: tuple[str, ...], *, with_key: bool) -> str:
     changed = [name for name in shape.names if with_key or name.lower() not in key] or list(shape.names[:1])
     return " ON DUPLICATE KEY UPDATE " + ",".join(f"{q}=VALUES({q})" for q in map(quote_name, changed))
 
 
-def _multi_row(table: Table, shape: _Shape, images: pa.Array, suffix: str) -> Iterator[Statement]:
+def _multi_row(table: Table, shape: _WrittenColumns, images: pa.Array, suffix: str) -> Iterator[Statement]:
     if len(images) == 0:
         return
     names = ",".join(quote_name(name) for name in shape.names)
@@ -197,7 +197,9 @@ def _multi_row(table: Table, shape: _Shape, images: pa.Array, suffix: str) -> It
         yield Statement(Stage.WRITE, table.name, f"{head}{body.replace(SEP, ',')}){suffix}")
 
 
-def _loaded(table: Table, shape: _Shape, images: pa.Array, load_bytes: int) -> Generator[Statement, None, pa.Array]:
+def _loaded(
+    table: Table, shape: _WrittenColumns, images: pa.Array, load_bytes: int
+) -> Generator[Statement, None, pa.Array]:
     """Loads of the images; gives those that LOAD DATA does not read as INSERT does."""
     columns = [table.columns[name.lower()] for name in shape.names]
     sql = load_statement(table, shape.names)
@@ -251,7 +253,7 @@ def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
                 yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
 
 
-class _Scratch(NamedTuple):
+class _TemporaryTable(NamedTuple):
     """A temporary table with columns of a table's types, whatever it may be called by.
 
     The name is its own: of each table, however long its name is, of each column list, and of each piece.
@@ -261,7 +263,7 @@ class _Scratch(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, table: Table, rendering: Rendering, *purpose: object) -> _Scratch:
+    def of(cls, table: Table, rendering: Rendering, *purpose: object) -> _TemporaryTable:
         what = "\0".join(map(str, (*table.name, rendering.piece, *purpose)))
         digest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
         return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
@@ -286,9 +288,9 @@ class _Patch:
 
     def __init__(self, net: KeyedChanges, rendering: Rendering, rows: PatchedRows) -> None:
         self._net, self._rows, self._table = net, rows, net.table
-        self._shape = _shape(net.table, rows.columns)
-        self._parts = _Scratch.of(net.table, rendering, "parts", *rows)
-        self._whole = _Scratch.of(net.table, rendering, "whole", *rows)
+        self._shape = _written_columns(net.table, rows.columns)
+        self._parts = _TemporaryTable.of(net.table, rendering, "parts", *rows)
+        self._whole = _TemporaryTable.of(net.table, rendering, "whole", *rows)
         self._names = list(map(quote_name, self._shape.names))
         self._origins = [quote_name(f"kept key {i}") for i in range(len(net.key))]
 
@@ -350,7 +352,7 @@ def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
 class _Keeping:
     """Keeps the values of target-only columns of rows of one column list that are deleted and inserted again."""
 
-    def __init__(self, net: KeyedChanges, scratch: _Scratch, extra: list[str], keys: pa.Array) -> None:
+    def __init__(self, net: KeyedChanges, scratch: _TemporaryTable, extra: list[str], keys: pa.Array) -> None:
         self._net, self._scratch, self._extra, self._keys = net, scratch, extra, keys
         self._table = net.table
 
@@ -361,7 +363,7 @@ class _Keeping:
         extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]
         if not extra or not len(rows.freed):
             return None
-        scratch = _Scratch.of(net.table, rendering, rows.columns)
+        scratch = _TemporaryTable.of(net.table, rendering, rows.columns)
         return cls(net, scratch, extra, _keys_of(rows.columns, rows.freed, net.key))
 
     def keep(self) -> Iterator[Statement]:
@@ -397,7 +399,7 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
             yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
     for columns, images in coming.items():
-        yield from _multi_row(table, _shape(table, columns), pa.array(images, TEXT), "")
+        yield from _multi_row(table, _written_columns(table, columns), pa.array(images, TEXT), "")
 
 
 def binary_match(table: Table, image: Image) -> str:
@@ -405,7 +407,7 @@ def binary_match(table: Table, image: Image) -> str:
 
     Raises ApplyError when the target lacks a column of the image.
     """
-    shape = _shape(table, image.columns)
+    shape = _written_columns(table, image.columns)
     literals = image.literals.split(SEP)
     if shape.positions is not None:
         literals = [literals[i] for i in shape.positions]
@@ -417,7 +419,7 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
 
     Raises ApplyError when the target lacks a column of the image.
     """
-    shape = _shape(table, after.columns)
+    shape = _written_columns(table, after.columns)
     literals = after.literals.split(SEP)
     if shape.positions is not None:
         literals = [literals[i] for i in shape.positions]

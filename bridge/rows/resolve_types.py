@@ -41,20 +41,20 @@ _said: set[tuple[str, str]] = set()
 """(table, column) whose losses have been said: once per column, not once per value."""
 
 
-class _Kind(NamedTuple):
+class _ValueKind(NamedTuple):
     """Raw values that mean the same: their form, and the target's column."""
 
     form: str
     column: ColumnType
 
 
-class _Place(NamedTuple):
+class _RawColumn(NamedTuple):
     """Where a shape has raw values that are not ready as they are.  at: their position in its images."""
 
     table: Table
     name: str
     at: int
-    kind: _Kind
+    kind: _ValueKind
 
 
 def typed(table: Table, changes: pa.Table) -> pa.Table:
@@ -117,24 +117,24 @@ def _padded_length(changes: pa.Table, at: int) -> str:
     return _PADDED
 
 
-def _places(table: Table, columns: str) -> Iterator[_Place]:
+def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
         if column is None or not form:  # `rows.type_check` says so when the target lacks it
             continue
-        kind = _Kind(form, column_type(column.type, nullable=column.nullable))
+        kind = _ValueKind(form, column_type(column.type, nullable=column.nullable))
         if _is_converted(kind):
-            yield _Place(table, name, at, kind)
+            yield _RawColumn(table, name, at, kind)
 
 
 @lru_cache(maxsize=10_000)
-def _is_converted(kind: _Kind) -> bool:
+def _is_converted(kind: _ValueKind) -> bool:
     return raw_converter(*kind, log.error) is not None
 
 
 def _ready_images(
-    cells: Sequence[Cells], places: Sequence[Sequence[_Place]], changes: pa.Table
+    cells: Sequence[Cells], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
 ) -> Iterator[pa.ChunkedArray]:
     """Both images of all row changes."""
     old = [one.literals([[place.at for place in shape] for shape in places]) for one in cells]
@@ -172,7 +172,7 @@ class _Values:
     failures: list[tuple[Longs, Exception]] = field(default_factory=list)
     losses: list[tuple[Longs, str]] = field(default_factory=list)
 
-    def ready(self, kinds: Sequence[_Kind], kind_of: Longs) -> pa.Array:
+    def ready(self, kinds: Sequence[_ValueKind], kind_of: Longs) -> pa.Array:
         """All of them, each by the rules of its kind."""
         order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
         bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
@@ -181,7 +181,7 @@ class _Values:
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
 
-    def _of_kind(self, kind: _Kind, numbers: Longs) -> pa.Array:
+    def _of_kind(self, kind: _ValueKind, numbers: Longs) -> pa.Array:
         literals = self.raw.take(pa.array(numbers))
         usual = usual_values(*kind)
         if usual is None:
@@ -194,7 +194,7 @@ class _Values:
         converted = self._converted(kind, literals.take(pa.array(others)), numbers[others])
         return pc.replace_with_mask(ready, pc.invert(is_usual), converted)
 
-    def _converted(self, kind: _Kind, literals: pa.Array, numbers: Longs) -> pa.Array:
+    def _converted(self, kind: _ValueKind, literals: pa.Array, numbers: Longs) -> pa.Array:
         """Each distinct value by the converter."""
         encoded = literals.dictionary_encode()
         reasons: list[str] = []
@@ -232,7 +232,7 @@ def _narrow(images: pa.Array) -> pa.ChunkedArray:
     return pa.chunked_array(pieces, pa.string())
 
 
-def _refused(place: _Place, failure: Exception, change: dict[str, object]) -> RefusedRowsError:
+def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -> RefusedRowsError:
     table = place.table
     position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
     return RefusedRowsError(
@@ -246,7 +246,7 @@ def _refused(place: _Place, failure: Exception, change: dict[str, object]) -> Re
     )
 
 
-def _say_once(place: _Place, reason: str) -> None:
+def _say_once(place: _RawColumn, reason: str) -> None:
     table, column = str(place.table.name), place.name
     if (table, column) not in _said:
         _said.add((table, column))

@@ -43,7 +43,7 @@ _BLANK: Final = ord(" ")
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _ImagePattern:
     """What images of one column list look like that lose nothing.
 
     columns: a pattern for each column.  pattern: all of them, but for texts, which would be long to read; "" when
@@ -67,7 +67,7 @@ def check_needs(
     shapes: tables, each with columns of messages in lower case.  shape_of: of each row change.  after: its image, as
     large strings.
     """
-    fits: dict[_Fit, int] = {}
+    fits: dict[_ImagePattern, int] = {}
     numbers = []
     for number, (table, names) in enumerate(shapes):
         missing = next((name for name in names if name not in table.columns), None)
@@ -111,7 +111,7 @@ def check_types(
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps some values otherwise than"}
 
 
-def _by_fit(fits: Sequence[_Fit], numbers: Longs) -> Iterator[tuple[_Fit, Longs | None]]:
+def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs | None]]:
     """The row numbers of each fit, None for all."""
     if len(fits) == 1:
         yield fits[0], None
@@ -121,7 +121,7 @@ def _by_fit(fits: Sequence[_Fit], numbers: Longs) -> Iterator[tuple[_Fit, Longs 
     yield from ((fit, order[start:end]) for fit, (start, end) in zip(fits, pairwise(bounds), strict=True))
 
 
-def _first_cut(images: pa.Array, fit: _Fit) -> int | None:
+def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
     """The number of the first image that would lose something."""
     fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
     fits += [_is_float(images, position) for position in fit.floats]
@@ -132,7 +132,7 @@ def _first_cut(images: pa.Array, fit: _Fit) -> int | None:
     return None
 
 
-def _are_texts(images: pa.Array, fit: _Fit) -> Iterator[pa.Array]:
+def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
     """For each column of texts where its literals are texts, and keep what is at their end."""
     if not fit.texts or images.null_count == len(images):
         return
@@ -165,7 +165,7 @@ def _is_float(images: pa.Array, position: int) -> pa.Array:
     return pa.array((narrow == values) | ~np.isfinite(narrow))
 
 
-def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _Fit) -> RefusedRowsError:
+def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _ImagePattern) -> RefusedRowsError:
     """The error for a row that would be changed; it says which column is to blame."""
     literals = str(change["after"]).split(SEP)
     to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
@@ -189,7 +189,7 @@ def _where(table: Table, commit_ts: int) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _fit(types: tuple[str, ...]) -> _Fit:
+def _fit(types: tuple[str, ...]) -> _ImagePattern:
     """`types`: as information_schema has them, "" for a column that is not written."""
     plain = [_plain_pattern(one) for one in types]
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
@@ -197,7 +197,7 @@ def _fit(types: tuple[str, ...]) -> _Fit:
     chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
     floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
     pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
-    return _Fit(strict, pattern, texts, chars, floats)
+    return _ImagePattern(strict, pattern, texts, chars, floats)
 
 
 def _joined(patterns: Sequence[str]) -> str:

@@ -285,8 +285,8 @@ _FAMILIES: Final = {
 }
 """Types that are told apart by width alone; a word that is missing is not judged."""
 
-_Rule = Callable[[_Type, _Type], Fit]
-_RULES: Final[dict[tuple[str, str], _Rule]] = {
+_FitRule = Callable[[_Type, _Type], Fit]
+_RULES: Final[dict[tuple[str, str], _FitRule]] = {
     ("integer", "integer"): _integer_to_integer,
     ("integer", "decimal"): _integer_to_decimal,
     ("integer", "float"): _integer_to_float,

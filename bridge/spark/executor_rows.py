@@ -25,7 +25,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
-from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.key_spellings import KnownSpellings, is_nearly_exact, respelled, signatures, spellings
 from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
@@ -319,7 +319,7 @@ class ExecutorRows:
             .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
         )
 
-    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
+    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> KnownSpellings:
         """Which keys the server holds for one.  Those that it is asked about pass through the driver's memory: texts
         that are equal but for case and blanks, and all keys of a table some of which hold more than ASCII.  Only where
         a row may have gone.
@@ -330,11 +330,11 @@ class ExecutorRows:
             name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
         ]
         if not inexact:
-            return Known({})
+            return KnownSpellings({})
         kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
         keys = (
             self._frame.where(is_inexact)
-            .mapInArrow(_add_row_keys(catalog, Known({})), from_arrow_schema(_KEYED_SCHEMA))
+            .mapInArrow(_add_row_keys(catalog, KnownSpellings({})), from_arrow_schema(_KEYED_SCHEMA))
             .where("key_names != ''")
             .groupBy("schema", "table", "key_names", "row_key")
             .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
@@ -354,7 +354,7 @@ class ExecutorRows:
             .select(*_SIGNED_SCHEMA.names)
             .toArrow()
         )
-        return Known(
+        return KnownSpellings(
             {
                 name: spellings(
                     catalog[name], key, found["row_key"].combine_chunks().cast(TEXT), goes, rendering.same_keys
@@ -423,7 +423,9 @@ def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], I
     return add
 
 
-def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _add_row_keys(
+    catalog: Mapping[TableName, Table], same: KnownSpellings
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
     that the server holds for one; "" for a table without a key.
 
@@ -438,7 +440,7 @@ def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[
     return add
 
 
-def _keyed(table: Table, changes: pa.Table, same: Known) -> Iterator[pa.RecordBatch]:
+def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[pa.RecordBatch]:
     shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
     for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
         mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
@@ -478,7 +480,7 @@ def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator
 
 
 def _render_partition(
-    catalog: Mapping[TableName, Table], rendering: Rendering, same: Known
+    catalog: Mapping[TableName, Table], rendering: Rendering, same: KnownSpellings
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: all changes of one partition, which holds every change of its keys, to statements.
 

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.model import Column, Table, TableName
 from bridge.rows import render
-from bridge.rows.key_spellings import Known
+from bridge.rows.key_spellings import KnownSpellings
 from bridge.rows.render import Rendering
 from bridge.spark.executor_rows import _KEYED_SCHEMA, _render_partition
 from tests.support.upstreams import events_table, row_change
@@ -21,6 +21,8 @@ def test_statements_are_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = events_table([(0, i, row_change(10, "t", ["id"], ["id"], after=[i])) for i in range(3)])
     keys = [pa.array(["id"] * 3), pa.array(["0", "1", "2"])]
     keyed = pa.Table.from_arrays([*changes.columns, *keys], schema=_KEYED_SCHEMA)
-    (rendered,) = _render_partition({name: table}, Rendering("_bridge", load_bytes=1), Known({}))(keyed.to_batches())
+    (rendered,) = _render_partition({name: table}, Rendering("_bridge", load_bytes=1), KnownSpellings({}))(
+        keyed.to_batches()
+    )
     (sql,) = rendered.column("sql").to_pylist()
     assert sql.startswith("INSERT INTO `m`.`t` (`id`) VALUES (0),(1),(2)")

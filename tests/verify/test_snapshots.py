@@ -14,7 +14,7 @@ from bridge.errors import StoppedError, UsageError
 from bridge.model import Advance
 from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.table_definition import Flavour
+from bridge.mysql.table_definition import ServerKind
 from bridge.verify import snapshots
 from bridge.verify.load_throttle import Throttle, parse_max_load
 from bridge.verify.options import VerifyOptions
@@ -179,7 +179,7 @@ def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.
             execute(pair.source, "INSERT INTO app.a VALUES (2)")
         return 0
 
-    monkeypatch.setattr(snapshots, "flavour_of", lambda _: Flavour.TIDB)
+    monkeypatch.setattr(snapshots, "server_kind", lambda _: ServerKind.TIDB)
     monkeypatch.setattr(Session, "execute", stand_in)
     try:
         report = pair.verify("app.*", grace_seconds=0.0)
@@ -192,7 +192,7 @@ def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.
 
 def test_tidb_without_a_pipeline_is_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing tells at which moment it should be read."""
-    monkeypatch.setattr(snapshots, "flavour_of", lambda _: Flavour.TIDB)
+    monkeypatch.setattr(snapshots, "server_kind", lambda _: ServerKind.TIDB)
     with pytest.raises(UsageError, match="knows no pipeline 'bridge'"):
         pair.verify("app.*")
 

@@ -29,7 +29,7 @@ from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.connection import Session, error_code, is_lost_connection, is_transient, server_words
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import FINISHED, Entry, Journal, State
+from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _StatementToRun:
     """What is to run: the statement in the target's words, which the policy, or the operator, lets run."""
 
     rewritten: Rewritten
@@ -95,14 +95,16 @@ class SchemaChangeRunner:
         entry = self._journal.find(session, change)
         if entry is not None and entry.state in FINISHED:
             return
-        if entry is not None and entry.state is State.HELD and change.statement_hash in self._held:
+        if entry is not None and entry.state is JournalState.HELD and change.statement_hash in self._held:
             raise _held(entry, change)
         plan = self._plan(session, change, entry)
         if plan is None:
             return
         wait_while_running(session, self._tag(change))
         now = evidence(session, self._target(session), plan.classified)
-        resumed = entry if entry is not None and entry.fingerprint and entry.state is not State.REPLACED else None
+        resumed = (
+            entry if entry is not None and entry.fingerprint and entry.state is not JournalState.REPLACED else None
+        )
         if resumed is None:
             self._record_intent(session, change, plan, now.fingerprint)
         elif not self._is_to_run(session, change, plan, resumed, now):
@@ -110,21 +112,23 @@ class SchemaChangeRunner:
         self._trace("ddl intent")
         outcome = self._execute(session, change, plan, resumed=resumed is not None)
         self._trace("ddl executed")
-        self._journal.close(session, change, State.DONE, outcome)
+        self._journal.close(session, change, JournalState.DONE, outcome)
         self._trace("ddl recorded")
         _log(change, plan.rewritten, outcome)
 
-    def _is_to_run(self, session: Session, change: SchemaChange, plan: _Plan, intent: Entry, now: Evidence) -> bool:
+    def _is_to_run(
+        self, session: Session, change: SchemaChange, plan: _StatementToRun, intent: JournalEntry, now: Evidence
+    ) -> bool:
         """Whether one with an intent goes on; one that ran is recorded.  Raises HeldError when nothing shows it."""
         found = self._conclusion(session, plan.classified, intent, now)
         if found.ran is Ran.YES:
-            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+            self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
             return False
         is_unclear = found.ran is Ran.UNCLEAR
-        if is_unclear and intent.state is not State.APPROVED:
+        if is_unclear and intent.state is not JournalState.APPROVED:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
             raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
-        if intent.state is not State.RUNNING:
+        if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint if is_unclear else intent.fingerprint)
         return True
 
@@ -153,27 +157,29 @@ class SchemaChangeRunner:
             log.info("target", server=str(self._probed[1]))
         return self._probed[1]
 
-    def _plan(self, session: Session, change: SchemaChange, entry: Entry | None) -> _Plan | None:
+    def _plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> _StatementToRun | None:
         """None when nothing is to run and that is recorded."""
         state = entry.state if entry is not None else None
-        if entry is not None and state is State.RUNNING:
+        if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
-        if entry is not None and state is State.REPLACED:
+        if entry is not None and state is JournalState.REPLACED:
             return self._as_replaced(session, change, entry)
-        rewritten = self._rewritten(session, change, approved=state is State.APPROVED)
-        if state is not State.APPROVED:
+        rewritten = self._rewritten(session, change, approved=state is JournalState.APPROVED)
+        if state is not JournalState.APPROVED:
             decision = self._rules.decide(rewritten.classified)
             if decision.verdict is Verdict.HOLD:
                 raise self._hold(session, change, decision.reason, rewritten)
             if decision.verdict is Verdict.REFUSE:
                 raise self._refuse(session, change, decision.reason)
             if decision.verdict is Verdict.IGNORE:
-                self._leave_out(session, change, State.IGNORED, rewritten, decision.reason)
+                self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
                 return None
         if rewritten.text is None:
-            self._leave_out(session, change, State.DONE, rewritten, "nothing to run: nothing of it is for this target")
+            self._leave_out(
+                session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
+            )
             return None
-        return _Plan(rewritten)
+        return _StatementToRun(rewritten)
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
@@ -194,22 +200,22 @@ class SchemaChangeRunner:
             raise self._refuse(session, change, reason)
         return found
 
-    def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:
+    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
         """An interrupted one goes on with the text that was sent."""
         classified = classify(entry.run_text, change.schema)
         assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
-        return _Plan(Rewritten(entry.run_text, classified, entry.rewrites))
+        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
-    def _as_replaced(self, session: Session, change: SchemaChange, entry: Entry) -> _Plan:
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
         """The operator's text runs as it is, but is a schema change like any other."""
         classified = classify(entry.replacement, change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
-        return _Plan(self._allowed(session, change, found))
+        return _StatementToRun(self._allowed(session, change, found))
 
     def _leave_out(
-        self, session: Session, change: SchemaChange, state: State, rewritten: Rewritten, outcome: str
+        self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
     ) -> None:
-        plan = _Plan(rewritten)
+        plan = _StatementToRun(rewritten)
         self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
         _log(change, rewritten, outcome)
 
@@ -222,9 +228,15 @@ class SchemaChangeRunner:
         *,
         fingerprint: str = "",
     ) -> HeldError:
-        classes = _Plan(rewritten).classes if rewritten else ""
+        classes = _StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
-            session, change, State.HELD, fingerprint=fingerprint, classes=classes, rewritten=rewritten, outcome=reason
+            session,
+            change,
+            JournalState.HELD,
+            fingerprint=fingerprint,
+            classes=classes,
+            rewritten=rewritten,
+            outcome=reason,
         )
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)
@@ -233,7 +245,7 @@ class SchemaChangeRunner:
         return _held(entry, change)
 
     def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
-        self._journal.record(session, change, State.REFUSED, outcome=reason)
+        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
         return SchemaChangeError(
             f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
             where=_where(change),
@@ -241,8 +253,10 @@ class SchemaChangeRunner:
             " in its place; then start the bridge again",
         )
 
-    def _refused_by_target(self, session: Session, change: SchemaChange, plan: _Plan, words: str) -> SchemaChangeError:
-        self._journal.close(session, change, State.REFUSED, words)
+    def _refused_by_target(
+        self, session: Session, change: SchemaChange, plan: _StatementToRun, words: str
+    ) -> SchemaChangeError:
+        self._journal.close(session, change, JournalState.REFUSED, words)
         as_sent = "" if plan.text == change.text else f", sent as: {plan.text}"
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
@@ -252,12 +266,17 @@ class SchemaChangeRunner:
             f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
         )
 
-    def _record_intent(self, session: Session, change: SchemaChange, plan: _Plan, fingerprint: str) -> None:
+    def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
         self._journal.record(
-            session, change, State.RUNNING, fingerprint=fingerprint, classes=plan.classes, rewritten=plan.rewritten
+            session,
+            change,
+            JournalState.RUNNING,
+            fingerprint=fingerprint,
+            classes=plan.classes,
+            rewritten=plan.rewritten,
         )
 
-    def _execute(self, session: Session, change: SchemaChange, plan: _Plan, *, resumed: bool) -> str:
+    def _execute(self, session: Session, change: SchemaChange, plan: _StatementToRun, *, resumed: bool) -> str:
         try:
             self._prepare(session, change, plan.classified)
             session.execute(f"{self._tag(change)} {plan.text}")
@@ -291,7 +310,7 @@ class SchemaChangeRunner:
         # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
         session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
-    def _conclusion(self, session: Session, classified: Classified, intent: Entry, now: Evidence) -> Conclusion:
+    def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
         """Whether an interrupted one ran."""
         if classified.kind in _DROPS:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
@@ -315,7 +334,7 @@ def _where(change: SchemaChange) -> str:
     return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
 
 
-def _held(entry: Entry, change: SchemaChange) -> HeldError:
+def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
     return HeldError(
         f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
         where=_where(change),

@@ -12,7 +12,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import shape, span_of
+from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
@@ -78,7 +78,7 @@ def _made_as(
 
 def _alter_to(session: Session, text: str, classified: Classified) -> str:
     """A database that is there is given the defaults that the statement would have given it."""
-    options = shape(text, classified, tidb=False).options
+    options = statement_parts(text, classified, tidb=False).options
     if options:
         start, end = span_of(options)
         session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")

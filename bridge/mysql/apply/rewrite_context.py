@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from bridge.ddl.parser import DATABASE_KINDS, Classified, classify
-from bridge.ddl.rule import LeftOut
+from bridge.ddl.rule import OmittedObject
 from bridge.model import TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection import Session
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.quoting import quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
@@ -23,16 +23,16 @@ class OnTarget:
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """The target is without it, and this pipeline has left such a thing out."""
         return self._was_left_out(thing) and not self._has(table, thing)
 
-    def _was_left_out(self, thing: LeftOut) -> bool:
+    def _was_left_out(self, thing: OmittedObject) -> bool:
         names = {left.name.lower() for left in self._journal.left_out(self._session) if left.kind == thing.kind}
         unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
         return thing.name.lower() in names or bool("" in names and unnamed)
 
-    def _has(self, table: TableName, thing: LeftOut) -> bool:
+    def _has(self, table: TableName, thing: OmittedObject) -> bool:
         if thing.kind == "table":
             return definition(self._session, table) is not None
         view, column = {
@@ -67,7 +67,7 @@ class OnTarget:
 
     def _databases_made(self) -> set[str]:
         kinds = {kind.value for kind in DATABASE_KINDS}
-        done = [e for e in self._journal.entries(self._session, [State.DONE]) if e.classes in kinds]
+        done = [e for e in self._journal.entries(self._session, [JournalState.DONE]) if e.classes in kinds]
         known = (classify(entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
 

@@ -51,7 +51,7 @@ _PACKET_REST: Final = 64 * 1024
 _REASON_CHARACTERS: Final = 4000
 
 
-class State(StrEnum):
+class QuarantineState(StrEnum):
     """What has become of an entry."""
 
     HELD = "held"
@@ -68,8 +68,8 @@ def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entr
         session.execute(
             f"INSERT INTO {quote_name(schema, 'quarantine')} (name, topic, `partition`, `offset`, event, state, code,"
             " reason, commit_ts, protocol, message_key, message_value, cut_bytes, row_change, outcome, put_at)"
-            f" VALUES (%s, %s, %s, %s, %s, '{State.HELD}', %s, %s, %s, %s, FROM_BASE64(%s), FROM_BASE64(%s), %s, %s,"
-            " '', NOW(3)) ON DUPLICATE KEY UPDATE id = id",
+            f" VALUES (%s, %s, %s, %s, %s, '{QuarantineState.HELD}', %s, %s, %s, %s, FROM_BASE64(%s), FROM_BASE64(%s),"
+            " %s, %s, '', NOW(3)) ON DUPLICATE KEY UPDATE id = id",
             (
                 name,
                 *entry.position,
@@ -91,7 +91,7 @@ def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
     rows = session.rows(
         f"SELECT code, COUNT(*) FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state = %s"
         " GROUP BY code ORDER BY code",
-        (name, State.HELD),
+        (name, QuarantineState.HELD),
     )
     return {code: int(count) for code, count in rows}
 
@@ -153,7 +153,7 @@ class StoredEntry:
     id: int
     position: Position
     index: int
-    state: State
+    state: QuarantineState
     code: str
     reason: str
     commit_ts: int
@@ -172,7 +172,7 @@ class StoredEntry:
         return str(self.position) if self.index == WHOLE_MESSAGE else f"{self.position}#{self.index}"
 
 
-def entry_ids(session: Session, schema: str, name: str, states: Iterable[State]) -> list[int]:
+def entry_ids(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[int]:
     """The entries of a pipeline in these states, in the order in which they were quarantined."""
     wanted = tuple(states)
     rows = session.rows(
@@ -183,7 +183,7 @@ def entry_ids(session: Session, schema: str, name: str, states: Iterable[State])
     return [int(id_) for (id_,) in rows]
 
 
-def list_entries(session: Session, schema: str, name: str, states: Iterable[State]) -> list[StoredEntry]:
+def list_entries(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[StoredEntry]:
     """The entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
     wanted = tuple(states)
     rows = session.rows(
@@ -208,14 +208,16 @@ def _stored(row: tuple[Any, ...]) -> StoredEntry:
     id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
     event = load_change(change, commit_ts, index) if change else None
     position = Position(topic, partition, offset)
-    return StoredEntry(int(id_), position, index, State(state), code, reason, commit_ts, protocol, cut, event, *rest)
+    return StoredEntry(
+        int(id_), position, index, QuarantineState(state), code, reason, commit_ts, protocol, cut, event, *rest
+    )
 
 
-def settle(session: Session, schema: str, name: str, id_: int, state: State, outcome: str) -> bool:
+def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:
     """Marks a held entry as done with; False when it is not held (any more)."""
     matched = session.execute(
         f"UPDATE {quote_name(schema, 'quarantine')} SET state = %s, outcome = %s, settled_at = NOW(3)"
         " WHERE name = %s AND id = %s AND state = %s",
-        (state, outcome, name, id_, State.HELD),
+        (state, outcome, name, id_, QuarantineState.HELD),
     )
     return matched == 1

@@ -22,7 +22,7 @@ from bridge.errors import StoppedError, UsageError
 from bridge.model import PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
@@ -54,7 +54,7 @@ from bridge.verify.snapshots import open_moment
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-_LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
+_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
 
 
 @dataclass

@@ -15,7 +15,7 @@ from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
+from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
 from bridge.quoting import quote_name
 from bridge.reserved_schemas import ReservedSchemas
 from bridge.tso import tso_ms
@@ -112,7 +112,7 @@ class SourceVerification:
         return report
 
     def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
-        if self._flavour is Flavour.TIDB and progress is None:
+        if self._flavour is ServerKind.TIDB and progress is None:
             raise UsageError(
                 f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
                 " is read",
@@ -126,7 +126,7 @@ class SourceVerification:
 
     def _patience(self, progress: Progress | None) -> float:
         """How long a row may differ: 0 where both sides show one moment, or nothing moves the target."""
-        if self._flavour is Flavour.TIDB or progress is None:
+        if self._flavour is ServerKind.TIDB or progress is None:
             return 0.0
         silent = self._look.value(
             "SELECT TIMESTAMPDIFF(MICROSECOND, heartbeat_at, NOW(6)) / 1000000 FROM"
@@ -162,7 +162,7 @@ class SourceVerification:
         return [*results, *self._crew.results([partial(work, *triple) for triple in triples], self._throttle)]
 
     def _source_reader(self, session: Session) -> Reader:
-        return Reader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
+        return Reader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_Table], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
@@ -188,7 +188,7 @@ class SourceVerification:
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")
-        is_one_flavour = flavour_of(self._look) is self._flavour
+        is_one_flavour = server_kind(self._look) is self._flavour
         return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:

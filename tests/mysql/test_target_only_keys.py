@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.mysql.connection import Target
-from bridge.mysql.extra_unique_keys import find_extra_keys
+from bridge.mysql.target_only_keys import find_extra_keys
 from bridge.table_filter import TableFilter
 from tests.support.captures import write_lines
 from tests.support.command import bridge
