@@ -28,6 +28,7 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering
 from bridge.rows.resolve_types import typed
+from bridge.rows.type_check import CheckedTypes
 from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
 
@@ -161,7 +162,7 @@ class Quarantine:
         if table is None:
             raise _Left(f"the target has no table {name}")
         refuse_side_effects(find_side_effects(session, [name], cascades=False))
-        rows = typed(table, _events_table(position, change))
+        rows = typed(table, _events_table(position, change), CheckedTypes())
         [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
         [net] = fold({name: table}, rows)

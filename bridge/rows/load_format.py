@@ -46,16 +46,15 @@ class Load(NamedTuple):
 
 
 def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
-    """Whether rows of these columns may be loaded, if rows of the table may at all.
+    """Whether rows of these columns may be loaded, if the target takes loads into the table at all
+    (`Rendering.loadable`).
 
     REPLACE writes whole rows, and any unique key makes it delete some: so all columns are there, and `key` is the only
     unique one.
     """
     columns = table.columns
     return (
-        table.takes_loads
-        and not table.refused_loads
-        and len(table.uniques) == 1
+        len(table.uniques) == 1
         and _is_exact([columns[part] for part in key])
         and len(names) == len(columns)
         and all(map(_is_read_alike, columns.values()))

@@ -217,7 +217,7 @@ class DriverRows:
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders here."""
-        nets = fold(catalog, all_typed(catalog, self._table), rendering.same_keys)
+        nets = fold(catalog, all_typed(catalog, self._table, rendering.checked_types), rendering.same_keys)
         return in_stages(render(net, rendering) for net in nets)
 
     def changes(self, name: TableName) -> pa.Table:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, auto
 from functools import reduce
 from itertools import pairwise
@@ -37,6 +37,7 @@ from bridge.rows.net_changes import (
     WrittenRows,
     other_uniques,
 )
+from bridge.rows.type_check import CheckedTypes
 
 STATEMENT_BYTES = 512 * 1024
 """Statements are cut at about this many characters: beyond it MariaDB gains nothing (measured)."""
@@ -87,13 +88,17 @@ class Rendering:
     about to be written first (for a target that is ahead of the log); where LOAD DATA does the same as INSERT, rows
     are sent by it, about `load_bytes` at a time (0: never).
 
-    piece: of several that are rendered apart and run by one session; `same_keys` asks the server."""
+    piece: of several that are rendered apart and run by one session; `same_keys` asks the server.
+    loadable: the tables into which the target takes loads.
+    checked_types: what was found to fit, kept by who renders."""
 
     scratch_schema: str
     safe_mode: bool = False
     load_bytes: int = 0
     piece: int = 0
     same_keys: SameKeys = asks_nobody
+    loadable: frozenset[TableName] = frozenset()
+    checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -164,7 +169,8 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         shape = _written_columns(table, rows.columns)
         yield from _multi_row(table, shape, rows.freed, "")
         images = rows.images
-        if rendering.load_bytes and images.nbytes >= MIN_BYTES and may_load(table, net.key, shape.names):
+        takes_loads = rendering.load_bytes and table.name in rendering.loadable
+        if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, shape.names):
             images = yield from _loaded(table, shape, images, rendering.load_bytes)
         yield from _multi_row(table, shape, images, _on_duplicate_key(shape, net.key, with_key=with_key))
     for patch in patches:

@@ -27,7 +27,7 @@ from bridge.protocols.values.untyped import declared_types, raw_converter, split
 from bridge.rows.arrow_images import TEXT, parts_of, wrapped
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
-from bridge.rows.type_check import check_types
+from bridge.rows.type_check import CheckedTypes, check_types
 
 log = structlog.get_logger()
 
@@ -57,31 +57,32 @@ class _RawColumn(NamedTuple):
     kind: _ValueKind
 
 
-def typed(table: Table, changes: pa.Table) -> pa.Table:
+def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
     """The row changes (EVENT_SCHEMA) of one table with ready literals and plain names; the same object when they are
     that already.
 
+    checked: what need not be compared with the target's types; what is found to fit is added.
     Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that cannot be one
     of its column; says once per column what the format has lost.
     """
     shapes, shape_of = distinct(changes, ("columns",))
-    return _typed([(table, columns) for (columns,) in shapes], shape_of, changes)
+    return _typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
 
 
-def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table) -> pa.Table:
-    """The same for row changes of several tables."""
+def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> pa.Table:
+    """Does what `typed` does for row changes of several tables."""
     shapes, shape_of = distinct(changes, ("schema", "table", "columns"))
     tables = [(catalog[TableName(schema, table)], columns) for schema, table, columns in shapes]
-    return _typed(tables, shape_of, changes)
+    return _typed(tables, shape_of, changes, checked)
 
 
-def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table) -> pa.Table:
+def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
     """shapes: tables and columns; shape_of: the number of each row change's."""
     if not any(RAW in columns for _, columns in shapes):
         return changes
     for number, (table, columns) in enumerate(shapes):
-        if columns not in table.compared:
-            _compare(table, columns, changes.filter(pa.array(shape_of == number)))
+        if not checked.has(table, columns):
+            _compare(table, columns, changes.filter(pa.array(shape_of == number)), checked)
     names = [split_forms(columns)[0] for _, columns in shapes]
     places = [list(_places(table, columns)) for table, columns in shapes]
     if any(places):
@@ -93,8 +94,8 @@ def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Tab
     return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
 
 
-def _compare(table: Table, columns: str, changes: pa.Table) -> None:
-    """Declared types with the target's, of row changes of one shape."""
+def _compare(table: Table, columns: str, changes: pa.Table, checked: CheckedTypes) -> None:
+    """Compares the declared types of row changes of one shape with the target's."""
     types = [
         _padded_length(changes, at) if declared == _PADDED else declared
         for at, declared in enumerate(declared_types(columns))
@@ -103,7 +104,7 @@ def _compare(table: Table, columns: str, changes: pa.Table) -> None:
     first = changes.slice(0, 1).to_pylist()[0]
     check_types(table, names, types, first["commit_ts"], by_time=first["by_time"])
     if _PADDED not in types:
-        table.compared.add(columns)
+        checked.add(table, columns)
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:

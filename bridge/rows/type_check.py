@@ -9,7 +9,7 @@ here, in every row: one pattern per column list says what an image looks like th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -22,7 +22,7 @@ import structlog
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
-from bridge.model import Column, Table
+from bridge.model import Column, Table, TableName
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Longs
 from bridge.rows.type_widths import Fit, fit_of
@@ -56,6 +56,27 @@ class _ImagePattern:
     texts: tuple[int, ...]
     chars: tuple[int, ...]
     floats: tuple[int, ...]
+
+
+class CheckedTypes:
+    """The column lists (`Event.columns`) whose declared types were found to fit their table, so that each is compared
+    once.  It speaks of tables as they were: who loads one anew forgets what was found of it."""
+
+    def __init__(self) -> None:
+        self._columns: dict[TableName, set[str]] = {}
+
+    def add(self, table: Table, columns: str) -> None:
+        """The types of a column list fit."""
+        self._columns.setdefault(table.name, set()).add(columns)
+
+    def has(self, table: Table, columns: str) -> bool:
+        """Whether the types of a column list are known to fit."""
+        return columns in self._columns.get(table.name, ())
+
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Drops what was found of these tables, which may be others now."""
+        for name in names:
+            self._columns.pop(name, None)
 
 
 def check_needs(

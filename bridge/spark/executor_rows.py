@@ -40,6 +40,7 @@ from bridge.rows.order_and_slices import (
 )
 from bridge.rows.render import Rendering, Stage, Statement, render
 from bridge.rows.resolve_types import typed
+from bridge.rows.type_check import CheckedTypes
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
 _ROW_BYTES: Final = "64 + " + " + ".join(f"ifnull(octet_length({text}), 0)" for text in ("columns", "before", "after"))
@@ -313,7 +314,9 @@ class ExecutorRows:
         known = dict(catalog)
         same = self._same_keys(known, rendering)
         return _checkpointed(
-            self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
+            self._frame.mapInArrow(
+                _add_row_keys(known, same, rendering.checked_types), from_arrow_schema(_KEYED_SCHEMA)
+            )
             .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
             .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
@@ -334,7 +337,9 @@ class ExecutorRows:
         kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
         keys = (
             self._frame.where(is_inexact)
-            .mapInArrow(_add_row_keys(catalog, KnownSpellings({})), from_arrow_schema(_KEYED_SCHEMA))
+            .mapInArrow(
+                _add_row_keys(catalog, KnownSpellings({}), rendering.checked_types), from_arrow_schema(_KEYED_SCHEMA)
+            )
             .where("key_names != ''")
             .groupBy("schema", "table", "key_names", "row_key")
             .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
@@ -424,7 +429,7 @@ def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], I
 
 
 def _add_row_keys(
-    catalog: Mapping[TableName, Table], same: KnownSpellings
+    catalog: Mapping[TableName, Table], same: KnownSpellings, checked: CheckedTypes
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
     that the server holds for one; "" for a table without a key.
@@ -435,7 +440,7 @@ def _add_row_keys(
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, changes in by_table(pa.Table.from_batches([batch])).items():
-                yield from _keyed(catalog[name], typed(catalog[name], changes), same)
+                yield from _keyed(catalog[name], typed(catalog[name], changes, checked), same)
 
     return add
 

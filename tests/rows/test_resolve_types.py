@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
 from bridge.rows import resolve_types
 from bridge.rows.resolve_types import all_typed, typed
+from bridge.rows.type_check import CheckedTypes
 
 JSON = "json:double,adaptive_time_microseconds,base64"
 NAME = TableName("d", "t")
@@ -53,7 +55,17 @@ def _nothing_said_yet() -> Iterator[None]:
 def test_ready_rows_stay_the_same_object() -> None:
     """Formats with types pay nothing."""
     ready = changes(row("id\0d", "1\x001.0", "1\x002.0"))
-    assert typed(TABLE, ready) is ready
+    assert typed(TABLE, ready, CheckedTypes()) is ready
+
+
+def test_types_are_compared_once() -> None:
+    """What fits is not compared again with the same table; with one that was loaded anew it is."""
+    checked, rows = CheckedTypes(), changes(row(with_forms("at", ["json:double"]), None, "0"))
+    typed(TABLE, rows, checked)
+    assert checked.has(TABLE, rows["columns"][0].as_py())
+    assert not checked.has(replace(TABLE, name=TableName("d", "u")), rows["columns"][0].as_py())
+    checked.forget([NAME])
+    assert not checked.has(TABLE, rows["columns"][0].as_py())
 
 
 def test_raw_rows_become_ready() -> None:
@@ -68,6 +80,7 @@ def test_raw_rows_become_ready() -> None:
             row(mixed, "-1\x002", None),
             row(with_forms("id", [JSON]), None, "7"),
         ),
+        CheckedTypes(),
     )
     assert found.schema == EVENT_SCHEMA
     assert found["columns"].to_pylist() == ["id\0D\0at", "id\0d", "id\0d", "id"]
@@ -81,7 +94,7 @@ def test_raw_rows_become_ready() -> None:
 
 def test_columns_that_the_target_lacks_are_left_to_rendering() -> None:
     """Typing says nothing of a missing column; rendering does."""
-    found = typed(TABLE, changes(row(with_forms("id\0gone", [JSON]), None, "-1\x005")))
+    found = typed(TABLE, changes(row(with_forms("id\0gone", [JSON]), None, "-1\x005")), CheckedTypes())
     assert found["after"].to_pylist() == ["18446744073709551615\x005"]
 
 
@@ -91,7 +104,7 @@ def test_an_impossible_value_names_its_place() -> None:
         row(with_forms("id\0at", [JSON]), None, "1\x001"), row(with_forms("id\0at", [JSON]), "1\0'x'", "1\x001")
     )
     with pytest.raises(ApplyError) as refusal:
-        typed(TABLE, rows)
+        typed(TABLE, rows, CheckedTypes())
     for words in ("d.t", "column at", "t/0/1", "commit ts 5", "[debezium]"):
         assert words in str(refusal.value)
 
@@ -100,8 +113,8 @@ def test_losses_are_said_once_per_column() -> None:
     """An error line with the table, the column and the fix, not one per value."""
     lossy = row(with_forms("id\0d", [JSON]), None, "1\x001234567890123456.8e0")
     with structlog.testing.capture_logs() as logs:
-        typed(TABLE, changes(lossy, lossy))
-        typed(TABLE, changes(lossy))
+        typed(TABLE, changes(lossy, lossy), CheckedTypes())
+        typed(TABLE, changes(lossy), CheckedTypes())
     [said] = logs
     assert (said["log_level"], said["table"], said["column"]) == ("error", "d.t", "d")
     assert "Canal-JSON" in said["fix"]
@@ -183,11 +196,11 @@ def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName,
     failed = next(((number, failures[0]) for number, (_, failures) in enumerate(expected) if failures), None)
     if failed:
         with pytest.raises(RefusedRowsError) as refusal:
-            all_typed(catalog, changes(*events))
+            all_typed(catalog, changes(*events), CheckedTypes())
         assert refusal.value.what.endswith(f" cannot be what its column holds: {failed[1]}")
         assert refusal.value.where == f"t/0/{failed[0]}, commit ts {failed[0]}"
         return
-    found = all_typed(catalog, changes(*events))
+    found = all_typed(catalog, changes(*events), CheckedTypes())
     assert found.schema == EVENT_SCHEMA
     assert list(zip(*(found[name].to_pylist() for name in ("before", "after")), strict=True)) == [
         tuple(images) for images, _ in expected
@@ -201,7 +214,8 @@ def test_usual_values_are_what_the_converter_makes_of_them(form: str, kind: str)
     """Every literal of the pool that a column can have."""
     column = Column("c", kind, None, generated=False)
     literals = [one for one in [*FORMS[form], "NULL"] if converted(form, column, one)[1] is None]
-    found = typed(Table(NAME, {"c": column}), changes(*(row(with_forms("c", [form]), None, one) for one in literals)))
+    given = changes(*(row(with_forms("c", [form]), None, one) for one in literals))
+    found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(form, column, one)[0] for one in literals]
 
 
@@ -210,6 +224,6 @@ def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(resolve_types, "_MOST_BYTES", 100)
     raw = with_forms("id", [JSON])
     rows = [str(number) * 10 for number in range(10, 60)]
-    found = typed(TABLE, changes(*(row(raw, None, number[:19]) for number in rows)))
+    found = typed(TABLE, changes(*(row(raw, None, number[:19]) for number in rows)), CheckedTypes())
     assert found["after"].num_chunks > 5
     assert found["after"].to_pylist() == [number[:19] for number in rows]

@@ -17,12 +17,11 @@ def test_statements_are_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that the driver would load go by INSERT: a text is all that comes back from an executor."""
     monkeypatch.setattr(render, "MIN_BYTES", 0)
     name = TableName("m", "t")
-    table = Table(name, {"id": Column("id", "int", None, False, False)}, (("id",),), (("id",),), takes_loads=True)
+    table = Table(name, {"id": Column("id", "int", None, False, False)}, (("id",),), (("id",),))
     changes = events_table([(0, i, row_change(10, "t", ["id"], ["id"], after=[i])) for i in range(3)])
     keys = [pa.array(["id"] * 3), pa.array(["0", "1", "2"])]
     keyed = pa.Table.from_arrays([*changes.columns, *keys], schema=_KEYED_SCHEMA)
-    (rendered,) = _render_partition({name: table}, Rendering("_bridge", load_bytes=1), KnownSpellings({}))(
-        keyed.to_batches()
-    )
+    rendering = Rendering("_bridge", load_bytes=1, loadable=frozenset({name}))
+    (rendered,) = _render_partition({name: table}, rendering, KnownSpellings({}))(keyed.to_batches())
     (sql,) = rendered.column("sql").to_pylist()
     assert sql.startswith("INSERT INTO `m`.`t` (`id`) VALUES (0),(1),(2)")

@@ -34,7 +34,12 @@ _NUMBERS: Final = re.compile(rb"\d+")
 
 
 class LoadRefusedError(Exception):
-    """A load did not take its rows as INSERT would, or nobody can tell; the transaction must be rolled back."""
+    """A load did not take its rows as INSERT would, or nobody can tell; the transaction must be rolled back, and rows
+    of `table` go by INSERT as long as it is what it is."""
+
+    def __init__(self, table: TableName, reason: str) -> None:
+        super().__init__(f"LOAD DATA into {table}: {reason}")
+        self.table = table
 
 
 def objection(variables: Mapping[str, str]) -> str:
@@ -88,8 +93,8 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
 def run(session: Session, sql: str, load: Load) -> None:
     """Loads rows.
 
-    Raises LoadRefusedError when not all of them were taken as they are, after which rows of the table go by INSERT as
-    long as it is what it is; MySQLError and OSError for what a retry may cure.
+    Raises LoadRefusedError when not all of them were taken as they are, MySQLError and OSError for what a retry may
+    cure.
     """
     try:
         reason = server_objection(session) or shortfall(session.load(sql, memoryview(load.body)), load.rows)
@@ -98,9 +103,8 @@ def run(session: Session, sql: str, load: Load) -> None:
             raise
         reason = server_words(error)
     if reason:
-        load.table.refused_loads.add(reason)
         log.info("rows go by INSERT", table=str(load.table.name), reason=reason)
-        raise LoadRefusedError(f"LOAD DATA into {load.table.name}: {reason}")
+        raise LoadRefusedError(load.table.name, reason)
 
 
 def shortfall(answer: LoadAnswer, rows: int) -> str:

@@ -68,7 +68,7 @@ class ParallelWriter(Writer):
     ) -> None:
         super().__init__(target, table, ownership, **options)
         self._min_bytes = min_bytes
-        self._shards = [_Shard(target, table, ownership, self._trace) for _ in range(writers)]
+        self._shards = [_Shard(target, table, ownership, self._loadable.discard, self._trace) for _ in range(writers)]
 
     @property
     def connections(self) -> list[int]:
@@ -112,9 +112,9 @@ class ParallelWriter(Writer):
                     raise
         return found
 
-    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+    def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
-        found = super()._loadable(tables)
+        found = super()._find_loadable(tables)
         if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
             return found
         return [name for name in found if not tables[name].counts]
@@ -155,12 +155,21 @@ class ParallelWriter(Writer):
 
 
 class _Shard:
-    """One connection of several."""
+    """One connection of several.
+
+    stop_loading: told which table refused a load, in the thread that writes.
+    """
 
     def __init__(
-        self, target: Target, table: ProgressTable, ownership: Ownership, trace: Callable[[str], None]
+        self,
+        target: Target,
+        table: ProgressTable,
+        ownership: Ownership,
+        stop_loading: Callable[[TableName], None],
+        trace: Callable[[str], None],
     ) -> None:
-        self._target, self._table, self._ownership, self._trace = target, table, ownership, trace
+        self._target, self._table, self._ownership = target, table, ownership
+        self._stop_loading, self._trace = stop_loading, trace
         self._session: Session | None = None
 
     @property
@@ -195,6 +204,8 @@ class _Shard:
             except (MySQLError, OSError, LoadRefusedError) as error:
                 waiting.extend(taken)
                 self._abandon(error)
+                if isinstance(error, LoadRefusedError):
+                    self._stop_loading(error.table)
                 if error_code(error) not in LOCK_CONFLICT or attempt == _ATTEMPTS - 1:
                     raise
             except BaseException:

@@ -4,7 +4,7 @@ them fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.key_spellings import Spellings
 from bridge.rows.render import Rendering, Statement
+from bridge.rows.type_check import CheckedTypes
 
 log = structlog.get_logger()
 
@@ -163,6 +164,8 @@ class Writer:
         self._session: Session | None = None
         self._outcome_unknown = False
         self._takes_loads = False
+        self._loadable: set[TableName] = set()
+        self._checked_types = CheckedTypes()
         self.counts = WriterCounts()
 
     @property
@@ -189,20 +192,23 @@ class Writer:
         """
         names = list(names)
         loaded: dict[TableName, Table] = {}
+        loadable: Collection[TableName] = ()
         for attempt in self._retrying():
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
                     refuse_side_effects(find_side_effects(self.session(), names, cascades=cascades_are_lost))
-                    for name in self._loadable(loaded) if self._takes_loads else ():
-                        loaded[name] = replace(loaded[name], takes_loads=True)
+                    loadable = self._find_loadable(loaded) if self._takes_loads else ()
                     self.session().rollback()
                 except (MySQLError, OSError):
                     self.close()
                     raise
+        self._checked_types.forget(names)
+        self._loadable.difference_update(names)
+        self._loadable.update(loadable)
         return loaded
 
-    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+    def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Those whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
         return load_data.transactional(self.session(), tables.keys()) & tables.keys()
 
@@ -324,7 +330,14 @@ class Writer:
 
     def _rendering(self, *, safe_mode: bool = False, may_load: bool = False) -> Rendering:
         load_bytes = self.load_bytes if may_load and self._takes_loads else 0
-        return Rendering(self._table.schema, safe_mode, load_bytes, same_keys=self._same_keys)
+        return Rendering(
+            self._table.schema,
+            safe_mode,
+            load_bytes,
+            same_keys=self._same_keys,
+            loadable=frozenset(self._loadable),
+            checked_types=self._checked_types,
+        )
 
     def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
         return key_equality.ask(self.session(), self._table.schema, table, key, literals)
@@ -332,7 +345,8 @@ class Writer:
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:
             self._transact(step, source, self._rendering(may_load=may_load))
-        except LoadRefusedError:
+        except LoadRefusedError as refusal:
+            self._loadable.discard(refusal.table)
             self.session().rollback()
             self._transact(step, source, self._rendering())
 

@@ -23,6 +23,7 @@ from bridge.rows.grouping import linked
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
 from bridge.rows.resolve_types import typed
+from bridge.rows.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
 Group = Sequence[int]
@@ -226,8 +227,10 @@ def _entries(
 
 def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
     """The change with ready literals; with the raw ones and their forms, where they are what the target cannot take."""
+    checked = CheckedTypes()
+    checked.add(table, change["columns"])  # before the row was refused
     try:
-        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA))
+        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA), checked)
     except RefusedRowsError:
         return change
     return change | dict(ready.to_pylist()[0])

@@ -23,6 +23,7 @@ from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.resolve_types import typed
+from bridge.rows.type_check import CheckedTypes
 from bridge.verify.log.lineage import Cut, Life, PartitionId, Span, key_of
 
 STEP_SCHEMA: Final = pa.schema(
@@ -194,14 +195,14 @@ def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[i
 
 
 def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    found = [STEP_SCHEMA.empty_table()]
+    found, checked = [STEP_SCHEMA.empty_table()], CheckedTypes()
     for span, changes in spans_of(plan, in_target(plan, events)):
         number = None if span.place is None else plan.number_of(span.place)
         if number is None:
             continue
         for shape in pc.unique(changes["columns"]).to_pylist():
             mine = changes.filter(pc.equal(changes["columns"], shape))
-            found += _steps_of_shape(plan, number, span, mine)
+            found += _steps_of_shape(plan, number, span, mine, checked)
     return pa.concat_tables(found)
 
 
@@ -213,7 +214,9 @@ def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
     return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
 
-def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -> Iterator[pa.Table]:
+def _steps_of_shape(
+    plan: LogPlan, number: int, span: Span, changes: pa.Table, checked: CheckedTypes
+) -> Iterator[pa.Table]:
     place = plan.places[number]
     texts, forms = split_forms(changes["columns"][0].as_py())
     names = [span.now(name) for name in texts.split(SEP)]
@@ -228,7 +231,7 @@ def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -
         ("after", _kept(changes["after"], kept, len(names))),
     ):
         changes = changes.set_column(changes.schema.get_field_index(at), at, values.cast(pa.string()))
-    changes = typed(place.table, changes)
+    changes = typed(place.table, changes, checked)
     make = _keyed_steps if place.key else _copy_steps
     yield from make(plan, number, span, changes, kept_names)
 
