@@ -27,8 +27,8 @@ from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering
-from bridge.rows.resolve_types import typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.table_filter import TableFilter
 from bridge.tso import tso_time
 

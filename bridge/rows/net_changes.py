@@ -19,11 +19,11 @@ from bridge.errors import ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.key_spellings import SameKeys, asks_nobody
-from bridge.rows.key_steps import RowShape, Steps, freed, other_uniques
+from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
+from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
+from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
-from bridge.rows.type_check import check_needs
+from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
 __all__ = [

@@ -24,8 +24,8 @@ from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
 from bridge.rows.render import Rendering, Stage, Statement, render
-from bridge.rows.resolve_types import all_typed
 from bridge.rows.transactions import cut_transactions
+from bridge.rows.types.resolve_types import all_typed
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (internals, decision 11)."""

@@ -26,7 +26,7 @@ from bridge.events import SEP
 from bridge.model import Column, Table, TableName
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, joined, parts_of, runs, wrapped
-from bridge.rows.key_spellings import SameKeys, asks_nobody, is_exact, is_nearly_exact
+from bridge.rows.keys.key_spellings import SameKeys, asks_nobody, is_exact, is_nearly_exact
 from bridge.rows.load_format import MIN_BYTES, Load, load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import (
     Image,
@@ -37,7 +37,7 @@ from bridge.rows.net_changes import (
     WrittenRows,
     other_uniques,
 )
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.type_check import CheckedTypes
 
 STATEMENT_BYTES = 512 * 1024
 """Statements are cut at about this many characters: beyond it MariaDB gains nothing (measured)."""

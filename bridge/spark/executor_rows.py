@@ -25,7 +25,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
-from bridge.rows.key_spellings import KnownSpellings, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.keys.key_spellings import KnownSpellings, is_nearly_exact, respelled, signatures, spellings
 from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
@@ -39,8 +39,8 @@ from bridge.rows.order_and_slices import (
     by_table,
 )
 from bridge.rows.render import Rendering, Stage, Statement, render
-from bridge.rows.resolve_types import typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
 _ROW_BYTES: Final = "64 + " + " + ".join(f"ifnull(octet_length({text}), 0)" for text in ("columns", "before", "after"))

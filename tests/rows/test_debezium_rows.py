@@ -10,8 +10,8 @@ import pytest
 
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
-from bridge.rows.resolve_types import all_typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.resolve_types import all_typed
+from bridge.rows.types.type_check import CheckedTypes
 from tests.support.golden import expected_tables
 from tests.support.upstreams import in_one_partition
 from tests.support.wire import capture_events

@@ -1,4 +1,4 @@
-"""Asks the server which keys it holds for one (see `rows.key_spellings`)."""
+"""Asks the server which keys it holds for one (see `rows.keys.key_spellings`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.model import Table
 from bridge.mysql.connection import Session, is_transient
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, parts_of, wrapped
-from bridge.rows.key_spellings import Spellings
+from bridge.rows.keys.key_spellings import Spellings
 
 _STATEMENT_BYTES: Final = 512 * 1024
 

@@ -33,9 +33,9 @@ from bridge.mysql.connection import (
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
-from bridge.rows.key_spellings import Spellings
+from bridge.rows.keys.key_spellings import Spellings
 from bridge.rows.render import Rendering, Statement
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.type_check import CheckedTypes
 
 log = structlog.get_logger()
 

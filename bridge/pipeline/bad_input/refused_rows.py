@@ -22,8 +22,8 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.rows.grouping import linked
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
-from bridge.rows.resolve_types import typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
 Group = Sequence[int]

@@ -8,9 +8,9 @@ may be a DECIMAL).  Typing such a value needs the target's catalog of the segmen
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
    NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
-2. Before rows are folded, `rows.resolve_types.typed` asks `raw_converter` for the converter of each (form, target's
-   column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values become equal
-   literals, as keys are compared by them.
+2. Before rows are folded, `rows.types.resolve_types.typed` asks `raw_converter` for the converter of each (form,
+   target's column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values
+   become equal literals, as keys are compared by them.
 
 A form is a name, and behind a colon what its rules must be told: ``json:precise,adaptive_time_microseconds,bytes``.  A
 new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a converter, or None where the raw
@@ -47,7 +47,7 @@ def with_forms(columns: str, forms: Sequence[str]) -> str:
 def with_types(columns: str, types: tuple[str, ...]) -> str:
     """`Event.columns` with the type that the message declares of each column, "" where it does not; it may hold forms.
 
-    The target's types are compared with them (`rows.type_check`).
+    The target's types are compared with them (`rows.types.type_check`).
     """
     names, forms = split_forms(columns)
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)

@@ -22,8 +22,8 @@ from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
-from bridge.rows.resolve_types import typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.verify.log.lineage import Cut, Life, PartitionId, Span, key_of
 
 STEP_SCHEMA: Final = pa.schema(

@@ -28,7 +28,7 @@ from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.load_format import load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
 from bridge.rows.render import Rendering
-from bridge.rows.type_check import _fit
+from bridge.rows.types.type_check import _fit
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change

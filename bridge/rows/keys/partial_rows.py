@@ -23,7 +23,7 @@ from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools, Longs, ends
-from bridge.rows.key_steps import RowShape, Steps, freed, is_long, other_uniques
+from bridge.rows.keys.key_steps import RowShape, Steps, freed, is_long, other_uniques
 from bridge.rows.literal_offsets import Cells
 
 _FIX: Final = (

@@ -27,7 +27,7 @@ from bridge.protocols.values.untyped import declared_types, raw_converter, split
 from bridge.rows.arrow_images import TEXT, parts_of, wrapped
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
-from bridge.rows.type_check import CheckedTypes, check_types
+from bridge.rows.types.type_check import CheckedTypes, check_types
 
 log = structlog.get_logger()
 
@@ -122,7 +122,7 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
-        if column is None or not form:  # `rows.type_check` says so when the target lacks it
+        if column is None or not form:  # `rows.types.type_check` says so when the target lacks it
             continue
         kind = _ValueKind(form, column_type(column.type, nullable=column.nullable))
         if _is_converted(kind):

@@ -17,7 +17,7 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.protocols.values.untyped import with_types
 from bridge.rows.literal_offsets import whole
-from bridge.rows.type_check import check_needs
+from bridge.rows.types.type_check import check_needs
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
 

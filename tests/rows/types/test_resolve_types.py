@@ -17,9 +17,9 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
-from bridge.rows import resolve_types
-from bridge.rows.resolve_types import all_typed, typed
-from bridge.rows.type_check import CheckedTypes
+from bridge.rows.types import resolve_types
+from bridge.rows.types.resolve_types import all_typed, typed
+from bridge.rows.types.type_check import CheckedTypes
 
 JSON = "json:double,adaptive_time_microseconds,base64"
 NAME = TableName("d", "t")

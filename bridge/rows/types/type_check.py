@@ -25,7 +25,7 @@ from bridge.events import SEP, Code, Position
 from bridge.model import Column, Table, TableName
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Longs
-from bridge.rows.type_widths import Fit, fit_of
+from bridge.rows.types.type_widths import Fit, fit_of
 from bridge.tso import tso_ms
 
 log = structlog.get_logger()

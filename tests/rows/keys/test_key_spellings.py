@@ -16,7 +16,7 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.protocols.values import literals
 from bridge.rows.arrow_images import TEXT
-from bridge.rows.key_spellings import _PLAIN, signatures, spellings
+from bridge.rows.keys.key_spellings import _PLAIN, signatures, spellings
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.rows.type_widths import Fit, fit_of
+from bridge.rows.types.type_widths import Fit, fit_of
 
 FITS, NARROWER, DIFFERENT, UNKNOWN = Fit
 

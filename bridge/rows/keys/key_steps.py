@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from bridge.events import SEP, Kind
 from bridge.model import Column, Table
 from bridge.rows.grouping import Bools, Longs, numbered
-from bridge.rows.key_spellings import SameKeys, is_exact, respelled, spellings
+from bridge.rows.keys.key_spellings import SameKeys, is_exact, respelled, spellings
 from bridge.rows.literal_offsets import Cells, to_numpy
 
 
