@@ -26,7 +26,7 @@ from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
-from bridge.rows.render import Rendering
+from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.table_filter import TableFilter

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.ddl.alter_actions import action_class, alter_actions, split_at_commas
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
-from bridge.ddl.parser import Classified, action_class, alter_actions, begins_database_option, split_at_commas
+from bridge.ddl.parser import Classified, begins_database_option
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
-from bridge.ddl.parser import Classified, Refused, classify, split_at_commas
+from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
 from bridge.ddl.rules import charsets, columns, constraints, indexes, options, sequences, tables, tidb
 from bridge.ddl.server_features import Feature

@@ -23,7 +23,8 @@ from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
-from bridge.rows.render import Rendering, Stage, Statement, render
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
 

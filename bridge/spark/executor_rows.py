@@ -38,7 +38,8 @@ from bridge.rows.order_and_slices import (
     WindowRows,
     by_table,
 )
-from bridge.rows.render import Rendering, Stage, Statement, render
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 

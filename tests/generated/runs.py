@@ -27,8 +27,8 @@ from bridge.pipeline.order import OrderChanged
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
-from bridge.rows import render
 from bridge.rows.amount import Amount
+from bridge.rows.sql import conditions, render, statement
 from bridge.spark import executor_rows as executors
 from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
@@ -282,8 +282,8 @@ class Run:
         """Statements, loads and parts as small as they can be."""
         with ExitStack() as stack:
             if self._choice["statements"] == "tiny":
-                stack.enter_context(patch.object(render, "STATEMENT_BYTES", 1))
-                stack.enter_context(patch.object(render, "KEYS_PER_DELETE", 1))
+                stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
+                stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))
             if self._choice["statements"] == "loads":
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if self._choice["where"] == "executors":

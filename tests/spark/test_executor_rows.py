@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from bridge.model import Column, Table, TableName
-from bridge.rows import render
 from bridge.rows.keys.key_spellings import KnownSpellings
-from bridge.rows.render import Rendering
+from bridge.rows.sql import render
+from bridge.rows.sql.statement import Rendering
 from bridge.spark.executor_rows import _KEYED_SCHEMA, _render_partition
 from tests.support.upstreams import events_table, row_change
 

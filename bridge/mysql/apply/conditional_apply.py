@@ -10,7 +10,9 @@ from bridge.mysql.apply.writer import execute_statement
 from bridge.mysql.connection import Session
 from bridge.quoting import quote_name
 from bridge.rows.net_changes import Image, NetChanges, choose_key
-from bridge.rows.render import Rendering, Statement, binary_match, render, update_of_row
+from bridge.rows.sql.conditions import binary_match
+from bridge.rows.sql.render import render, update_of_row
+from bridge.rows.sql.statement import Rendering, Statement
 
 
 def apply_if_unchanged(session: Session, net: NetChanges, change: Event, rendering: Rendering) -> str:

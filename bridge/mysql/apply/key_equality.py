@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,7 @@ from bridge.mysql.connection import Session, is_transient
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, parts_of, wrapped
 from bridge.rows.keys.key_spellings import Spellings
-
-_STATEMENT_BYTES: Final = 512 * 1024
+from bridge.rows.sql.statement import STATEMENT_BYTES
 
 
 def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
@@ -60,4 +58,4 @@ def _text(numbers: str | bytes) -> str:
 def _numbered_rows(literals: pa.Array, parts: int) -> Iterator[str]:
     numbers = pa.array(np.arange(1, len(literals) + 1)).cast(TEXT)
     texts = [numbers, *([literals] if parts == 1 else parts_of(literals, range(parts)))]
-    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", _STATEMENT_BYTES)
+    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", STATEMENT_BYTES)

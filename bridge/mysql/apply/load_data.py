@@ -1,8 +1,8 @@
 """Loads rows by LOAD DATA LOCAL INFILE, and what the server's answer must say.
 
-It is used only where it does what INSERT does (`rows.load_format`), or says that it did not.  A transaction of which a
-load did not say that it took every row without a warning (LOCAL makes warnings of errors) goes by INSERT, all of it:
-INSERT then takes the rows, or says why not.
+It is used only where it does what INSERT does (`rows.sql.load_format`), or says that it did not.  A transaction of
+which a load did not say that it took every row without a warning (LOCAL makes warnings of errors) goes by INSERT, all
+of it: INSERT then takes the rows, or says why not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pymysql.err import MySQLError
 
 from bridge.model import TableName
 from bridge.mysql.connection import LoadAnswer, Session, is_transient, server_words
-from bridge.rows.load_format import Load
+from bridge.rows.sql.load_format import Load
 
 log = structlog.get_logger()
 

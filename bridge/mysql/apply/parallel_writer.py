@@ -28,7 +28,7 @@ from bridge.mysql.apply.writer import StatementSource, Writer, check_matched, no
 from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.rows.render import Rendering, Sharing, Statement
+from bridge.rows.sql.statement import Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""

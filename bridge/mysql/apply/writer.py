@@ -34,7 +34,7 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.keys.key_spellings import Spellings
-from bridge.rows.render import Rendering, Statement
+from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.type_check import CheckedTypes
 
 log = structlog.get_logger()

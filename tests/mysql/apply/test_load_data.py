@@ -23,11 +23,11 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.rows import render
 from bridge.rows.arrow_images import TEXT, runs
-from bridge.rows.load_format import load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
-from bridge.rows.render import Rendering
+from bridge.rows.sql import render
+from bridge.rows.sql.load_format import load_of, load_statement, may_load, readable
+from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.type_check import _fit
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, opened, run_all
