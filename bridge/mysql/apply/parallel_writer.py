@@ -24,7 +24,8 @@ from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.writer import StatementSource, Writer, check_matched, no_statements
+from bridge.mysql.apply.run_statement import check_matched
+from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
