@@ -13,7 +13,8 @@ from bridge.config import Settings, TargetSection, Upstream, parse_moment
 from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.mysql.apply.load_data import server_objection
-from bridge.mysql.connection import Session, Target, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import server_words
 from bridge.mysql.target_only_keys import FIX
 from bridge.mysql.triggers_and_cascades import find_side_effects
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise

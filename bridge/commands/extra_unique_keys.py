@@ -5,7 +5,8 @@ from __future__ import annotations
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.mysql.connection import Target, server_words
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import server_words
 from bridge.mysql.target_only_keys import FIX, ExtraKey, find_extra_keys
 from bridge.table_filter import TableFilter
 

@@ -17,7 +17,8 @@ from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.model import TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects

@@ -17,7 +17,8 @@ from bridge.config import parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
 from bridge.model import PartitionId, Positions
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target, is_lost_connection, server_words
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import LOST, server_words
 from bridge.mysql.state.ownership import AbandonedError, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.pipeline.applier import Applier
@@ -247,7 +248,7 @@ def _expected_errors(target: Target) -> Iterator[None]:
     except SPARK_ENDED as error:
         raise source_error(error) from error
     except (MySQLError, OSError) as error:
-        what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
+        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of the bridge's own"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),

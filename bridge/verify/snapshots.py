@@ -16,7 +16,8 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import ServerKind, server_kind
@@ -81,7 +82,7 @@ def _held(
             holder.begin()
             progress = table.read(holder, lock=True)
         except MySQLError as error:
-            if error_code(error) not in LOCK_CONFLICT or attempt >= _TRIES:
+            if not isinstance(error, LockConflictError) or attempt >= _TRIES:
                 raise StoppedError(
                     "the pipeline's progress row could not be held",
                     where=f"pipeline {table.name}",

@@ -12,7 +12,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
 from bridge.model import Advance
-from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import ServerKind
 from bridge.verify import snapshots

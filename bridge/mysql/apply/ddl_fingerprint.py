@@ -14,7 +14,8 @@ from pymysql.err import MySQLError
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.server_features import Capabilities, Flavour, Version
 from bridge.model import TableName
-from bridge.mysql.connection import Session, error_code
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import error_code
 from bridge.quoting import quote_name
 
 _NO_SUCH: Final = frozenset({1049, 1146})

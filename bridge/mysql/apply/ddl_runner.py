@@ -27,8 +27,9 @@ from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclu
 from bridge.mysql.apply.existing_objects import exists_already
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.connection import Session, error_code, is_lost_connection, is_transient, server_words
+from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
+from bridge.mysql.server_errors import LOST, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
@@ -282,7 +283,7 @@ class SchemaChangeRunner:
             session.execute(f"{self._tag(change)} {plan.text}")
             _raise_skipped(session)
         except MySQLError as error:
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
                 return outcome
@@ -358,5 +359,5 @@ def _reset_timestamp(session: Session) -> None:
     try:
         session.execute("SET timestamp = DEFAULT")
     except MySQLError as error:
-        if not is_lost_connection(error):
+        if not isinstance(error, LOST):
             raise

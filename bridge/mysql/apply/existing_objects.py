@@ -16,7 +16,8 @@ from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
-from bridge.mysql.connection import Session, error_code, is_lost_connection
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LOST, error_code
 from bridge.quoting import quote_name
 
 _DATABASE_EXISTS: Final = 1007
@@ -51,7 +52,7 @@ def exists_already(
         made = _made_as(session, scratch_schema, probe, code, text, change.schema)
         return "what it makes was there already" if made else ""
     except MySQLError as failure:
-        if is_lost_connection(failure):
+        if isinstance(failure, LOST):
             raise
         return ""
     finally:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.model import Table
-from bridge.mysql.connection import Session, is_transient
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import TRANSIENT
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, parts_of, wrapped
 from bridge.rows.keys.key_spellings import Spellings
@@ -35,7 +36,7 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
         for body in _numbered_rows(literals, len(key)):
             session.execute(f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES {body}")
     except MySQLError as error:
-        if is_transient(error):
+        if isinstance(error, TRANSIENT):
             raise
         return {}
     session.execute("SET SESSION group_concat_max_len = 4294967295")

@@ -15,7 +15,8 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.model import TableName
-from bridge.mysql.connection import LoadAnswer, Session, is_transient, server_words
+from bridge.mysql.connection import LoadAnswer, Session
+from bridge.mysql.server_errors import TRANSIENT, server_words
 from bridge.rows.sql.load_format import Load
 
 log = structlog.get_logger()
@@ -68,7 +69,7 @@ def server_objection(session: Session) -> str:
         try:
             found = session.rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
         except MySQLError as error:  # as after an upgrade of MySQL 5.7 that was left half-way
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             session.load_objection = server_words(error)
         else:
@@ -99,7 +100,7 @@ def run(session: Session, sql: str, load: Load) -> None:
     try:
         reason = server_objection(session) or shortfall(session.load(sql, memoryview(load.body)), load.rows)
     except MySQLError as error:
-        if is_transient(error):
+        if isinstance(error, TRANSIENT):
             raise
         reason = server_words(error)
     if reason:

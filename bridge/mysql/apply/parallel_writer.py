@@ -26,7 +26,8 @@ from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import check_matched
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
-from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.sql.statement import Rendering, Sharing, Statement
@@ -207,7 +208,7 @@ class _Shard:
                 self._abandon(error)
                 if isinstance(error, LoadRefusedError):
                     self._stop_loading(error.table)
-                if error_code(error) not in LOCK_CONFLICT or attempt == _ATTEMPTS - 1:
+                if not isinstance(error, LockConflictError) or attempt == _ATTEMPTS - 1:
                     raise
             except BaseException:
                 self.close()
@@ -238,7 +239,7 @@ class _Shard:
         self._trace("part committed")
 
     def _abandon(self, error: BaseException) -> None:
-        if is_lost_connection(error):
+        if isinstance(error, LOST):
             self.close()
         elif self._session is not None:
             with suppress(MySQLError, OSError):

@@ -9,7 +9,8 @@ from pymysql.err import MySQLError
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Code
 from bridge.mysql.apply import load_data
-from bridge.mysql.connection import DUPLICATE_KEY, REFUSED_VALUE, Session, error_code, is_transient, server_words
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import DUPLICATE_KEY, REFUSED_VALUE, TRANSIENT, error_code, server_words
 from bridge.rows.sql.statement import Statement
 
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
@@ -37,7 +38,7 @@ def execute_statement(session: Session, statement: Statement, *, safe_mode: bool
     try:
         matched = session.write(statement.sql)
     except MySQLError as error:
-        if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+        if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
             raise
         raise _refused(statement, error) from error
     check_matched(statement, matched)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from bridge.ddl.policy import DdlRules
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
@@ -19,15 +19,8 @@ from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import execute_statement
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import (
-    DUPLICATE_KEY,
-    Session,
-    Target,
-    error_code,
-    is_lost_connection,
-    is_transient,
-    server_words,
-)
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
@@ -202,7 +195,7 @@ class Writer:
                 try:
                     found = self._runner.runs_like(self._ownership.control, change)
                 except (MySQLError, OSError) as error:
-                    if is_lost_connection(error):
+                    if isinstance(error, LOST):
                         self._ownership.reconnect()
                     raise
         return found
@@ -242,7 +235,7 @@ class Writer:
             if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
                 raise self._ownership.lost()
         except (MySQLError, OSError) as error:
-            if is_lost_connection(error):
+            if isinstance(error, LOST):
                 self._ownership.reconnect()
             raise
 
@@ -259,7 +252,7 @@ class Writer:
                 self._transact(step, source, self._rendering(safe_mode=True))
         except (MySQLError, OSError) as error:
             self._abandon(error)
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             raise ApplyError(
                 f"the target refused rows: {server_words(error)}",
@@ -346,14 +339,14 @@ class Writer:
         )
 
     def _abandon(self, error: BaseException) -> None:
-        if is_lost_connection(error):
+        if isinstance(error, LOST):
             self.close()
         elif self._session is not None:
             self._session.rollback()
 
     def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
         return Retrying(
-            retry=retry_if_exception(is_transient),
+            retry=retry_if_exception_type(TRANSIENT),
             stop=stop or stop_after_delay(self._retry_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=self._note_retry,

@@ -17,7 +17,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target, is_lost_connection
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.quoting import quote_name
@@ -85,7 +86,7 @@ class Ownership:
         try:
             self.check()
         except (MySQLError, OSError) as error:
-            if not is_lost_connection(error):
+            if not isinstance(error, LOST):
                 raise
             self.reconnect()
 

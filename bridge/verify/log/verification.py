@@ -21,7 +21,8 @@ from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
 from bridge.model import PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, server_words
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -222,7 +223,7 @@ class LogVerification:
             try:
                 one.session.execute(sql)
             except MySQLError as error:
-                if is_lost_connection(error):
+                if isinstance(error, LOST):
                     raise StoppedError(
                         f"the target was lost: {server_words(error)}", where=str(self._target), fix="run verify again"
                     ) from error

@@ -20,7 +20,8 @@ from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient
+from bridge.mysql.connection import LoadAnswer, Session, Target
+from bridge.mysql.server_errors import REFUSED_VALUE, TRANSIENT, error_code
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, runs
@@ -513,7 +514,7 @@ def test_a_connection_that_fell_out_of_step_is_a_lost_one(
     with pytest.raises(MySQLError) as raised:
         asked.load("LOAD DATA LOCAL INFILE 'rows' INTO TABLE m.t", memoryview(b""))
     asked.close()
-    assert is_transient(raised.value)
+    assert isinstance(raised.value, TRANSIENT)
 
 
 def test_a_lost_connection_is_not_held_against_a_table(url: str, session: Session) -> None:
