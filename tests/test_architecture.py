@@ -91,6 +91,12 @@ def test_the_core_is_pure(room: str) -> None:
     assert not DRIVERS & set(loaded)
 
 
+def test_sqlalchemy_is_used_in_one_file() -> None:
+    """Why, and for what, is in bridge/mysql/README.md."""
+    users = {name for name, path in MODULES.items() if "sqlalchemy" in path.read_text(encoding="utf-8")}
+    assert users == {"bridge.mysql.connection"}
+
+
 def test_no_folder_is_crowded() -> None:
     """A folder holds about a dozen files."""
     folders = {path.parent for path in MODULES.values()}

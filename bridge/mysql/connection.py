@@ -1,4 +1,4 @@
-"""Connections to the target: one way to open them, one way to run statements, errors sorted into kinds."""
+"""Connections to a server: one way to open them, one way to run statements.  SQLAlchemy is used here only (README)."""
 
 from __future__ import annotations
 
