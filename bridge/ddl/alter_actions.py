@@ -10,7 +10,7 @@ from bridge.ddl.token_reader import NotUnderstoodError
 
 
 def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
-    """CHANGE a b ..., CHANGE b a ...: a column gets the name that another one had."""
+    """Tells whether a column gets the name that another one had: CHANGE a b ..., CHANGE b a ...."""
     old_names, new_names = set(), set()
     for action in actions:
         words = [token.word for token in action[:4]]
@@ -30,7 +30,7 @@ def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
 
 
 def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
-    """What an action does; ADD (...) may add columns, keys and checks."""
+    """Tells what an action does; ADD (...) may add columns, keys and checks."""
     added = action_class(action)
     opening = next((i for i in (1, 2) if [token.text for token in action[i : i + 1]] == ["("]), None)
     if added is not ChangeClass.ADD_COLUMN or opening is None:
@@ -40,7 +40,7 @@ def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """The actions of an ALTER TABLE, given what follows the table's name; one in a comment is none."""
+    """Gives the actions of an ALTER TABLE from what follows the table's name.  One in a comment is none."""
     actions: list[list[Token]] = []
     for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
         if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
@@ -51,12 +51,12 @@ def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
 
 
 def _goes_on(part: Sequence[Token]) -> bool:
-    """What follows the comma is one more name of a list: DROP PARTITION a, b; ORDER BY a, b."""
+    """Tells whether what follows the comma is one more name of a list: DROP PARTITION a, b; ORDER BY a, b."""
     return _prefix(part) is None
 
 
 def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """Parts between the commas outside of parentheses; none of nothing."""
+    """Gives the parts between the commas outside of parentheses, no part of no tokens."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in found:
@@ -69,7 +69,7 @@ def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
 
 
 def action_class(action: Sequence[Token]) -> ChangeClass:
-    """What one action of ALTER TABLE does.  Raises for an action that is not known."""
+    """Tells what one action of ALTER TABLE does.  Raises NotUnderstoodError for an action that is not known."""
     if [token.word for token in action[:2]] == ["ADD", "CONSTRAINT"]:
         words = [token.word for token in action[2:4]]
         added = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)

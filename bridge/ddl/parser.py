@@ -37,9 +37,9 @@ _ENGINES_ELSEWHERE: Final = frozenset(
 )
 """Storage engines whose tables are files, other servers or other tables, or hold nothing of what is written to them."""
 _QUERY_WORDS: Final = frozenset({"AS", "IGNORE", "REPLACE", "SELECT", "TABLE", "VALUES"})
-"""Behind the parts of a table they begin a query that fills it."""
+"""Words that begin a query which fills the table, where they stand behind its parts."""
 _QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
-"""Behind a parenthesis they begin one, too."""
+"""Words that begin such a query behind a parenthesis."""
 
 
 class Swap(StrEnum):
@@ -82,7 +82,7 @@ class Refused(NamedTuple):
 
 
 def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified | Refused:
-    """What `statement` does, with `schema` as the current database; `tidb`: on a server that reads `/*T! ... */`."""
+    """Tells what `statement` does, in the database `schema`.  tidb: on a server that reads `/*T! ... */`."""
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
     except UnreadableError as error:
@@ -124,12 +124,13 @@ def _danger(found: list[Token], result: Classified) -> str | None:
 
 
 def _has_query_in_parentheses(found: list[Token]) -> bool:
-    """`CREATE TABLE t (a INT) ((TABLE u))`; VALUES of partitions stand behind their names."""
+    """Tells whether a query fills the table: `CREATE TABLE t (a INT) ((TABLE u))`.  The VALUES of partitions stand
+    behind their names, not behind a parenthesis."""
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
 def _unclear(result: Classified) -> str | None:
-    """Names that lie in another database than the statement seems to say."""
+    """Gives why the database of a name is not known, None when every name has one."""
     for named in (*result.touched, *([result.like] if result.like else [])):
         if not named.table.schema:
             return f"it names the table {named.table.table} without its database, and so does the message"
@@ -140,7 +141,7 @@ def _unclear(result: Classified) -> str | None:
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
-    """What stands before a dot: schemas, or tables before their columns."""
+    """Gives what stands before a dot: schemas, or tables before their columns."""
     for token, following in pairwise(found):
         if following.text == "." and token.name is not None:
             yield token.name
@@ -172,7 +173,7 @@ def _classify(reader: TokenReader) -> Classified:
 
 
 def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
-    """A statement whose class has the name of its kind."""
+    """Makes a statement whose class has the name of its kind."""
     is_index = kind is StatementKind.CREATE_INDEX
     return Classified(
         kind, (ChangeClass.ADD_INDEX if is_index else ChangeClass(kind.value),), touched, database=database
@@ -205,7 +206,7 @@ def _create(reader: TokenReader) -> Classified:
 
 
 def _also(known: Classified, first: ChangeClass) -> Classified:
-    """The same, which does something else before."""
+    """Adds what the statement does before everything else."""
     return replace(known, classes=(first, *known.classes))
 
 
@@ -228,7 +229,7 @@ def _create_table(reader: TokenReader) -> Classified:
 
 
 def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
-    """The tables behind REFERENCES.  An unqualified one lies in the database of the referring table (MySQL manual,
+    """Finds the tables behind REFERENCES.  One without a database lies in that of the referring table (MySQL manual,
     FOREIGN KEY Constraints)."""
     inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
@@ -241,7 +242,8 @@ def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
 
 
 def _create_view(reader: TokenReader) -> Classified:
-    """CREATE or ALTER; ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW, nothing else that is created may."""
+    """Reads CREATE VIEW or ALTER VIEW.  ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW; before other objects
+    the bridge knows none of them."""
     while not reader.accept("VIEW"):
         if reader.accept("ALGORITHM"):
             reader.skip_mark("=")
@@ -277,12 +279,12 @@ def _drop(reader: TokenReader) -> Classified:
         raise NotUnderstoodError
     reader.accept("IF", "EXISTS")
     dropped = _plain(kind, *reader.table_list())
-    # MySQL logs the end of temporary tables (manual, Replication and Temporary Tables), of which nothing else is sent.
+    # MySQL logs the end of temporary tables, and nothing else of them (manual, Replication and Temporary Tables).
     return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
 
 def begins_database_option(token: Token, following: Token) -> bool:
-    """Whether an option of a database begins there, and no name; the words that are not reserved may be either."""
+    """Tells whether an option of a database begins there, and no name.  Words that are not reserved may be either."""
     if token.word in {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "SET"}:
         return True
     is_value = following.text == "=" or following.kind == "string"
@@ -319,7 +321,7 @@ def _alter(reader: TokenReader) -> Classified:
 
 
 def _new_name(reader: TokenReader) -> Named:
-    """`RENAME [TO|AS|=] new_name`."""
+    """Reads `RENAME [TO|AS|=] new_name`."""
     reader.at += 1
     if not (reader.accept("TO") or reader.accept("AS")) and reader.peek().text == "=":
         reader.at += 1

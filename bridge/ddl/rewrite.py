@@ -93,7 +93,7 @@ class Rewritten:
 
 
 def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
-    """`statement` as `site`'s target would say it, with `schema` as the current database.
+    """Says `statement` in the words of `site`'s target, with `schema` as the current database.
 
     Refused for what is not one schema change; raises UnsupportedError for what the target has nothing like.
     """
@@ -150,7 +150,7 @@ def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[s
 
 
 def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
-    """Items of which several rules have taken everything."""
+    """Gives the items of which several rules together have taken everything."""
     edits = [edit for edit in found if isinstance(edit, Edit)]
     for item in parts.items:
         if _is_gone(item.tokens, edits):
@@ -158,13 +158,14 @@ def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterato
 
 
 def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
-    """Nothing of them is left."""
+    """Tells whether nothing of the tokens is left."""
     removed = [(edit.start, edit.end) for edit in edits if not edit.text]
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
 def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
-    """Where commas may part what is gone: options up to PARTITION BY; actions, of which one may be in a comment."""
+    """Gives the tokens whose commas may be left over: options up to PARTITION BY, or actions, as one may be in a
+    comment."""
     if parts.classified.kind is StatementKind.ALTER_TABLE:
         return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
     pairs = pairwise([token.word for token in parts.options])
@@ -173,7 +174,7 @@ def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
 
 
 def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
-    """Commas that part nothing, or what goes."""
+    """Removes commas that separate nothing any more."""
     commas = [token for _, token, depth in with_depth(found) if depth == 0 and token.text == ","]
     if not commas:
         return
@@ -184,7 +185,8 @@ def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edi
 
 
 def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
-    """What stands between an item that goes and its neighbour: the one before it, unless that one goes to the front."""
+    """Removes what stands between an item that goes and the item before it; where all before it go too, what stands
+    behind it."""
     edits = []
     kept_before = False
     for item, following in pairwise(items):
@@ -204,8 +206,8 @@ def _words(text: str, span: tuple[int, int]) -> str:
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    """The text with all spans replaced; removals that overlap are one, a removal inside of another edit is a part of
-    that, and of other edits that overlap the earlier rule's stays."""
+    """Gives the text with all spans replaced.  Removals that overlap are one.  A removal inside of another edit is a
+    part of that edit.  Of other edits that overlap, the earlier rule's stays."""
     removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
     taken: list[Edit] = []
     for edit in (*_united(removals), *(edit for edit in edits if edit.text)):
@@ -226,7 +228,7 @@ def _is_inside(removal: Edit, edit: Edit) -> bool:
 
 
 def _united(removals: Iterable[Edit]) -> list[Edit]:
-    """Spans without overlaps."""
+    """Unites spans that overlap."""
     united: list[Edit] = []
     for edit in sorted(removals):
         if united and edit.start < united[-1].end:
@@ -237,7 +239,7 @@ def _united(removals: Iterable[Edit]) -> list[Edit]:
 
 
 def _joined(made: str, following: str, was_removed: bool) -> str:
-    """Where something was removed, the blank before it goes too."""
+    """Adds text; where something was removed, the blank before it goes too."""
     if was_removed and following[:1] in {" ", ",", ")"} and following:
         made = made.rstrip(" ")
     return made + following

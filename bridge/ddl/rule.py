@@ -53,62 +53,62 @@ class Surroundings(Protocol):
     """What is on the target already, as far as rules ask."""
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """The table is there without it, and this pipeline has left such a thing out."""
+        """Tells whether the table is there without an object that this pipeline has left out."""
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """The one table that has this name but for the case of letters, when the name itself is free."""
+        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """Neither the upstream nor the operator has chosen the default collation of this database."""
+        """Tells whether neither the upstream nor the operator has chosen the default collation of this database."""
 
     def has_sequence(self, name: TableName) -> bool:
-        """There is a sequence of that name."""
+        """Tells whether there is a sequence of that name."""
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """One more than the highest constraint named prefix + number."""
+        """Gives one more than the highest number behind `prefix` among the table's constraints."""
 
 
 class Nowhere:
     """Surroundings of a statement without a target."""
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """Unknown."""
+        """Says no: nothing is known to be left out."""
         del table, thing
         return False
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """Unknown."""
+        """Says that no other name is known."""
         del table
         return None
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """Unknown."""
+        """Says no: somebody may have chosen it."""
         del schema
         return False
 
     def has_sequence(self, name: TableName) -> bool:
-        """Unknown."""
+        """Says that no sequence is known."""
         del name
         return False
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """Unknown."""
+        """Says that no column is known."""
         del table, column
         return None
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """Unknown."""
+        """Says that no constraint is known."""
         del table, name
         return ""
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """As of a new table."""
+        """Gives the number of a new table's first constraint."""
         del table, prefix
         return 1
 
@@ -132,7 +132,7 @@ def remove(found: Sequence[Token], why: str) -> Edit:
 
 
 def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
-    """Where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
+    """Gives the places where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
     if statement.options:
         yield statement.options
     options = {C.TABLE_OPTION, C.TABLE_CHARSET, C.TABLE_COMMENT, C.AUTO_ID, C.TTL}
@@ -151,7 +151,7 @@ def without_options(statement: StatementParts, names: set[str], why: str) -> Ite
 
 
 def beginning(scope: Sequence[Token], i: int) -> int:
-    """Where the option named at `i` begins: at the DEFAULT that may stand before it, which may be a value, too."""
+    """Tells where the option named at `i` begins: at the DEFAULT before it, unless that is a value."""
     is_value = at(scope, i - 2).text == "=" or at(scope, i - 2).word == "POLICY"
     return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
 

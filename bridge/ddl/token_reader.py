@@ -63,7 +63,7 @@ class TokenReader:
         self.at += self.peek().text == mark
 
     def account(self) -> None:
-        """user, user@host or CURRENT_USER(); a host that is not quoted may have dots."""
+        """Skips user, user@host or CURRENT_USER(); a host that is not quoted may have dots."""
         self.at += 1
         if self.peek().text == "(":
             self.at += 2

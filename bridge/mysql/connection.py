@@ -43,7 +43,7 @@ KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (sock
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PACKET_BYTES: Final = 256 * 1024
-"""Of the rows of a load: less than the statements that the bridge sends otherwise."""
+"""How much of a load goes in one packet: less than other statements of the bridge take."""
 
 
 class Target:
@@ -89,7 +89,7 @@ class Target:
         return _shown(self._url.set(drivername="mysql"))
 
     def connect(self, *, autocommit: bool = False) -> Session:
-        """A new session with the bridge's settings.
+        """Opens a new session with the bridge's settings.
 
         Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
         reached.
@@ -243,7 +243,7 @@ class Session:
             self._raw.use_unicode = True
 
     def value(self, sql: str, args: Sequence[object] = ()) -> Any:
-        """First column of the first row, None without one."""
+        """Gives the first column of the first row, None without a row."""
         rows = self.rows(sql, args)
         return rows[0][0] if rows else None
 
@@ -299,7 +299,8 @@ def _check_place(parsed: URL, flag: str) -> None:
 
 
 def _check_query(parsed: URL, flag: str) -> None:
-    """Only what the driver must know to find the server; everything else has a setting, or is the bridge's to say."""
+    """Refuses what the driver need not know to find the server: everything else has a setting, or is for the bridge to
+    choose."""
     for name in parsed.query.keys() - _IN_URL:
         section = "target" if flag == "--target" else "upstream"
         fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
@@ -311,5 +312,5 @@ def _check_query(parsed: URL, flag: str) -> None:
 
 
 def _shown(url: URL) -> str:
-    """Without password and query."""
+    """Gives the URL without password and query."""
     return str(url.set(query={}).render_as_string(hide_password=True))

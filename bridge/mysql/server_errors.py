@@ -60,7 +60,7 @@ def typed_errors() -> Iterator[None]:
 
 
 def typed_error(error: MySQLError) -> MySQLError:
-    """An error of the driver as one that says by its type whether it is transient; the same when it is terminal."""
+    """Gives an error of the driver a type that says whether it is transient; the same error when it is terminal."""
     if isinstance(error, TRANSIENT):
         return error
     if isinstance(error, InterfaceError) or error_code(error) in LOST_CONNECTION | UNREACHABLE:
@@ -69,10 +69,10 @@ def typed_error(error: MySQLError) -> MySQLError:
 
 
 def error_code(error: BaseException) -> int:
-    """The server's (or client library's) number of an error; 0 for a cut connection without one."""
+    """Gives the server's (or client library's) number of an error; 0 for a cut connection without one."""
     return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
 
 
 def server_words(error: BaseException) -> str:
-    """An error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
+    """Gives an error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
     return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)

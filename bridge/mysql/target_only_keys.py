@@ -29,7 +29,7 @@ class ExtraKey(NamedTuple):
 
 
 def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
-    """Those of the tables that both have, whose values may be taken although they are not upstream.
+    """Finds unique keys of tables that both have, under which the target may refuse rows that the upstream holds.
 
     A key that holds all columns of a unique key of the upstream's is none.  Keys on expressions are not looked at.
     """
@@ -45,7 +45,7 @@ def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
 
 
 def _uniques(session: Session) -> dict[TableName, dict[str, list[tuple[str, int | None]]]]:
-    """The unique keys of every table, by name; in lower case, as servers differ in what they keep."""
+    """Reads the unique keys of every table, by name; in lower case, as servers differ in what they keep."""
     found: dict[TableName, dict[str, list[tuple[str, int | None]]]] = {
         TableName(schema, table): defaultdict(list)
         for schema, table in session.rows(

@@ -30,7 +30,7 @@ class SideEffect(NamedTuple):
 def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
-    """Those of the named tables, None for all; foreign keys only with `cascades`.
+    """Finds the side effects of the named tables, or of all with None; foreign keys only with `cascades`.
 
     Triggers are seen only by a user with the TRIGGER privilege on their table.
     """

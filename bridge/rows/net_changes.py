@@ -44,8 +44,8 @@ __all__ = [
 class WrittenRows:
     """Rows that must be so afterwards; all have the same columns.
 
-    images, freed: literals joined by SEP.  What is freed goes before it is written, as its row may hold unique values
-    that others need now.
+    images, freed: literals joined by SEP.  A row that is freed is deleted before it is written, as it may hold unique
+    values that others need now.
     """
 
     columns: str
@@ -55,9 +55,13 @@ class WrittenRows:
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there;
-    `patched`: rows of which the messages hold parts (`partial_rows`); `renews`: rows of absent keys are written, too;
-    `loses`: rows go that changes held parts of, so that in smaller steps the changes could not be made again."""
+    """Net changes of a table with a key.
+
+    key: lower-case column names.  absent: keys that must not be there.
+    patched: rows that the messages hold parts of (`partial_rows`).
+    renews: rows of absent keys are written, too.
+    loses: rows go that changes hold parts of, so that the changes could not be made again in smaller steps.
+    """
 
     table: Table
     key: tuple[str, ...]
@@ -87,10 +91,9 @@ NetChanges = KeyedChanges | KeylessChanges
 
 
 def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
-    """The key that identifies rows of `table`: the message's handle key where the target has it, else the target's
-    primary key, else its first unique key of NOT NULL columns, each only when the message holds all its columns.
-    ``()`` when there is none.
-    """
+    """Chooses the key that identifies rows of `table`: the message's handle key where the target has it, otherwise the
+    target's primary key, otherwise its first unique key of NOT NULL columns; each only when the message holds all its
+    columns.  Gives ``()`` when there is none."""
     present = set(columns.lower().split(SEP))
     named = frozenset(key.lower().split(SEP)) if key else frozenset()
     usable = [candidate for candidate in table.keys if present.issuperset(candidate)]
@@ -101,8 +104,8 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
 
 
 def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameKeys = asks_nobody) -> list[NetChanges]:
-    """The net changes of each table's row changes (EVENT_SCHEMA), which are in the order
-    (commit_ts, topic, partition, offset, index).
+    """Gives the net changes of each table's row changes (EVENT_SCHEMA), which are in the order (commit_ts, topic,
+    partition, offset, index).
 
     Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not;
     RefusedRowsError for one that holds a part of a row whose rest is not known.
@@ -131,7 +134,7 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
 
 
 def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
-    """The shapes of the row changes, and the number of each one's."""
+    """Gives the shapes of the row changes, and for each row change the number of its shape."""
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
     shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
@@ -146,7 +149,7 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
 
 
 def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
-    """Of one table, all of whose row changes these are."""
+    """Folds the row changes of one table, all of which are given."""
     number_of = {shape.columns: number for number, shape in enumerate(shapes)}
     found, codes = distinct(changes, ("columns",))
     shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
@@ -199,7 +202,8 @@ class _Keyed:
         others: Sequence[int],
         same_keys: SameKeys,
     ) -> _Keyed:
-        """Row changes of tables without a key are left out, and those of `others`, which are shapes."""
+        """Finds the last states.  It leaves out row changes of tables without a key, and those of the shapes in
+        `others`."""
         if others:
             is_mine = pa.array(~np.isin(shape_of, others))
             changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
@@ -222,7 +226,7 @@ class _Keyed:
         return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
-        """Of the table that has these shapes."""
+        """Gives the net changes of the table that has these shapes."""
         shape = self.shapes[numbers[0]]
         written = [
             WrittenRows(self.shapes[number].columns, self._slice(_IMAGE, number), self._slice(_FREED, number))
@@ -241,8 +245,8 @@ class _Keyed:
 
 
 def _sorted(keys: pa.Array) -> Longs:
-    """The numbers of keys (literals joined by SEP) in about the order in which a server keeps its rows: it writes
-    neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
+    """Sorts keys (literals joined by SEP) in about the order in which a server keeps its rows, and gives their numbers:
+    it writes neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
     found: Longs
     try:
         found = np.argsort(keys.cast(pa.int64()).to_numpy())
@@ -285,7 +289,7 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
 
 
 def missing_table(name: TableName, commit_ts: int) -> ApplyError:
-    """The error for rows of a table that the target does not have."""
+    """Makes the error for rows of a table that the target does not have."""
     return ApplyError(
         f"the target has no table {name}",
         where=f"commit ts {commit_ts} ({tso_ms(commit_ts)} ms)",

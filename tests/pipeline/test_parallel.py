@@ -52,7 +52,7 @@ def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    errors = (LoadRefusedError("a warning"), OSError("cut"), OwnedError("taken over"))
+    errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
     with pytest.raises(OwnedError):
         _all_of([partial(fail, error) for error in errors])
 

@@ -104,7 +104,7 @@ def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
 
 
 def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
-    """Where a character set is an attribute: options, and definitions of columns."""
+    """Gives the places where a character set is an attribute: options, and definitions of columns."""
     yield from option_scopes(statement)
     for item in statement.items:
         if item.change in ADDS_COLUMN:

@@ -96,7 +96,7 @@ def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | 
 
 
 def _end_of_references(column: Sequence[Token], i: int) -> int:
-    """Behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
+    """Gives the place behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
     i += 4 if at(column, i + 2).text == "." else 2
     if at(column, i).text == "(":
         i = closing(column, i) + 1
@@ -170,7 +170,7 @@ _UNNAMED: Final = "the target's checks of a column have no name, by which a late
 
 
 def _checks_in(column: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
-    """Of each check of a column where it begins, where CHECK stands, and its last parenthesis."""
+    """Gives for each check of a column where it begins, where CHECK stands, and where its last parenthesis is."""
     for i, token, depth in with_depth(column):
         if token.word == "CHECK" and depth == 0 and at(column, i + 1).text == "(":
             start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)

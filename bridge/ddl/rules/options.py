@@ -50,7 +50,7 @@ def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Ed
 
 
 def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
-    """Where an option ends that the target lacks and that begins at `i`; None when none does."""
+    """Tells where an option that begins at `i` and that the target lacks ends; None when none begins there."""
     word, equals = found[i].word, at(found, i + 1).text == "="
     is_lacking = word == "SECONDARY_ENGINE_ATTRIBUTE" and not site.target.has(Feature.SECONDARY_ENGINE_ATTRIBUTE)
     if word == "ENGINE_ATTRIBUTE" or is_lacking:

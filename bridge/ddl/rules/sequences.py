@@ -18,8 +18,8 @@ _OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO
 
 
 def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Left out where the target has none; else in the words that MariaDB and TiDB share, their options before those of
-    tables, without the type that MariaDB 11.5 knows."""
+    """Leaves sequences out where the target has none.  Otherwise says them in the words that MariaDB and TiDB share:
+    their options before those of tables, without the type that MariaDB 11.5 knows."""
     known = statement.classified
     if known.kind not in _KINDS:
         return
@@ -59,7 +59,7 @@ def in_views(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
-    """Where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
+    """Tells where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
     inside = at(column, i + 1).text == "("
     words = [at(column, i + 1 + inside + n).word for n in range(3)]
     if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:

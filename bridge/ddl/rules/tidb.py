@@ -114,7 +114,7 @@ def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edi
 
 
 def _option_end(scope: Sequence[Token], i: int) -> int | None:
-    """Where an option of TiDB's that begins at `i` ends; None when none begins there."""
+    """Tells where an option of TiDB's that begins at `i` ends; None when none begins there."""
     word = scope[i].word
     if word == "FORCE" and at(scope, i + 1).word == "AUTO_INCREMENT":
         return i + 1

@@ -32,7 +32,8 @@ def apply_if_unchanged(session: Session, net: NetChanges, change: Event, renderi
 
 
 def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterable[Statement]:
-    """The row of an update is there: it is altered in its place, so that columns which the message lacks stay."""
+    """Gives the statements of a change.  The row of an update is there and is altered in its place, so that columns
+    which the message lacks stay."""
     key = _key_of(net.table, change)
     if change.kind is not Kind.UPDATE or not key:
         return render(net, rendering)

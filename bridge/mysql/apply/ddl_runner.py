@@ -120,7 +120,8 @@ class SchemaChangeRunner:
     def _is_to_run(
         self, session: Session, change: SchemaChange, plan: _StatementToRun, intent: JournalEntry, now: Evidence
     ) -> bool:
-        """Whether one with an intent goes on; one that ran is recorded.  Raises HeldError when nothing shows it."""
+        """Tells whether a change that has an intent still has to run; one that ran is recorded.  Raises HeldError when
+        nothing shows which it is."""
         found = self._conclusion(session, plan.classified, intent, now)
         if found.ran is Ran.YES:
             self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
@@ -148,18 +149,18 @@ class SchemaChangeRunner:
             )
 
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
+        """Gives commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
         return self._journal.runs_like(session, change)
 
     def _target(self, session: Session) -> Capabilities:
-        """The target's capabilities, probed once per connection: a server may come back as another version."""
+        """Gives the target's capabilities, probed once per connection: a server may come back as another version."""
         if self._probed is None or self._probed[0] != session.connection_id:
             self._probed = session.connection_id, probe(session)
             log.info("target", server=str(self._probed[1]))
         return self._probed[1]
 
     def _plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> _StatementToRun | None:
-        """None when nothing is to run and that is recorded."""
+        """Decides what is to run; None when nothing is, which is recorded then."""
         state = entry.state if entry is not None else None
         if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
@@ -202,13 +203,13 @@ class SchemaChangeRunner:
         return found
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
-        """An interrupted one goes on with the text that was sent."""
+        """Goes on with the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema)
         assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
         return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
-        """The operator's text runs as it is, but is a schema change like any other."""
+        """Takes the operator's text as it is; it is checked like any other schema change."""
         classified = classify(entry.replacement, change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
         return _StatementToRun(self._allowed(session, change, found))
@@ -295,7 +296,8 @@ class SchemaChangeRunner:
         return "ran"
 
     def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
-        """The current database is the message's; of names that are all qualified it may be missing."""
+        """Sets the session up.  The current database is the message's; where every name has a database, it may be
+        missing."""
         try:
             session.execute(f"USE {quote_name(change.schema or self._schema)}")
         except MySQLError as error:
@@ -312,7 +314,7 @@ class SchemaChangeRunner:
         session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
-        """Whether an interrupted one ran."""
+        """Tells whether an interrupted statement ran."""
         if classified.kind in _DROPS:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
         return conclude(intent.fingerprint, now, classified.swaps)
@@ -344,7 +346,7 @@ def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
 
 
 def _raise_skipped(session: Session) -> None:
-    """IF NOT EXISTS leaves what exists as it is, whatever it is; that is looked into like the error without it."""
+    """Raises the error that IF NOT EXISTS has kept back: it leaves what exists as it is, whatever that is."""
     for _, code, message in session.rows("SHOW WARNINGS"):
         if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
             raise OperationalError(code, message)

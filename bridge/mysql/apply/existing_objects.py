@@ -38,8 +38,8 @@ _MOST_UNDONE: Final = 100
 def exists_already(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
 ) -> str:
-    """Whether `error`, with which the target refused `text`, means that its effect is there already; the outcome to
-    record, "" when it does not."""
+    """Tells whether `error`, with which the target refused `text`, means that its effect is there already.  Gives the
+    outcome to record, "" when it is not."""
     code = error_code(error)
     if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
         return _alter_to(session, text, classified)
@@ -78,7 +78,7 @@ def _made_as(
 
 
 def _alter_to(session: Session, text: str, classified: Classified) -> str:
-    """A database that is there is given the defaults that the statement would have given it."""
+    """Gives a database that is there the defaults that the statement would have given it."""
     options = statement_parts(text, classified, tidb=False).options
     if options:
         start, end = span_of(options)
@@ -87,8 +87,8 @@ def _alter_to(session: Session, text: str, classified: Classified) -> str:
 
 
 def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
-    """The table has all that the probe has; with `nothing_else` also nothing that the statement would have dropped
-    (CREATE TABLE LIKE copies no foreign keys)."""
+    """Tells whether the table has all that the probe has; with `nothing_else`, also whether it has nothing that the
+    statement would have dropped (CREATE TABLE LIKE copies no foreign keys)."""
     made, there = _parts(session, probe), _parts(session, table)
     dropped = {part for part in there - made if " FOREIGN KEY " not in part}
     return made <= there and not (nothing_else and dropped)
@@ -110,7 +110,7 @@ def _redo(session: Session, statement: str, probe: TableName) -> None:
 
 
 def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
-    """What is created without a collation takes that of its database."""
+    """Gives the scratch database the defaults of another one, which what is made without a collation takes."""
     (charset, collation), *_ = session.rows(
         "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
         " WHERE schema_name = %s",
@@ -120,6 +120,6 @@ def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> Non
 
 
 def _parts(session: Session, name: TableName) -> set[str]:
-    """Columns, keys and options of a table, or the body of a view, whoever made it with whose rights."""
+    """Gives columns, keys and options of a table, or the body of a view, whoever made it and with whatever rights."""
     text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
     return {line.strip().rstrip(",") for line in text.splitlines()}

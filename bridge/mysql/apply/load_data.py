@@ -44,7 +44,7 @@ class LoadRefusedError(Exception):
 
 
 def objection(variables: Mapping[str, str]) -> str:
-    """Why rows are not loaded into a server with these variables (lower-case names), "" when they are.
+    """Tells why rows are not loaded into a server with these variables (lower-case names), "" when they are.
 
     Other servers that speak MySQL's protocol may commit loads by themselves, as Galera may (wsrep_load_data_splitting);
     a hidden primary key would change; without notes nobody is told of digits that a DECIMAL loses.
@@ -63,7 +63,7 @@ def objection(variables: Mapping[str, str]) -> str:
 
 
 def server_objection(session: Session) -> str:
-    """The same of a session's server, asked once."""
+    """Tells why rows are not loaded into a session's server, "" when they are; the server is asked once."""
     if session.load_objection is None:
         names = ",".join(f"'{name}'" for name in _VARIABLES)
         try:
@@ -78,8 +78,8 @@ def server_objection(session: Session) -> str:
 
 
 def transactional(session: Session, names: Collection[TableName]) -> set[TableName]:
-    """Those of the named tables that are plain tables of InnoDB: no views, and without system versions, of which
-    REPLACE would make others than UPDATE."""
+    """Gives those of the named tables that are plain tables of InnoDB.  Views are not, nor are tables with system
+    versions: REPLACE would make other versions than UPDATE."""
     if not names:
         return set()
     rows = session.rows(
@@ -109,7 +109,7 @@ def run(session: Session, sql: str, load: Load) -> None:
 
 
 def shortfall(answer: LoadAnswer, rows: int) -> str:
-    """Why an answer does not say that so many rows were taken as they are, "" when it does.
+    """Tells why an answer does not say that so many rows were taken as they are, "" when it does.
 
     It reads `Records: 3  Deleted: 0  Skipped: 0  Warnings: 0`, in the language of the server's messages.
     """

@@ -35,12 +35,12 @@ from bridge.rows.sql.statement import Rendering, Sharing, Statement
 MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
 LOAD_BYTES: Final = 1024 * 1024
-"""So that there are parts for all connections."""
+"""How much is loaded at once: less than by one connection, so that there are parts for all connections."""
 _ATTEMPTS: Final = 5
 """How often a connection begins anew after a lock conflict before the step is left to one connection."""
 
 INTERLEAVED: Final = 2
-"""Of innodb_autoinc_lock_mode."""
+"""The value of innodb_autoinc_lock_mode with which loads do not lock the table for themselves."""
 
 Unit = list[Statement]
 """Statements that one connection runs, in order."""
@@ -103,7 +103,7 @@ class ParallelWriter(Writer):
         super().apply(step, ready)
 
     def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
-        """The statements of a step, for which the server may be asked; raises what a retry does not cure."""
+        """Gives the statements of a step, for which the server may be asked; raises what a retry does not help."""
         found: list[Statement] = []
         for attempt in self._retrying():
             with attempt:
@@ -115,7 +115,7 @@ class ParallelWriter(Writer):
         return found
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
+        """Leaves out tables that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
         found = super()._find_loadable(tables)
         if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
             return found
@@ -176,7 +176,7 @@ class _Shard:
 
     @property
     def connection_id(self) -> int | None:
-        """Of the open connection."""
+        """The id of the open connection, None without one."""
         session = self._session
         return session.connection_id if session else None
 
@@ -267,8 +267,8 @@ def _all_of(parts: list[Callable[[], None]]) -> None:
 
 
 def units(statements: Iterable[Statement]) -> deque[Unit]:
-    """What one connection must run together: each statement by itself where they touch keys of their own, else all of
-    a table, in order; the longest first."""
+    """Groups what one connection must run together, the longest first: a statement by itself where it touches keys of
+    its own, otherwise all statements of a table, in order."""
     alone: list[Unit] = []
     together: dict[TableName, Unit] = {}
     for statement in statements:

@@ -24,7 +24,7 @@ class OnTarget:
         self._session, self._journal = session, journal
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """The target is without it, and this pipeline has left such a thing out."""
+        """Tells whether the target is without an object that this pipeline has left out."""
         return self._was_left_out(thing) and not self._has(table, thing)
 
     def _was_left_out(self, thing: OmittedObject) -> bool:
@@ -47,7 +47,7 @@ class OnTarget:
         return bool(found)
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """The one table that has this name but for the case of letters, when the name itself is free."""
+        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
         rows = self._session.rows(
             "SELECT table_name FROM information_schema.tables"
             " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
@@ -57,7 +57,8 @@ class OnTarget:
         return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """The database has its server's default, and no schema change of this pipeline has made or altered it."""
+        """Tells whether the database has its server's default, and no schema change of this pipeline has made or
+        altered it."""
         rows = self._session.rows(
             "SELECT default_collation_name = @@global.collation_server FROM information_schema.schemata"
             " WHERE schema_name = %s",
@@ -72,7 +73,7 @@ class OnTarget:
         return {change.database for change in known if isinstance(change, Classified)}
 
     def has_sequence(self, name: TableName) -> bool:
-        """There is a sequence of that name."""
+        """Tells whether there is a sequence of that name."""
         return bool(
             self._session.value(
                 "SELECT COUNT(*) FROM information_schema.tables"
@@ -82,13 +83,13 @@ class OnTarget:
         )
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
         found = self._session.value(
             "SELECT MAX(constraint_type) FROM information_schema.table_constraints"
             " WHERE table_schema = %s AND table_name = %s AND constraint_name = %s",
@@ -97,7 +98,7 @@ class OnTarget:
         return str(found or "")
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """One more than the highest constraint named prefix + number."""
+        """Gives one more than the highest number behind `prefix` among the table's constraints."""
         rows = self._session.rows(
             "SELECT constraint_name FROM information_schema.table_constraints"
             " WHERE table_schema = %s AND table_name = %s",

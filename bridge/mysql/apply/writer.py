@@ -35,11 +35,11 @@ StatementSource = Callable[[Rendering], Iterable[Statement]]
 
 
 def no_trace(step: str) -> None:
-    """The default trace: nobody listens."""
+    """Does nothing: the default trace, to which nobody listens."""
 
 
 def no_statements(rendering: Rendering) -> Iterable[Statement]:
-    """The statements of a transaction that only moves progress."""
+    """Gives the statements of a transaction that only moves progress."""
     del rendering
     return ()
 
@@ -113,7 +113,7 @@ class Writer:
         return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
 
     def session(self) -> Session:
-        """The writing session, opened when needed."""
+        """Gives the writing session, which is opened when needed."""
         if self._session is None:
             self._ownership.revive()
             self._session = self._target.connect()
@@ -123,8 +123,8 @@ class Writer:
         return self._session
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
-        """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
-        would change rows by itself.
+        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables where
+        the target would change rows by itself.
 
         cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
         """
@@ -147,7 +147,7 @@ class Writer:
         return loaded
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Those whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
+        """Gives the tables whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
         return load_data.transactional(self.session(), tables.keys()) & tables.keys()
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
@@ -163,7 +163,7 @@ class Writer:
         self.counts.transactions += 1
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
-        """Why the target refuses a row of these statements, None when it takes them all; nothing stays written."""
+        """Tells why the target refuses a row of these statements, None when it takes them all.  Nothing stays."""
         found: RefusedRowsError | None = None
         for attempt in self._retrying():
             with attempt:
@@ -187,8 +187,8 @@ class Writer:
         return None
 
     def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
-        millisecond of its commit_ts; TargetError when retrying does not help."""
+        """Gives commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
+        millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
         found: dict[int, str] = {}
         for attempt in self._retrying():
             with attempt:
@@ -318,7 +318,7 @@ class Writer:
         )
 
     def _committed(self, step: Advance) -> bool:
-        """After a cut COMMIT: whether it took place.  FOR UPDATE waits for one that is still in flight."""
+        """Tells whether a COMMIT without an answer took place.  FOR UPDATE waits for one that is still in flight."""
         session = self.session()
         session.begin()
         progress = self._table.read(session, lock=True)

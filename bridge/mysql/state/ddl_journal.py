@@ -39,7 +39,7 @@ class JournalState(StrEnum):
 
 FINISHED: Final = frozenset({JournalState.DONE, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
-"""Those that `bridge ddl approve`, `skip` and `replace` speak of."""
+"""States that wait for `bridge ddl approve`, `skip` or `replace`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class JournalEntry:
     finished_at: datetime | None
 
     def document(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """Gives the entry as a JSON document."""
         return {
             "commit_ts": self.commit_ts,
             "id": self.id,
@@ -99,14 +99,14 @@ class Journal:
         self._table = quote_name(schema, "schema_changes")
 
     def find(self, session: Session, change: SchemaChange) -> JournalEntry | None:
-        """The row of a schema change."""
+        """Gives the row of a schema change, None without one."""
         found = self._select(
             session, "commit_ts = %s AND statement_hash = %s", (change.commit_ts, change.statement_hash)
         )
         return found[0] if found else None
 
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
+        """Gives commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
         millisecond = ms_tso(tso_ms(change.commit_ts))
         rows = session.rows(
             f"SELECT commit_ts, position FROM {self._table} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
@@ -116,12 +116,12 @@ class Journal:
         return {int(commit_ts): position for commit_ts, position in rows}
 
     def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
-        """Rows in these states, in the order of the upstream."""
+        """Gives the rows in these states, in the order of the upstream."""
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
 
     def counts(self, session: Session) -> dict[str, int]:
-        """How many rows there are in each state."""
+        """Counts the rows in each state."""
         query = f"SELECT state, COUNT(*) FROM {self._table} WHERE name = %s GROUP BY state"
         return dict(session.rows(query, (self._pipeline,)))
 
@@ -186,7 +186,7 @@ class Journal:
         return matched == 1
 
     def left_out(self, session: Session) -> set[OmittedObject]:
-        """Everything that the target was not given."""
+        """Gives everything that the target was not given."""
         rows = session.rows(
             f"SELECT left_out FROM {self._table} WHERE name = %s AND left_out <> '[]'", (self._pipeline,)
         )

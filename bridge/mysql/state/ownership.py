@@ -64,7 +64,7 @@ class Ownership:
         )
 
     def reconnect(self) -> None:
-        """A new control session after the old one was cut; OwnedError when another bridge was faster."""
+        """Opens a new control session after the old one was cut.  Raises OwnedError when another bridge was faster."""
         old = self.control.connection_id
         self.control.close()
         self.control = self._target.connect(autocommit=True)
@@ -73,7 +73,8 @@ class Ownership:
         self.check()
 
     def _evict_myself(self, old: int) -> bool:
-        """The network may have cut a session that the server still holds; it holds the lock then."""
+        """Ends the old control session, which the server may still hold although the network has cut it; it holds the
+        lock then."""
         progress = self._table.read(self.control)
         if progress is None or progress.epoch != self.epoch or self._holder() != old:
             return False
@@ -97,7 +98,7 @@ class Ownership:
             raise self.lost()
 
     def lost(self) -> OwnedError:
-        """The error of an owner that was taken over."""
+        """Makes the error of an owner that was taken over."""
         return OwnedError(
             f"another bridge has taken over the pipeline {self._table.name!r}",
             where=f"epoch {self.epoch}",

@@ -47,7 +47,7 @@ _HEAD: Final = (
     " put_at, settled_at"
 )
 _PACKET_REST: Final = 64 * 1024
-"""Of a packet, for everything but the message."""
+"""What a packet needs for everything but the message."""
 _REASON_CHARACTERS: Final = 4000
 
 
@@ -87,7 +87,7 @@ def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entr
 
 
 def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
-    """How many entries of a pipeline wait in the quarantine, by code."""
+    """Counts the entries of a pipeline that wait in the quarantine, by code."""
     rows = session.rows(
         f"SELECT code, COUNT(*) FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state = %s"
         " GROUP BY code ORDER BY code",
@@ -97,7 +97,7 @@ def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
 
 
 def dump_change(change: Event) -> str:
-    """A row change as JSON, for `row_change`."""
+    """Gives a row change as JSON, for `row_change`."""
     return orjson.dumps(
         {
             "kind": change.kind.name.lower(),
@@ -112,7 +112,7 @@ def dump_change(change: Event) -> str:
 
 
 def load_change(text: str | bytes, commit_ts: int, index: int) -> Event:
-    """What `dump_change` made JSON of."""
+    """Reads a row change from the JSON of `dump_change`."""
     found: dict[str, Any] = orjson.loads(text)
     columns, key, before, after = (_joined(found[name]) for name in ("columns", "key", "before", "after"))
     kind, schema, table = Kind[found["kind"].upper()], found["schema"], found["table"]
@@ -128,7 +128,7 @@ def _joined(parts: Sequence[str] | None) -> str | None:
 
 
 def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | None, int]:
-    """Key, value and row change as far as a packet has room for them, and the number of bytes that it has not."""
+    """Cuts key, value and row change to what a packet has room for; gives also how many bytes were cut off."""
     room = max(packet - _PACKET_REST, 0) // 2
     if entry.change is not None:
         change = dump_change(entry.change)
@@ -173,7 +173,7 @@ class StoredEntry:
 
 
 def entry_ids(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[int]:
-    """The entries of a pipeline in these states, in the order in which they were quarantined."""
+    """Gives the entries of a pipeline in these states, in the order in which they were quarantined."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
@@ -184,7 +184,7 @@ def entry_ids(session: Session, schema: str, name: str, states: Iterable[Quarant
 
 
 def list_entries(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[StoredEntry]:
-    """The entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
+    """Gives the entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
@@ -195,7 +195,7 @@ def list_entries(session: Session, schema: str, name: str, states: Iterable[Quar
 
 
 def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
-    """One entry of a pipeline, None when there is none of that id."""
+    """Reads one entry of a pipeline, None when there is none of that id."""
     rows = session.rows(
         f"SELECT {_HEAD}, message_key, message_value FROM {quote_name(schema, 'quarantine')}"
         " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),

@@ -6,8 +6,8 @@ under the first one went, and most literals cannot be equal by what all servers 
 server holds for one are equal, so that only keys with equal ones are asked about:
 
 * numbers, dates, bytes and ENUM or SET values: equal when they say the same value;
-* texts of a _bin collation: equal but for blanks at the end;
-* texts of collations without rules of a language: printable ASCII but for upper and lower case, and blanks at the end;
+* texts of a _bin collation: equal apart from blanks at the end;
+* texts of collations without rules of a language: printable ASCII, apart from its case and blanks at the end;
   what holds any other character may equal anything, as ss and ß, e and é, or a text with a character that is ignored;
 * all other texts, and keys of the beginnings of columns: anything may equal anything.
 """
@@ -31,8 +31,8 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import to_numpy
 
 Spellings = Mapping[str, str]
-"""Keys (literals joined by SEP) to the spelling that stands for all that the server holds for one; others are not in
-it."""
+"""Maps keys (literals joined by SEP) to the spelling that stands for all that the server holds for one.  Keys of one
+spelling are missing."""
 SameKeys = Callable[[Table, tuple[str, ...], pa.Array], Spellings]
 """Asks which of the keys of a table are one to the server."""
 
@@ -50,15 +50,15 @@ _PLAIN: Final = re.compile(
     r"|(?:utf8|utf8mb3|utf8mb4)_unicode_(?:520_)?(?:nopad_)?ci|utf8mb4_0900_(?:ai_ci|as_ci|as_cs)"
     r"|(?:utf8mb3|utf8mb4)_uca1400_(?:nopad_)?(?:ai|as)_(?:ci|cs)"
 )
-"""Collations without rules of a language: to them no two texts of printable ASCII are equal but for case and blanks.
-(To gbk_chinese_ci Y and ~ are, by an error in its table.)"""
+"""Collations without rules of a language: they hold texts of printable ASCII equal only if case and blanks alone
+differ.  (To gbk_chinese_ci Y and ~ are equal, by an error in its table.)"""
 _ODD: Final = r"[^ -~]|\\0|^x'"
-"""In a literal of a text: a character beyond printable ASCII, or bytes."""
+"""Finds, in the literal of a text, a character beyond printable ASCII, or bytes."""
 _QUOTE: Final = ord("'")
 _BEFORE_A_QUOTE: Final = np.frombuffer(b" x", np.uint8)
-"""At the end of a text, and before bytes."""
+"""What stands before a quote where a text ends with a blank, or bytes begin."""
 _HAS_CASE: Final = np.ones(256, np.bool_)
-"""Characters of which texts of other signatures are made."""
+"""Characters that a signature changes or cannot take as they are."""
 _HAS_CASE[[ord(SEP), *(code for code in range(ord(" "), 127) if chr(code) not in "\\" + ascii_uppercase)]] = False
 _MOMENT_END: Final = r"(?: 00:00:00)?(?:\.0*)?'$"
 _ANYTHING: Final = ""
@@ -76,29 +76,29 @@ class _Equality(Enum):
 
 
 def asks_nobody(table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
-    """The answer where every key has one spelling."""
+    """Answers that every key has one spelling."""
     del table, key, literals
     return {}
 
 
 class KnownSpellings:
-    """An answer that was given before; may be sent to another process."""
+    """Gives answers that the server gave before; may be sent to another process."""
 
     def __init__(self, answers: Mapping[TableName, Spellings]) -> None:
         self._answers = answers
 
     def __call__(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
-        """See `SameKeys`."""
+        """Answers as `SameKeys` does."""
         del key, literals
         return self.of(table)
 
     def of(self, table: Table) -> Spellings:
-        """Of one table."""
+        """Gives the answer for one table."""
         return self._answers.get(table.name, {})
 
 
 def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
-    """The keys, each in the spelling that stands for it."""
+    """Gives the keys, each in the spelling that stands for it."""
     if not same:
         return keys
     known = keys.dictionary_encode()
@@ -106,17 +106,17 @@ def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
 
 
 def is_exact(table: Table, key: tuple[str, ...]) -> bool:
-    """Equal keys have equal literals, whatever they are."""
+    """Tells whether equal keys have equal literals, whatever they are."""
     return all(one is _Equality.SAME for one in _equalities(table, key))
 
 
 def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
-    """Equal keys have equal literals but for what can be told without the server."""
+    """Tells whether equal keys have equal literals, apart from what can be told without the server."""
     return all(one in {_Equality.SAME, _Equality.BLANKS} for one in _equalities(table, key))
 
 
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
-    """Of keys (with repetitions), those whose rows go among them, the ones that the server holds for one."""
+    """Finds out which keys the server holds for one.  literals: keys, with repetitions.  goes: those whose row goes."""
     if not goes.any() or is_exact(table, key) or _are_plain(_equalities(table, key), literals):
         return {}
     known = literals.dictionary_encode()
@@ -127,7 +127,7 @@ def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bool
 
 
 def _are_plain(equalities: Sequence[_Equality], literals: pa.Array) -> bool:
-    """Whether the signatures of such keys are surely the literals themselves; seldom wrongly false."""
+    """Tells whether the signatures of such keys are the literals themselves; it seldom says no where they are."""
     if not set(equalities) <= {_Equality.SAME, _Equality.BLANKS, _Equality.CASE}:
         return False
     offsets = np.frombuffer(literals.buffers()[1], np.int64)[literals.offset : literals.offset + len(literals) + 1]
@@ -139,7 +139,8 @@ def _are_plain(equalities: Sequence[_Equality], literals: pa.Array) -> bool:
 
 
 def _suspected(found: pa.Array, went: Bools) -> Bools:
-    """Keys with equal signatures, some row of which went; `_ANYTHING` equals all others."""
+    """Tells which keys have an equal signature with another one, where the row of one of them went.  `_ANYTHING` equals
+    every signature."""
     codes: Longs = found.dictionary_encode().indices.to_numpy()
     counts, goings = np.bincount(codes), np.bincount(codes, weights=went)
     suspected: Bools = (counts[codes] > 1) & (goings[codes] > 0)
@@ -152,7 +153,7 @@ def _suspected(found: pa.Array, went: Bools) -> Bools:
 
 
 def signatures(table: Table, key: tuple[str, ...], literals: pa.Array) -> pa.Array:
-    """Texts that are equal for keys that a server may hold for one; "" for keys that any other may equal."""
+    """Gives texts that are equal for keys that a server may hold for one; "" for a key that may equal any other."""
     equalities = _equalities(table, key)
     parts = [literals] if len(key) == 1 else parts_of(literals, range(len(key)))
     found = [_signature(equality, part) for equality, part in zip(equalities, parts, strict=True)]
@@ -179,7 +180,7 @@ def _signature(equality: _Equality, literals: pa.Array) -> pa.Array:
 
 
 def _numbers(literals: pa.Array) -> pa.Array:
-    """Numbers that are equal have equal ones of 64 bits; so may others."""
+    """Reads numbers as ones of 64 bits: equal numbers stay equal, and others may become so."""
     is_number = pc.match_substring_regex(literals, r"^-?[0-9.]+(?:e[-+]?[0-9]+)?$")
     values = pc.cast(pc.if_else(is_number, literals, None), pa.float64())
     same = pc.cast(pc.add(values, 0.0), TEXT)  # 0, not -0

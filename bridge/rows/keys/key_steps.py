@@ -19,8 +19,11 @@ from bridge.rows.literal_offsets import Cells, to_numpy
 
 
 class RowShape(NamedTuple):
-    """A table's column list.  names: in lower case; key: the key that identifies rows, () when there is none; lacks:
-    whether the table has columns that it does not name, besides generated ones."""
+    """A table and a column list of its messages.
+
+    names: the columns in lower case.  key: the key that identifies rows, () when there is none.
+    lacks: the table has columns that the list does not name and that are not generated.
+    """
 
     table: Table
     columns: str
@@ -30,13 +33,13 @@ class RowShape(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, columns: str, key: tuple[str, ...]) -> RowShape:
-        """A column list as messages have it."""
+        """Reads a column list as messages have it."""
         names = tuple(columns.lower().split(SEP))
         lacks = not table.written_names.issubset(names)
         return cls(table, columns, names, key, lacks)
 
     def at(self, names: Iterable[str]) -> list[int]:
-        """Positions of columns."""
+        """Gives the positions of columns."""
         return [self.names.index(name) for name in names]
 
 
@@ -69,7 +72,8 @@ class Steps(NamedTuple):
         after: Cells,
         same_keys: SameKeys,
     ) -> Steps:
-        """In the order of `_order_of`; of one number images come after deletes, and win over them."""
+        """Makes the steps of row changes, in the order of `_order_of`.  Where steps are at one place in that order,
+        images come after deletes, and win over them."""
         positions = [shape.at(shape.key) for shape in shapes]
         old, new = before.joined(positions), after.joined(positions)
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
@@ -90,8 +94,8 @@ class Steps(NamedTuple):
 
 
 def _order_of(changes: pa.Table) -> Longs:
-    """Numbers that ascend with the row changes: equal for those of one commit_ts, among which there is no order; of
-    changes by event time each has its own."""
+    """Gives numbers that ascend with the row changes.  They are equal for changes of one commit_ts, which have no order
+    among themselves; a change by event time has its own."""
     ts: Longs = changes["commit_ts"].to_numpy()
     if not pc.any(changes["by_time"]).as_py():
         return ts
@@ -101,8 +105,8 @@ def _order_of(changes: pa.Table) -> Longs:
 def _one_spelling(
     shapes: Sequence[RowShape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
 ) -> pa.Array:
-    """The keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key went,
-    or may have gone from another spelling."""
+    """Gives the keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key
+    went, or may have gone from another spelling."""
     inexact = [number for number, shape in enumerate(shapes) if shape.key and not is_exact(shape.table, shape.key)]
     for _, numbers in groupby(sorted(inexact, key=lambda n: shapes[n].table.name), lambda n: shapes[n].table.name):
         of_table = list(numbers)
@@ -114,12 +118,12 @@ def _one_spelling(
 
 
 def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Unique keys besides the one that identifies rows."""
+    """Gives the unique keys besides the one that identifies rows."""
     return [unique for unique in table.uniques if frozenset(unique) != frozenset(key)]
 
 
 def is_long(column: Column) -> bool:
-    """A column that binlog_row_image=NOBLOB leaves out of a row as it was, even if it changes."""
+    """Tells whether binlog_row_image=NOBLOB leaves a column out of a row as it was, even if it changes."""
     return _LONG.match(column.type) is not None
 
 
@@ -138,7 +142,8 @@ def freed(
     by_time: bool,
     parts: bool = False,
 ) -> Bools:
-    """Where another unique value changes, or cannot be compared because the row as it was, or the column, is unknown.
+    """Tells where another unique value changes, or cannot be compared because the row as it was, or the column, is not
+    known.
 
     shape_of, is_known, first, last: of each key the shape of its last image, whether the row as it was is known, its
     first and its last row change.  by_time: rows as they were may have been completed from the rows as they are.
@@ -158,7 +163,7 @@ def freed(
 
 
 def _compared(shape: RowShape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
-    """Positions of the columns of a unique value; [] when they do not tell it, None when it does not change."""
+    """Gives the positions of the columns of a unique value; [] when they do not tell it, None when it stays."""
     present = [name for name in unique if name in shape.names]
     if (len(present) < len(unique) and not parts) or "" in unique:
         return []

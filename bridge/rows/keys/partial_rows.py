@@ -33,7 +33,7 @@ _FIX: Final = (
 
 
 class PatchedRows(NamedTuple):
-    """Rows of which `images` hold these columns; the others are those of the rows that are at the keys `origins`.
+    """Rows in parts: `images` hold these columns, the rows at the keys `origins` the others.
 
     moves: rows are deleted at their origins and written anew; otherwise they stay where they are.
     """
@@ -45,8 +45,11 @@ class PatchedRows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Net changes.  absent: keys; written: of each column list rows that stay or are new, and those that are freed;
-    renews: rows of absent keys are written, too.  loses: rows go while changes hold parts of rows."""
+    """Net changes of one table.
+
+    absent: keys.  written: by column list, rows that stay or are new, and rows that are freed.
+    renews: rows of absent keys are written, too.  loses: rows go while changes hold parts of rows.
+    """
 
     absent: pa.Array
     written: list[tuple[str, pa.Array, pa.Array]]
@@ -56,7 +59,7 @@ class Parts(NamedTuple):
 
 
 def holds_parts(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, after: Cells) -> list[int]:
-    """The numbers of shapes of tables where images of rows may be parts, or do not all hold the same columns."""
+    """Gives the numbers of shapes of tables where images of rows may be parts, or do not all hold the same columns."""
     if not any(shape.lacks for shape in shapes):
         return []
     counts = np.bincount(shape_of[after.is_image], minlength=len(shapes))
@@ -70,7 +73,7 @@ def holds_parts(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, 
 
 
 def _others(shapes: Sequence[RowShape], counts: Longs, shape: RowShape) -> bool:
-    """Other column lists of images of the same table."""
+    """Tells whether images of the same table have other column lists."""
     return any(counts[i] and one is not shape and one.table is shape.table for i, one in enumerate(shapes))
 
 
@@ -80,14 +83,14 @@ def _by_time(changes: pa.Table) -> Bools:
 
 
 def lost_rows(changes: pa.Table) -> Bools:
-    """Of changes of a table without a key that lack columns, those of which nobody can say which row they mean."""
+    """Tells which changes of a table without a key could mean any of several rows, when they lack columns."""
     kinds = changes["kind"].to_numpy()
     found: Bools = _by_time(changes) & (kinds != Kind.INSERT)
     return found
 
 
 def refuse_part(table: Table, change: dict[str, Any], what: str, code: Code) -> RefusedRowsError:
-    """The error for a row change of which something is not known."""
+    """Makes the error for a row change that lacks what must be known."""
     position = Position(change["topic"], change["partition"], change["offset"])
     return RefusedRowsError(
         what, table=table.name, code=code, where=f"{position}, table {table.name}", fix=_FIX, is_exact=True
@@ -106,7 +109,7 @@ class PartialFold:
     steps: Steps
 
     def parts(self) -> Parts:
-        """The net changes."""
+        """Gives the net changes."""
         first, last = ends(self.steps.number)
         is_walked = self._is_walked(len(last))
         plain = np.flatnonzero(~is_walked)
@@ -135,8 +138,8 @@ class PartialFold:
         return found
 
     def _is_walked(self, keys: int) -> Bools:
-        """Keys whose changes must be looked at one by one: some image lacks columns, and it is not the only one, nor
-        are all of them updates in place that hold the same columns."""
+        """Tells which keys need their changes looked at one by one: an image lacks columns and is not the only one,
+        unless all are updates in place that hold the same columns."""
         row, number = self.steps.row, self.steps.number
         lacks, is_part = self.lacks[row] & self.steps.is_image, self.is_part[row] & self.steps.is_image
         shape = self.shape_of[row]
@@ -184,7 +187,7 @@ class _Found:
     renews: bool = False
 
     def add(self, columns: str, images: pa.Array, origins: pa.Array | None, *, anew: bool) -> None:
-        """Rows; with origins those of which the rest is there."""
+        """Adds rows.  origins: where the rest of each row is; None when the images are whole."""
         if origins is None:
             self.written.setdefault(columns, ([], []))[anew].append(images)
         else:
@@ -193,7 +196,7 @@ class _Found:
             all_origins.append(origins)
 
     def parts(self, *, any_part: bool) -> Parts:
-        """All of them."""
+        """Gives all that was found."""
         absent = _joined(self.absent)
         return Parts(
             absent,
@@ -238,7 +241,7 @@ class _SequentialFold:
         self._kinds, self._by_time = fold.changes["kind"].to_numpy(), _by_time(fold.changes)
 
     def run(self, steps: Longs) -> None:
-        """Steps, in order, of all the keys that they are about."""
+        """Looks at steps, in order, which are all steps of the keys that they are about."""
         keys = self._steps.key.take(pa.array(steps)).to_pylist()
         for step, key in zip(steps.tolist(), keys, strict=True):
             row, number = int(self._steps.row[step]), int(self._steps.number[step])
@@ -295,7 +298,8 @@ class _SequentialFold:
             self._found.add(columns, image, pa.array([one.origin[0]], TEXT), anew=anew)
 
     def _is_changed(self, one: _PartialRow, unique: Sequence[str]) -> bool:
-        """An absent column is as it was; a long one may have been completed from the row as it is now."""
+        """Tells whether a unique value may change.  An absent column is as it was; a long one may have been completed
+        from the row as it is now."""
         columns = self._fold.table.columns
         return any(
             not name or (name in one.values and (one.was.get(name) != one.values[name] or is_long(columns[name])))

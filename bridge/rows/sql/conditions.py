@@ -20,15 +20,16 @@ KEYS_PER_DELETE = 2000
 
 
 class WrittenColumns(NamedTuple):
-    """How images of one column list are written: target names and positions of what is written."""
+    """What is written of the images of one column list: the target's names, and positions in the image."""
 
     names: tuple[str, ...]
     positions: tuple[int, ...] | None
-    """None: all of the image."""
+    """None when all of the image is written."""
 
     @classmethod
     def of(cls, table: Table, columns: str) -> WrittenColumns:
-        """Those of a column list of messages; raises ApplyError when the target lacks one of them."""
+        """Gives what is written of a column list of messages.  Raises ApplyError when the target lacks one of the
+        columns."""
         message_names = columns.split(SEP)
         missing = [name for name in message_names if name.lower() not in table.columns]
         if missing:
@@ -44,19 +45,19 @@ class WrittenColumns(NamedTuple):
         return cls(names, None if len(kept) == len(found) else tuple(kept))
 
     def literals_of(self, image: Image) -> list[str]:
-        """The literals of an image that are written."""
+        """Gives the literals of an image that are written."""
         literals = image.literals.split(SEP)
         return literals if self.positions is None else [literals[i] for i in self.positions]
 
 
 def keys_of(columns: str, images: pa.Array, key: tuple[str, ...]) -> pa.Array:
-    """The keys of images of one column list."""
+    """Gives the keys of images of one column list."""
     names = columns.lower().split(SEP)
     return joined(parts_of(images, [names.index(part) for part in key]))
 
 
 def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Conditions that find the rows of these keys, each as long as a statement may be."""
+    """Gives conditions that find the rows of these keys, each as long as a statement may be."""
     names = [quote_name(table.columns[part].name) for part in key]
     if len(names) == 1:
         for body in cut_to_statements(keys, ",", KEYS_PER_DELETE):
@@ -67,7 +68,7 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
 
 
 def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """As `key_conditions`, by the beginnings of values that a unique key holds.  No index serves that."""
+    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index serves that."""
     sides: list[list[str]] = []
     for part, length in zip(unique, table.prefixes[unique], strict=True):
         name = quote_name(table.columns[part].name)
@@ -78,7 +79,7 @@ def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> 
 
 
 def binary_match(table: Table, image: Image) -> str:
-    """The condition that finds rows which hold exactly the image's values.
+    """Gives the condition that finds rows which hold exactly the image's values.
 
     Raises ApplyError when the target lacks a column of the image.
     """
@@ -88,7 +89,7 @@ def binary_match(table: Table, image: Image) -> str:
 
 
 def set_by_themselves(table: Table) -> Iterator[str]:
-    """ON UPDATE CURRENT_TIMESTAMP changes any column that an UPDATE does not set."""
+    """Gives the columns that may change in an UPDATE which does not set them (ON UPDATE CURRENT_TIMESTAMP)."""
     for column in table.columns.values():
         if not column.generated and column.type.startswith(("timestamp", "datetime")):
             yield column.name

@@ -32,7 +32,7 @@ _TEXT: Final = re.compile(r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text")
 _EXACT_NUMBER: Final = re.compile(r"(?:(?:tiny|small|medium|big)?int|decimal)\b.*")
 _NUMERAL, _QUOTED, _NULL = 1, 2, 4
 _KINDS: Final = np.zeros(256, np.uint8)
-"""Of literals, by their first character; 0 for bytes (x'..') and whatever else there may be."""
+"""Kinds of literals by their first character; 0 for bytes (x'..') and for any other."""
 _KINDS[np.frombuffer(b"-0123456789", np.uint8)] = _NUMERAL
 _KINDS[ord("'")], _KINDS[ord("N")] = _QUOTED, _NULL
 
@@ -46,7 +46,7 @@ class Load(NamedTuple):
 
 
 def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
-    """Whether rows of these columns may be loaded, if the target takes loads into the table at all
+    """Tells whether rows of these columns may be loaded, if the target takes loads into the table at all
     (`Rendering.loadable`).
 
     REPLACE writes whole rows, and any unique key makes it delete some: so all columns are there, and `key` is the only
@@ -62,15 +62,16 @@ def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
 
 
 def _is_exact(key: Sequence[Column]) -> bool:
-    """Equal keys are equal values: two spellings may be one text, of which ON DUPLICATE KEY UPDATE keeps the first.
-    Two moments may be a period (WITHOUT OVERLAPS)."""
+    """Tells whether equal keys are equal values.  Two spellings may be one text, of which ON DUPLICATE KEY UPDATE keeps
+    the first; two moments may be a period (WITHOUT OVERLAPS)."""
     moments = sum(_MOMENT.fullmatch(column.type) is not None for column in key)
     numbers = sum(_EXACT_NUMBER.fullmatch(column.type) is not None for column in key)
     return moments <= 1 and moments + numbers == len(key)
 
 
 def _is_read_alike(column: Column) -> bool:
-    """Not so: numbers of BIT, ENUM and SET, which LOAD reads as texts; YEAR, of which it reads 0 as 2000; bytes."""
+    """Tells whether LOAD reads a type as SQL does.  It reads numbers of BIT, ENUM and SET as texts, the YEAR 0 as 2000,
+    and bytes in another form."""
     if column.generated:
         return False
     if column.charset is None:
@@ -79,15 +80,15 @@ def _is_read_alike(column: Column) -> bool:
 
 
 def _readable_kinds(column: Column) -> int:
-    """What LOAD reads as SQL does.  A number in a column of texts would be the digits as they stand; NULL where it
-    is not allowed would become 0, or the moment of writing."""
+    """Tells which literals LOAD reads as SQL does.  A number in a column of texts would be the digits as they stand;
+    NULL where it is not allowed would become 0, or the moment of writing."""
     plain = _NUMERAL if _NUMBER.fullmatch(column.type) else _QUOTED
     return plain | (_NULL if column.nullable else 0)
 
 
 def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
-    """Which images (none of them null, and such as `type_check` lets pass) hold only literals that LOAD reads as SQL
-    does, into columns for which `may_load` is true.
+    """Tells which images (none of them null, and such as `type_check` lets pass) hold only literals that LOAD reads as
+    SQL does, into columns for which `may_load` is true.
 
     SQL reads -0.00 as a DECIMAL, which has no such zero, LOAD as what the column is.
     """
@@ -104,13 +105,14 @@ def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
 
 
 def load_of(table: Table, images: pa.Array) -> Load:
-    """Images as LOAD DATA reads them."""
+    """Gives images the form that LOAD DATA reads."""
     lines = pc.binary_join_element_wise(images, pa.scalar("", TEXT), pa.scalar("\n", TEXT))
     return Load(table, len(images), lines.buffers()[2])
 
 
 def load_statement(table: Table, names: Sequence[str]) -> str:
-    """The statement that reads a load; the name of the file says nothing, as the server asks for what it is given."""
+    """Gives the statement that reads a load.  The name of the file means nothing: the server is sent the rows whatever
+    file it asks for."""
     return (
         f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {quote_name(*table.name)} CHARACTER SET utf8mb4"
         r" FIELDS TERMINATED BY '\0' OPTIONALLY ENCLOSED BY '\'' ESCAPED BY '\\' LINES TERMINATED BY '\n'"

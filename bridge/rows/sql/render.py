@@ -4,8 +4,8 @@ Order within a target transaction (internals, decision 4): values of target-only
 kept aside, deleted keys and keys whose other unique values change are deleted, then rows are written, then the kept
 values are put back.  With every unique value in play freed first, a write can conflict on its own key only.
 
-Of a row that the messages hold a part of, that part goes to a scratch table with the columns' own types.  A row that
-stays is updated from there; one that is deleted and written anew is made whole in a second one before it goes.
+Where the messages hold a part of a row, that part goes to a scratch table with the columns' own types.  A row that
+stays is updated from there; a row that is deleted and written anew is first made whole in a second scratch table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
-    """The statements of one table's net changes, in order of stage, made when they are asked for.
+    """Gives the statements of one table's net changes, in order of stage, made when they are asked for.
 
     Raises ApplyError when the target lacks a column of the messages.
     """
@@ -50,9 +50,12 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
 
 def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
-    """What a row held before it is deleted and written anew can be read once only, and a row of which a change holds a
-    part must be there when the change is made again, perhaps in a smaller step; keys that are equal to the server in
-    more ways than can be told must not meet on two connections."""
+    """Tells how the statements of a table may be shared.
+
+    ONCE: what a row held before it is deleted and written anew can be read only once, and a change that holds a part of
+    a row needs that row when it is made again, perhaps in a smaller step.  TABLE: two keys may be one to the server
+    although nobody can tell, and must not meet on two connections.
+    """
     if net.loses or any(rows.moves for rows in net.patched):
         return Sharing.ONCE
     goes_and_comes = len(net.absent) and (net.written or net.patched)
@@ -113,7 +116,7 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
 def _loaded(
     table: Table, into: WrittenColumns, images: pa.Array, load_bytes: int
 ) -> Generator[Statement, None, pa.Array]:
-    """Loads of the images; gives those that LOAD DATA does not read as INSERT does."""
+    """Gives loads of the images, and returns the images that LOAD DATA does not read as INSERT does."""
     columns = [table.columns[name.lower()] for name in into.names]
     sql = load_statement(table, into.names)
     left = []
@@ -158,7 +161,7 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
 
 
 def update_of_row(table: Table, after: Image, condition: str) -> Statement:
-    """The one row that `condition` finds becomes what `after` says; columns that it lacks stay as they are.
+    """Makes the one row that `condition` finds what `after` says; columns that the image lacks stay as they are.
 
     Raises ApplyError when the target lacks a column of the image.
     """

@@ -33,7 +33,7 @@ class _TemporaryTable(NamedTuple):
         return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
 
     def made(self, columns: str) -> Iterator[str]:
-        """`columns`: as a SELECT of the table has them."""
+        """Gives the statements that make it.  columns: as a SELECT of the table has them."""
         yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
         # Servers with sql_require_primary_key want one of every table; those of the rows may be prefixes.
         number = "(`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY)"
@@ -43,12 +43,12 @@ class _TemporaryTable(NamedTuple):
         )
 
     def dropped(self) -> str:
-        """The statement that takes it away."""
+        """Gives the statement that takes it away."""
         return f"DROP TEMPORARY TABLE {self.name}"
 
 
 class PatchStatements:
-    """Rows of one column list of which the messages hold a part."""
+    """Writes rows that the messages hold a part of, all of one column list."""
 
     def __init__(self, net: KeyedChanges, rendering: Rendering, rows: PatchedRows) -> None:
         self._net, self._rows, self._table = net, rows, net.table
@@ -59,7 +59,7 @@ class PatchStatements:
         self._origins = [quote_name(f"kept key {i}") for i in range(len(net.key))]
 
     def keep(self) -> Iterator[Statement]:
-        """The parts; of rows that are written anew all of them, as they will be."""
+        """Keeps the parts; of rows that are written anew, it keeps whole rows as they will be."""
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
         aliased = ",".join([*(f"{k} AS {o}" for k, o in zip(key, self._origins, strict=True)), *self._names])
         for sql in self._parts.made(aliased):
@@ -83,7 +83,7 @@ class PatchStatements:
         yield self._statement(Stage.KEEP, self._parts.dropped())
 
     def write(self) -> Iterator[Statement]:
-        """The rows, in place or anew."""
+        """Writes the rows, in place or anew."""
         target = quote_name(*self._table.name)
         if self._rows.moves:
             columns = [quote_name(column.name) for column in self._table.columns.values() if not column.generated]
@@ -98,7 +98,7 @@ class PatchStatements:
         yield self._statement(Stage.WRITE, self._parts.dropped())
 
     def _old_rows(self) -> str:
-        """The parts with the rows that were there; their few rows are read first."""
+        """Joins the parts with the rows that were there; the parts, which are few, are read first."""
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
         on = " AND ".join(f"t.{k}=parts.{o}" for k, o in zip(key, self._origins, strict=True))
         return f"{self._parts.name} parts STRAIGHT_JOIN {quote_name(*self._table.name)} t ON {on}"
@@ -108,7 +108,7 @@ class PatchStatements:
 
 
 def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
-    """Assignments that keep what would else set itself.  written: names in lower case."""
+    """Gives assignments that keep columns which would otherwise set themselves.  written: names in lower case."""
     for name in map(quote_name, (n for n in set_by_themselves(table) if n.lower() not in written)):
         yield f"t.{name}=t.{name}"
 
@@ -122,7 +122,7 @@ class KeptValues:
 
     @classmethod
     def of(cls, net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> KeptValues | None:
-        """None when there is nothing to keep."""
+        """Keeps the values of rows of one column list; None when there is nothing to keep."""
         known = rows.columns.lower().split(SEP)
         extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]
         if not extra or not len(rows.freed):

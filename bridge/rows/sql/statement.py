@@ -29,19 +29,23 @@ class Stage(IntEnum):
 
 
 class Sharing(Enum):
-    """How a statement may be run beside others of its transaction, by several connections."""
+    """How several connections may share the statements of a transaction."""
 
     ANY = auto()
-    """By any connection, before or after the others: it touches keys that no other touches."""
+    """Any connection may run it, before or after the others: it touches keys that no other touches."""
     TABLE = auto()
-    """By one connection with the others of its table, in their order."""
+    """One connection runs it with the others of its table, in their order."""
     ONCE = auto()
-    """Only in the transaction that moves progress: run again, it would do something else."""
+    """Only the transaction that moves progress runs it: a second time it would have another effect."""
 
 
 class Statement(NamedTuple):
-    """One statement; `expect` is the number of rows it must match, None when any number is right; `is_part`: they are
-    rows of which the messages hold a part; `load`: the rows of a LOAD DATA."""
+    """One statement.
+
+    expect: how many rows it must match, None when any number is right.
+    load: the rows of a LOAD DATA, None for other statements.
+    is_part: the messages hold only a part of its rows.
+    """
 
     stage: Stage
     table: TableName
@@ -53,19 +57,23 @@ class Statement(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes are sent."""
+        """About how many bytes it takes to send."""
         return len(self.sql) + (self.load.body.size if self.load else 0)
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """How to render: `scratch_schema` holds temporary tables, `safe_mode` deletes rows that hold any unique value
-    about to be written first (for a target that is ahead of the log); where LOAD DATA does the same as INSERT, rows
-    are sent by it, about `load_bytes` at a time (0: never).
+    """How to render.
 
-    piece: of several that are rendered apart and run by one session; `same_keys` asks the server.
+    scratch_schema: the database of temporary tables.
+    safe_mode: rows that hold any unique value about to be written are deleted first (for a target that is ahead of the
+        log).
+    load_bytes: about how much is sent by one LOAD DATA, where it does what INSERT does; 0: no loads.
+    piece: the number of this piece, where several are rendered apart and run by one session.
+    same_keys: asks the server which keys are one to it.
     loadable: the tables into which the target takes loads.
-    checked_types: what was found to fit, kept by who renders."""
+    checked_types: which column lists fit, kept by whoever renders.
+    """
 
     scratch_schema: str
     safe_mode: bool = False

@@ -1,8 +1,8 @@
 """Row changes with raw values to row changes with ready literals, by the target's catalog of the segment.
 
-`typed` comes before anything else that looks at a row change: names, keys and literals are what `target` expects only
-behind it.  All values of one kind of column are looked at together, whatever their tables: most are usual ones, which
-a pattern recognises; each distinct value of the others is converted once.
+`typed` comes before everything that looks into a row change: only what it gives has the names, keys and literals that
+the rest of `rows` and `mysql` expect.  It looks at all values of one kind of column together, whatever their tables.  A
+pattern recognises the usual values, which are most of them; each distinct value of the others is converted once.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _KEY: Final = "; the column is part of a key: rows whose keys are told apart onl
 _IMAGES: Final = ("before", "after")
 _PADDED: Final = "binary"
 _MOST_BYTES: Final = 1 << 30
-"""Of images in one piece of a column whose offsets have 32 bits."""
+"""The most bytes of images in one piece of a column, whose offsets have 32 bits."""
 _said: set[tuple[str, str]] = set()
-"""(table, column) whose losses have been said: once per column, not once per value."""
+"""Tables and columns whose losses were logged: each column once, not each value."""
 
 
 class _ValueKind(NamedTuple):
@@ -49,7 +49,7 @@ class _ValueKind(NamedTuple):
 
 
 class _RawColumn(NamedTuple):
-    """Where a shape has raw values that are not ready as they are.  at: their position in its images."""
+    """A column whose raw values are not ready as they are.  at: its position in the images of its shape."""
 
     table: Table
     name: str
@@ -58,8 +58,8 @@ class _RawColumn(NamedTuple):
 
 
 def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
-    """The row changes (EVENT_SCHEMA) of one table with ready literals and plain names; the same object when they are
-    that already.
+    """Gives the row changes (EVENT_SCHEMA) of one table ready literals and plain names; the same object when they have
+    them already.
 
     checked: what need not be compared with the target's types; what is found to fit is added.
     Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that cannot be one
@@ -77,7 +77,8 @@ def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Ch
 
 
 def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
-    """shapes: tables and columns; shape_of: the number of each row change's."""
+    """Resolves the values of all shapes together.  shapes: tables and columns; shape_of: for each row change the number
+    of its shape."""
     if not any(RAW in columns for _, columns in shapes):
         return changes
     for number, (table, columns) in enumerate(shapes):
@@ -108,7 +109,8 @@ def _compare(table: Table, columns: str, changes: pa.Table, checked: CheckedType
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:
-    """TiCDC names no lengths, but all values of a BINARY have its length; as long as all are NULL nothing tells it."""
+    """Finds the length of a BINARY, which TiCDC does not name: all its values have it.  As long as all are NULL nothing
+    tells it."""
     for image in _IMAGES:
         [literals] = parts_of(whole(changes[image]), [at])
         found = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
@@ -137,7 +139,7 @@ def _is_converted(kind: _ValueKind) -> bool:
 def _ready_images(
     cells: Sequence[Cells], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
 ) -> Iterator[pa.ChunkedArray]:
-    """Both images of all row changes."""
+    """Gives both images of all row changes."""
     old = [one.literals([[place.at for place in shape] for shape in places]) for one in cells]
     every = [place for shape in places for place in shape]
     kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in every))}
@@ -165,8 +167,8 @@ def _ready_images(
 class _Values:
     """Raw literals on their way.
 
-    failures: numbers of literals that cannot be of their column, with the reason.  losses: of those of which the format
-    has lost a part.
+    failures: numbers of literals that cannot be of their column, with the reason.
+    losses: numbers of literals that the format has cut, with the reason.
     """
 
     raw: pa.Array
@@ -174,7 +176,7 @@ class _Values:
     losses: list[tuple[Longs, str]] = field(default_factory=list)
 
     def ready(self, kinds: Sequence[_ValueKind], kind_of: Longs) -> pa.Array:
-        """All of them, each by the rules of its kind."""
+        """Gives all literals, each by the rules of its kind."""
         order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
         bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
         parts = [self._of_kind(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
@@ -196,7 +198,7 @@ class _Values:
         return pc.replace_with_mask(ready, pc.invert(is_usual), converted)
 
     def _converted(self, kind: _ValueKind, literals: pa.Array, numbers: Longs) -> pa.Array:
-        """Each distinct value by the converter."""
+        """Converts each distinct value once."""
         encoded = literals.dictionary_encode()
         reasons: list[str] = []
         convert = raw_converter(*kind, reasons.append)
@@ -224,7 +226,7 @@ def _as_usual(usual: Usual, literals: pa.Array) -> pa.Array:
 
 
 def _narrow(images: pa.Array) -> pa.ChunkedArray:
-    """Images as EVENT_SCHEMA has them."""
+    """Gives images the type that EVENT_SCHEMA has for them."""
     ends = np.cumsum(pc.fill_null(pc.binary_length(images), 0).to_numpy())
     cuts = np.searchsorted(ends, np.arange(_MOST_BYTES, images.nbytes + _MOST_BYTES, _MOST_BYTES)).tolist()
     pieces = [

@@ -44,11 +44,11 @@ _BLANK: Final = ord(" ")
 
 @dataclass(frozen=True)
 class _ImagePattern:
-    """What images of one column list look like that lose nothing.
+    """Tells images of one column list that lose nothing from others.
 
-    columns: a pattern for each column.  pattern: all of them, but for texts, which would be long to read; "" when
-        anything fits.
-    texts, chars, floats: positions of columns of texts, of CHAR among them, and of FLOAT.
+    columns: a pattern for each column.
+    pattern: the patterns of all columns in one, without those of texts, which take long; "" when anything fits.
+    texts, chars, floats: positions of columns of texts, of those of CHAR among them, and of columns of FLOAT.
     """
 
     columns: tuple[str, ...]
@@ -66,11 +66,11 @@ class CheckedTypes:
         self._columns: dict[TableName, set[str]] = {}
 
     def add(self, table: Table, columns: str) -> None:
-        """The types of a column list fit."""
+        """Notes that the types of a column list fit."""
         self._columns.setdefault(table.name, set()).add(columns)
 
     def has(self, table: Table, columns: str) -> bool:
-        """Whether the types of a column list are known to fit."""
+        """Tells whether the types of a column list are known to fit."""
         return columns in self._columns.get(table.name, ())
 
     def forget(self, names: Iterable[TableName]) -> None:
@@ -133,7 +133,7 @@ _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps som
 
 
 def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs | None]]:
-    """The row numbers of each fit, None for all."""
+    """Gives each pattern with the numbers of its rows, None for all."""
     if len(fits) == 1:
         yield fits[0], None
         return
@@ -143,7 +143,7 @@ def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_Im
 
 
 def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
-    """The number of the first image that would lose something."""
+    """Gives the number of the first image that would lose something, None without one."""
     fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
     fits += [_is_float(images, position) for position in fit.floats]
     fits += _are_texts(images, fit)
@@ -154,7 +154,7 @@ def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
 
 
 def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
-    """For each column of texts where its literals are texts, and keep what is at their end."""
+    """Tells for each column of texts where its literals are texts that keep what is at their end."""
     if not fit.texts or images.null_count == len(images):
         return
     columns = len(fit.columns)
@@ -175,7 +175,7 @@ def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
 
 
 def _is_float(images: pa.Array, position: int) -> pa.Array:
-    """Where a number is one of 32 bits; 32 bits of rows of other kinds are for the other patterns."""
+    """Tells where a number is one of 32 bits.  What is no number is for the other patterns to judge."""
     (literals,) = parts_of(images, [position])
     number = pc.cast(
         pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
@@ -187,7 +187,7 @@ def _is_float(images: pa.Array, position: int) -> pa.Array:
 
 
 def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _ImagePattern) -> RefusedRowsError:
-    """The error for a row that would be changed; it says which column is to blame."""
+    """Makes the error for a row that would be changed, which names the column to blame."""
     literals = str(change["after"]).split(SEP)
     to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
     floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0)[0].as_py())
@@ -211,7 +211,7 @@ def _where(table: Table, commit_ts: int) -> str:
 
 @lru_cache(maxsize=1000)
 def _fit(types: tuple[str, ...]) -> _ImagePattern:
-    """`types`: as information_schema has them, "" for a column that is not written."""
+    """Makes the pattern of a column list.  types: as information_schema has them, "" for one that is not written."""
     plain = [_plain_pattern(one) for one in types]
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
     texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
@@ -222,7 +222,7 @@ def _fit(types: tuple[str, ...]) -> _ImagePattern:
 
 
 def _joined(patterns: Sequence[str]) -> str:
-    """A pattern of images, as far as their last column that does not take anything; "" when all do."""
+    """Joins patterns of columns to one of images, up to the last column that does not take anything; "" when all do."""
     last = max((i for i, pattern in enumerate(patterns) if pattern != _ANYTHING), default=-1)
     if last < 0:
         return ""
@@ -231,7 +231,7 @@ def _joined(patterns: Sequence[str]) -> str:
 
 
 def _plain_pattern(column_type: str) -> str:
-    """What literals look like that a column of this type keeps, or that the server would refuse."""
+    """Tells what literals look like that a column of this type keeps, or that the server would refuse."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
         return _ANYTHING

@@ -39,8 +39,8 @@ class _Type(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def fit_of(source: str, target: str) -> Fit:
-    """Whether a column of type `target` (information_schema's column_type) holds what one of type `source` can hold;
-    UNKNOWN for a source of ""."""
+    """Tells whether a column of type `target` (information_schema's column_type) holds what one of type `source` can
+    hold; UNKNOWN for a source of ""."""
     upstream, here = _read(source), _read(target)
     families = _FAMILIES.get(upstream.word), _FAMILIES.get(here.word)
     if None in families:
@@ -101,13 +101,13 @@ def _same(size: int, other: int) -> Fit:
 
 
 def _bounds(of: _Type) -> tuple[int, int]:
-    """The least and the greatest integer of an integer type."""
+    """Gives the least and the greatest integer of an integer type."""
     bits = _BITS[of.word]
     return (0, (1 << bits) - 1) if of.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 def _holds_sign(source: _Type, target: _Type) -> bool:
-    """TiCDC's Debezium does not say of a DECIMAL that it is unsigned."""
+    """Tells whether no value is lost for its sign.  TiCDC's Debezium does not say of a DECIMAL that it is unsigned."""
     unsaid = source.word == "decimal" and source.size is None
     return source.unsigned or not target.unsigned or unsaid
 
@@ -191,7 +191,8 @@ def _longest(of: _Type) -> int | None:
 
 
 def _string_to_string(source: _Type, target: _Type) -> Fit:
-    """Texts among texts, binary strings among binary strings; of CHAR and BINARY the end is cut or filled up."""
+    """Compares texts with texts, binary strings with binary strings; CHAR loses blanks at the end, and BINARY is filled
+    up."""
     ends = {"char": "char", "binary": "binary"}.get(target.word)
     if ends and source.word != ends:
         return Fit.DIFFERENT
@@ -211,14 +212,14 @@ def _text_to_binary(source: _Type, target: _Type) -> Fit:
 
 
 def _text_to_json(source: _Type, target: _Type) -> Fit:
-    """MariaDB's JSON is a LONGTEXT."""
+    """Takes a LONGTEXT for MariaDB's JSON, which is one."""
     del target
     return _maybe(source.word == "longtext")
 
 
 def _members(source: _Type, target: _Type) -> Fit:
-    """ENUM and SET values may come as numbers, so that members must be at the same places.  Nothing is said of what
-    servers write in other ways: a backslash, and what information_schema has as a question mark."""
+    """Compares the members of ENUM or SET, which must be at the same places, as values may come as numbers.  Nothing is
+    said of what servers write in other ways: a backslash, and what information_schema has as a question mark."""
     if not source.members or _ODD.search("".join((*source.members, *target.members))):
         return Fit.UNKNOWN
     common = min(len(source.members), len(target.members))
@@ -236,7 +237,7 @@ def _to_date(source: _Type, target: _Type) -> Fit:
 
 
 def _to_datetime(source: _Type, target: _Type) -> Fit:
-    """A TIMESTAMP in a DATETIME is UTC, which may be meant."""
+    """Compares moments.  A TIMESTAMP in a DATETIME is UTC, which may be meant."""
     if source.word == "date":
         return _sure(target.word == "datetime")
     if target.word == "timestamp" and source.word == "datetime":
@@ -270,7 +271,7 @@ def _always(source: _Type, target: _Type) -> Fit:
 
 
 def _unsaid(source: _Type, target: _Type) -> Fit:
-    """What comes is looked at value by value."""
+    """Says nothing: what comes is looked at value by value."""
     del source, target
     return Fit.UNKNOWN
 
@@ -324,4 +325,4 @@ _RULES: Final[dict[tuple[str, str], _FitRule]] = {
     ("vector", "text"): _vector_to_string,
     ("vector", "binary"): _vector_to_string,
 }
-"""By the families of both; where there is no rule nothing fits."""
+"""Rules by the families of both types; where there is none, nothing fits."""
