@@ -142,7 +142,7 @@ def test_damage_is_found_named_and_fixed(equal_pair: Pair, case: tuple[str, ...]
     damage, *expected = case
     equal_pair.damage(f"USE app; {damage}")
     report = equal_pair.verify("app.*")
-    equal_pair.fix()
+    equal_pair.run_fix()
     assert said(report) == set(expected)
     assert not report.is_equal
     assert said(equal_pair.verify("app.*")) == set()
