@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -35,7 +38,7 @@ from bridge.cli.options import (
 )
 from bridge.commands import manual
 from bridge.config import Settings, parse_moment
-from bridge.errors import UnknownPipelineError, UsageError
+from bridge.errors import BridgeError, UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
@@ -79,10 +82,34 @@ def _job(settings: Settings) -> Any:
     )
     if settings.upstream.url:
         warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
-    job = Job(settings, target, source, _protocol(settings, source), upstream)
+    return Job(settings, target, source, _protocol(settings, source), upstream)
+
+
+def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    """What has become of a job.  A signal that comes before there is one ends the command at once, and with the same
+    exit code: nothing has begun."""
+    stopped = threading.Event()
+    _on_stop(lambda *_: stopped.set())  # a module that is half imported cannot be imported again
+    from bridge.pipeline.job import Outcome
+
+    def interrupt(*_: object) -> None:
+        stopped.set()
+        raise KeyboardInterrupt
+
+    try:
+        _on_stop(interrupt)
+        if not stopped.is_set():
+            job = _job(settings)
+            _on_stop(lambda *_: job.stop())
+    except (BridgeError, KeyboardInterrupt):  # librdkafka may swallow the one, and then ends with the other
+        if not stopped.is_set():
+            raise
+    return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(job)
+
+
+def _on_stop(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: job.stop())
-    return job
+        signal.signal(number, handler)
 
 
 @app.command()
@@ -110,8 +137,7 @@ def run(
     )  # fmt: skip
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
-    outcome = _job(settings).follow(output.log_status, take_over=take_over)
-    output.stopped(outcome)
+    output.stopped(_outcome(settings, lambda job: job.follow(output.log_status, take_over=take_over)))
 
 
 @app.command()
@@ -144,9 +170,12 @@ def replay(
         **{"from": begin}, on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     limit = parse_moment(until) if until else None
-    job = _job(settings)
-    with output.ProgressBar() as bar:
-        outcome = job.catch_up(limit, bar.update, take_over=take_over)
+
+    def catch_up(job: Any) -> Any:
+        with output.ProgressBar() as bar:
+            return job.catch_up(limit, bar.update, take_over=take_over)
+
+    outcome = _outcome(settings, catch_up)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
