@@ -24,7 +24,7 @@ from bridge.sources.range_reader import loaded
 from bridge.sources.source import Extent, MicroBatch, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
-from bridge.spark.session import checkpoint_folder
+from bridge.spark.session import checkpoint_folder, end_tasks
 
 STOP_SECONDS: Final = 25.0
 """How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
@@ -83,6 +83,7 @@ class Reading:
                     intake.close()
                     if query is not None:
                         query.stop()
+                    end_tasks(spark)
             except SPARK_ENDED as error:
                 failure = worker.failure or error
                 if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
