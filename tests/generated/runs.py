@@ -256,7 +256,7 @@ class Run:
         which two rows have one unique value (guarantees, "The honest limits")."""
         is_ahead = self._choice["redelivery"] != NONE or (self._choice["crash"] != NONE and self._writers > 0)
         wire = self._case.wire
-        is_partial = wire.is_partial or (not wire.has_commit_ts and self._choice["shape"] == "target-only")
+        is_partial = wire.is_partial or (not wire.has_commit_ts and any(table.extra for table in self._case.tables))
         if is_partial and (is_ahead or self._choice["shape"] == "no key"):
             return True
         taken = Taken.of(words)
