@@ -136,7 +136,7 @@ def run(
         on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     if settings.source.input:
-        raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
+        raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
     output.stopped(_outcome(settings, lambda job: job.follow(output.log_status, take_over=take_over)))
 
 
@@ -195,7 +195,7 @@ def verify(
     filters: FilterFlag = None,
     timezone: ZoneFlag = None,
     fix_sql: Annotated[
-        Path | None, typer.Option("--fix-sql", help="Write what would mend the target to this file; it is not run.")
+        Path | None, typer.Option("--fix-sql", help="Write what would fix the target to this file; it is not run.")
     ] = None,
     max_load: Annotated[
         list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
@@ -272,7 +272,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Forgets a pipeline's progress and what it put aside; the replicated tables stay as they are."""
+    """Forgets a pipeline's progress and its quarantine; the replicated tables stay as they are."""
     from bridge.commands.status import forget_pipeline, forget_topic
 
     settings = settings_of(config, assignments, name=name, target=target)
@@ -299,7 +299,7 @@ def check(
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Settings, connections, privileges, server settings and a sample of the source; one line each with the mend."""
+    """Settings, connections, privileges, server settings and a sample of the source; one line each with the fix."""
     from bridge.commands.check import check_all
 
     settings = settings_of(
@@ -375,6 +375,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run_command(arguments: list[str]) -> None:
     if not all(map(is_text, arguments)):
-        raise UsageError("an argument is not UTF-8", mend="write it in UTF-8")
+        raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
     with typer.main.get_command(app).make_context("bridge", list(arguments)) as context:
         context.command.invoke(context)

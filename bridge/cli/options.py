@@ -72,7 +72,7 @@ def confirm(question: str, *, yes: bool) -> None:
     except typer.Abort:
         agreed = False
     if not agreed:
-        raise UsageError("nothing was changed", mend="answer y, or give --yes")
+        raise UsageError("nothing was changed", fix="answer y, or give --yes")
 
 
 def stdin_text() -> str:
@@ -80,14 +80,14 @@ def stdin_text() -> str:
     try:
         return sys.stdin.read() if sys.stdin else ""
     except (UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"stdin cannot be read: {error}", mend="give it text in UTF-8") from error
+        raise UsageError(f"stdin cannot be read: {error}", fix="give it text in UTF-8") from error
 
 
 def target_of(settings: Settings) -> Target:
     """The target; UsageError when none is given."""
     section = settings.target
     if not section.url:
-        raise UsageError("there is no target", mend="give --target mysql://user@host:port/")
+        raise UsageError("there is no target", fix="give --target mysql://user@host:port/")
     return Target(
         section.url, password=section.password, password_file=section.password_file, tls=section.tls_as("target")
     )
@@ -97,7 +97,7 @@ def upstream_of(settings: Settings) -> Target:
     """The upstream itself; UsageError when none is given."""
     section = settings.upstream
     if not section.url:
-        raise UsageError("there is no source to look into", mend="give --source mysql://user@host:port/")
+        raise UsageError("there is no source to look into", fix="give --source mysql://user@host:port/")
     return Target(
         section.url,
         password=section.password,
@@ -117,9 +117,7 @@ def source_of(settings: Settings) -> Any:
     if source.input:
         return CaptureSource(source.input)
     if not source.bootstrap_servers or not source.topics:
-        raise UsageError(
-            "there is no source", mend="give --bootstrap-servers and --topic, or --input for capture files"
-        )
+        raise UsageError("there is no source", fix="give --bootstrap-servers and --topic, or --input for capture files")
     kafka = KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
     kafka.check_properties()
     return kafka

@@ -1,4 +1,4 @@
-"""Works through what was put aside: shows it, tries it again with the settings of today, drops it."""
+"""Works through what was quarantined: shows it, tries it again with the settings of today, drops it."""
 
 from __future__ import annotations
 
@@ -275,10 +275,10 @@ def _base64(content: bytes | None) -> str | None:
 
 
 def _unknown(id_: int) -> NoReturn:
-    raise UsageError(f"the quarantine has no entry {id_}", mend="`bridge quarantine list` shows those there are")
+    raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows those there are")
 
 
 def _no_answer(target: Target, error: Exception) -> TargetError:
     return TargetError(
-        f"the target does not answer: {server_words(error)}", where=str(target), mend="check --target and that it runs"
+        f"the target does not answer: {server_words(error)}", where=str(target), fix="check --target and that it runs"
     )

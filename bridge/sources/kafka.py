@@ -168,7 +168,7 @@ class KafkaSource:
         """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
         extents = self.extents()
         if partition is not None and all(number != partition for _, number in extents):
-            raise UsageError(f"there is no partition {partition}", mend=f"{self} has {len(extents)}, counted from 0")
+            raise UsageError(f"there is no partition {partition}", fix=f"{self} has {len(extents)}, counted from 0")
         ranges = [
             OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
             for (topic, number), extent in extents.items()
@@ -221,7 +221,7 @@ class KafkaSource:
                 consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
             except KafkaException:
                 consumer.poll(0)  # has the client tell why
-                if time.monotonic() > until or any(map(_refusal_mend, complaints)):
+                if time.monotonic() > until or any(map(_refusal_fix, complaints)):
                     raise
             else:
                 return
@@ -232,7 +232,7 @@ class KafkaSource:
             raise SourceError(
                 f"the topic {topic!r} cannot be read: {metadata.error}",
                 where=self._servers,
-                mend="check --topic and the rights of the Kafka user",
+                fix="check --topic and the rights of the Kafka user",
             )
         return sorted(metadata.partitions)
 
@@ -242,12 +242,12 @@ class KafkaSource:
 
     def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
         for said in complaints:
-            if mend := _refusal_mend(said):
-                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, mend=mend)
+            if fix := _refusal_fix(said):
+                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, fix=fix)
         return SourceError(
             f"Kafka does not answer: {words}",
             where=self._servers,
-            mend="check --bootstrap-servers and that it runs, and that security.protocol in [source.kafka] is that of"
+            fix="check --bootstrap-servers and that it runs, and that security.protocol in [source.kafka] is that of"
             " the port",
         )
 
@@ -262,8 +262,8 @@ def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
             count -= 1
 
 
-def _refusal_mend(complaint: KafkaError) -> str:
-    """What mends a login or a TLS handshake that failed; "" for complaints of another kind."""
+def _refusal_fix(complaint: KafkaError) -> str:
+    """What fixes a login or a TLS handshake that failed; "" for complaints of another kind."""
     if complaint.code() == KafkaError._AUTHENTICATION:
         return "check sasl.mechanism and sasl.username in [source.kafka], and BRIDGE_KAFKA_PASSWORD"
     if "SSL" in str(complaint.str()):  # an alert of the other side is a transport error

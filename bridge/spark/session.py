@@ -66,7 +66,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     for Spark Connect, a missing Java, or settings that Spark refuses.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
-        raise UsageError("the bridge needs Spark in classic mode", mend="unset spark.remote and SPARK_REMOTE")
+        raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
     AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
@@ -91,7 +91,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
             said = [line for line in lines if line and not line.startswith("at ")]
             raise UsageError(
                 f"Spark did not start: {error}; the JVM said: {' | '.join(said[-5:])}",
-                mend="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
+                fix="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
     if _is_submitted():

@@ -392,7 +392,7 @@ class Run:
         before = self._contents()
         outcomes = quarantine.retry(None) or []
         if len(outcomes) != len(refused):
-            raise Failure("rows put aside", f"{len(outcomes)}, not {len(refused)}")
+            raise Failure("rows quarantined", f"{len(outcomes)}, not {len(refused)}")
         if any(outcome.done for outcome in outcomes) or self._contents() != before:
             raise Failure(
                 "a retry before the cure", f"{outcomes}; {_cut(f'the target was {before} and is {self._contents()}')}"
