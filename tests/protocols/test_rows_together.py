@@ -38,6 +38,7 @@ TAUGHT_HEADS = make_decoder("canal-json", DecodeOptions("UTC"))
 for _ in range(2 * WARM):
     TAUGHT_HEADS.decode(b"", orjson.dumps(MESSAGE))
 
+COPIES = 3
 Pairs = list[tuple[bytes | None, bytes | None]]
 """Keys and values."""
 
@@ -81,13 +82,14 @@ def _pairs(protocol: str, changes: list[tuple[Any, Any]]) -> Pairs:
 def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: str) -> None:
     """Every message of every capture, in many copies, as one batch: positions, events."""
     for capture in sorted((golden / variant).glob("*.jsonl")):
-        lines = [json.loads(line) for line in capture.read_text().splitlines()] * 3
-        keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
+        lines = [json.loads(line) for line in capture.read_text().splitlines()]
+        pairs = [(unbase64(line["key"]), unbase64(line["value"])) for line in lines]
         decoder, oracle = make_decoder(protocol, DecodeOptions("UTC")), unlearning(protocol)
-        offsets = list(range(len(lines)))
-        batch = Messages(["t"] * len(lines), [7] * len(lines), offsets, keys, values)
+        parsed = [decode_message(oracle, *pair) for pair in pairs] * COPIES
+        keys, values = ([*part] * COPIES for part in zip(*pairs, strict=True))
+        batch = Messages(["t"] * len(keys), [7] * len(keys), list(range(len(keys))), keys, values)
         decode_messages(decoder, batch)
-        expected = [(n, e) for n in offsets for e in decode_message(oracle, keys[n], values[n])]
+        expected = [(n, event) for n, events in enumerate(parsed) for event in events]
         rows = in_message_order(decode_messages(decoder, batch)).to_pylist()
         places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
         assert places == [("t", 7, number) for number, _ in expected]
