@@ -41,7 +41,8 @@ FOLDERS = {
     "open-protocol": ["open", "open-lz4", "open-updated-only"],
 }
 SEED = 20261121
-MUTATIONS = 5_000
+MUTATIONS = 2_000
+REPLACEMENTS = [1_200, pytest.param(60_000, marks=pytest.mark.soak)]
 SOAK_MUTATIONS = 250_000
 """Of each of the four protocols."""
 
@@ -158,15 +159,16 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("count", REPLACEMENTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_mutated_json(golden: Path, protocol: str) -> None:
+def test_mutated_json(golden: Path, protocol: str, count: int) -> None:
     """Genuine messages with any one part replaced by other JSON give events or one BAD, whatever is cached."""
     chance = random.Random(SEED)
     decoder = make_decoder(protocol, DecodeOptions("UTC"))
     skip = 8 if protocol == "open-protocol" else 0
     plain = [m for m in samples(golden, protocol) if m[1] and m[1][skip : skip + 1] == b"{" and frames_one(m, skip)]
     assert len(plain) > 30
-    for _ in range(3000):
+    for _ in range(count):
         key, value = chance.choice(plain)
         document = json.loads((value or b"")[skip:])
         changed = compact(replaced(document, chance.choice(paths(document)), chance.choice(OTHERS)))
