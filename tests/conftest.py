@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import subprocess
@@ -93,6 +94,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _tier(fixtures: set[str]) -> str:
     return next((tier for tier, needed in TIERS.items() if needed & fixtures), "unit")
+
+
+def pytest_collection_finish() -> None:
+    """What is there once the tests are known stays: the collector of garbage need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
