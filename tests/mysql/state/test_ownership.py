@@ -64,7 +64,7 @@ def test_a_live_owner_keeps_others_out(target: str) -> None:
             pass
     assert raised.value.exit_code == 5
     assert f"process {os.getpid()} on " in str(raised.value)
-    assert "--take-over" in raised.value.mend
+    assert "--take-over" in raised.value.fix
     with owner(target):
         pass
 
