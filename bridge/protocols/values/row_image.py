@@ -5,18 +5,13 @@ The zips are not strict, which costs a quarter of a microsecond each: their call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
-from bridge.protocols.fast.unrolled import unrolled
 from bridge.protocols.values.literals import NULL, Converter
-
-_USES_BEFORE_UNROLLING: Final = 32
-_COLUMNS_UNROLLED: Final = 512
-"""Writing out a layout's conversion pays after so many rows, and no message can make it cost much."""
 
 
 @dataclass(slots=True)
@@ -26,7 +21,6 @@ class Layout:
     shape: what the message said of the columns, as JSON gave it; while that stays equal, so does the layout.
     handle: the names of the key's columns, as JSON gave them.
     labels: the columns' types in words, for reasons.
-    uses: how many images it has made; from some number on `unrolled` makes them.
     """
 
     names: tuple[str, ...]
@@ -36,8 +30,6 @@ class Layout:
     converters: tuple[Converter, ...]
     columns: str
     key: str
-    uses: int = 0
-    unrolled: Callable[[Mapping[str, Any]], str] | None = None
 
     def raw(self, columns: str) -> Layout:
         """The same with other `columns`, which name the forms of raw values."""
@@ -59,20 +51,17 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
-    """The image of a row whose columns are the layout's, in its order."""
-    if layout.unrolled is None:
-        return _slow_image(layout, row)
+    """Gives the image of a row whose columns are the layout's, in its order; raises DecodeError for a value that its
+    column cannot have."""
     try:
-        return layout.unrolled(row)
+        return SEP.join(
+            [
+                NULL if value is None else convert(value)
+                for value, convert in zip(row.values(), layout.converters)  # noqa: B905
+            ]
+        )
     except (*FAILURES, DecodeError) as failure:
         raise _blamed(layout, row, failure) from failure
-
-
-def _slow_image(layout: Layout, row: Mapping[str, Any]) -> str:
-    layout.uses += 1
-    if layout.uses == _USES_BEFORE_UNROLLING and len(layout.names) <= _COLUMNS_UNROLLED:
-        layout.unrolled = unrolled(layout.converters)
-    return SEP.join(literals_of(layout, row))
 
 
 def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -83,17 +72,6 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
             raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks", column=unknown)
         old = {**new, **old}
     return image_of(layout, old)
-
-
-def literals_of(layout: Layout, row: Mapping[str, Any]) -> list[str]:
-    """The literals of a row whose columns are the layout's, in its order."""
-    try:
-        return [
-            NULL if value is None else convert(value)
-            for value, convert in zip(row.values(), layout.converters)  # noqa: B905
-        ]
-    except (*FAILURES, DecodeError) as failure:
-        raise _blamed(layout, row, failure) from failure
 
 
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
