@@ -1,6 +1,6 @@
-"""Row images: the columns that a message names, compiled once to converters, and the values made literals by them.
+"""Row images: the converters of the columns that a message names, found once, and the images that they make.
 
-The zips are not strict, which costs a quarter of a microsecond each: their callers have compared the names.
+A zip here is not strict, which would cost a quarter of a microsecond: its callers have compared the names.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class Layout:
     key: str
 
     def raw(self, columns: str) -> Layout:
-        """The same with other `columns`, which name the forms of raw values."""
+        """Gives the same layout with other `columns`, which name the forms of raw values."""
         return replace(self, columns=columns)
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
-    """A layout of (name, label, converter) columns; names are checked here and nowhere later."""
+    """Makes a layout of columns, given as (name, label, converter); raises DecodeError for names that no table has,
+    which no later step checks."""
     names, labels, converters = zip(*columns, strict=True)
     for name in names:
         if not check_name(name, "column"):
@@ -65,7 +66,7 @@ def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
 
 
 def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The image of the row before an update; the new row completes an old one that holds less."""
+    """Gives the image of the row before an update; the new row completes an old one that holds less."""
     if layout.names != tuple(old):
         if not old.keys() <= new.keys():
             unknown = min(old.keys() - new.keys())
@@ -75,7 +76,7 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
 
 
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
-    """The failure again, with the name and type of the column that caused it."""
+    """Gives the failure again, with the name and type of the column that caused it."""
     for name, label, convert in zip(layout.names, layout.labels, layout.converters, strict=True):
         try:
             if row.get(name) is not None:
