@@ -11,17 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.protocols.fast.batch import NO_HEAD, HoleReader, TableName, hole_reader
+from bridge.model import TableName
 from bridge.protocols.fast.byte_buffer import Mask, Numbers, Texts, joined
 from bridge.protocols.fast.column_literals import matched
-from bridge.protocols.fast.message_shape import TSO, Cell
+from bridge.protocols.fast.hole_reader import NO_HEAD, HoleReader, hole_reader
+from bridge.protocols.fast.message_shape import TSO, ValueHole
 
 _LENGTH: Final = 8
 _MOST_FRAMES: Final = 1000
 """Of a message; one with more is left to be read by itself, since each costs a round."""
 _HEAD: Final = cast(
     HoleReader,
-    hole_reader([Cell("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']),
+    hole_reader(
+        [ValueHole("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']
+    ),
 )
 """Of the event of a row: its commit_ts, schema and table."""
 
@@ -94,4 +97,4 @@ def heads_of(frames: Frames) -> Heads:
     numbers = numbers[is_ts]
     commit_ts[numbers] = ts.drop_null().cast(pa.int64()).to_numpy()
     tables[numbers] = encoded.indices.to_numpy()[is_ts]
-    return Heads(commit_ts, tables, [tuple(name.split(SEP)) for name in encoded.dictionary.to_pylist()])
+    return Heads(commit_ts, tables, [TableName(*name.split(SEP)) for name in encoded.dictionary.to_pylist()])
