@@ -112,7 +112,7 @@ class FastJsonDecoder(FastDecoder):
         return self._templates.read(Texts.of(values), self._sample(keys, values), guarded=guarded)
 
     def _sample(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterator[tuple[int, Hashable]]:
-        """Numbers of some messages, and their kinds; one of a kind that is not known is looked at."""
+        """Gives numbers of some messages, and their kinds; learns from a message whose kind is not known."""
         for number in sample_of(len(values)):
             if (kind := self._kind_of(values[number] or b"")) is not None:
                 if not self._templates.knows(kind):

@@ -25,7 +25,7 @@ _PLAIN_STARTS: Final = frozenset({b'{"u"', b'{"d"'})
 _WITH_OLD: Final = b'},"p":{"'
 
 
-class _Batch(NamedTuple):
+class _FramedMessages(NamedTuple):
     """The frames of those messages that have as many in the key as in the value, and what the key says of them.
 
     counts: how many frames each message has, 0 for those that are left to parsing.
@@ -52,7 +52,7 @@ class FastOpenProtocolDecoder(FastDecoder):
         for messages, rows in lots:
             yield RowEvents(messages, rows.events).only(read[messages] == counts[messages])
 
-    def _framed(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> _Batch:
+    def _framed(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> _FramedMessages:
         (key_frames, key_counts), (frames, counts) = frames_of(keys, len(OPEN_PROTOCOL_VERSION)), frames_of(values, 0)
         versions = np.fromiter(
             (key is not None and key.startswith(OPEN_PROTOCOL_VERSION) for key in keys), np.bool_, len(keys)
@@ -61,7 +61,7 @@ class FastOpenProtocolDecoder(FastDecoder):
         heads, frames = heads_of(key_frames.of(wanted)), frames.of(wanted)
         is_wanted = np.array([self._is_wanted(names) for names in heads.names] + [False])
         tables = np.where(is_wanted[heads.tables], heads.tables, -1)
-        return _Batch(frames, Outside(heads.commit_ts, frames.index, tables, heads.names), counts)
+        return _FramedMessages(frames, Outside(heads.commit_ts, frames.index, tables, heads.names), counts)
 
     def _is_wanted(self, names: TableName) -> bool:
         try:
@@ -70,7 +70,7 @@ class FastOpenProtocolDecoder(FastDecoder):
             return False
 
     def _sample(self, frames: Frames, outside: Outside) -> Iterator[tuple[int, Hashable]]:
-        """Numbers of some frames, and their kinds; one of a kind that is not known is looked at."""
+        """Gives numbers of some frames, and their kinds; learns from a frame whose kind is not known."""
         for number in sample_of(len(frames.messages)):
             if (kind := _kind_of(frames, outside, number)) is not None:
                 if not self._templates.knows(kind):
