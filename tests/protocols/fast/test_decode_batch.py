@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.byte_buffer import Texts
+from bridge.protocols.fast.column_literals import ColumnForm
 from bridge.protocols.fast.decoder import FastDecoder, sample_of
 from tests.bench.decoding import rows_of
 from tests.bench.encoders import ENCODERS
@@ -84,6 +85,15 @@ def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: s
             assert rows == [event._asdict() for _, event in expected]
         read += len(decoded_fast(decoder, list(zip(keys, values, strict=True))))
     assert read > 1000 or variant not in {"canal-ext", "open", "debezium-ext", "debezium-noschema-ext"}
+
+
+def test_a_template_that_reads_otherwise_than_parsing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried on the message that it was learned from, and must make the same event."""
+    without_quotes = ColumnForm(True, lambda values: values)
+    monkeypatch.setattr("bridge.protocols.fast.column_template.column_form", lambda *_: without_quotes)
+    decoder = decoder_of("canal-json")
+    assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
+    assert not decoder.templates_learned
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
