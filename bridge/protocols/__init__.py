@@ -51,4 +51,4 @@ def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
         return factory(options)
     close = difflib.get_close_matches(protocol, DECODERS, n=1, cutoff=0.3)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise UsageError(f"unknown protocol {protocol!r}", mend=f"known are {', '.join(sorted(DECODERS))}{hint}")
+    raise UsageError(f"unknown protocol {protocol!r}", fix=f"known are {', '.join(sorted(DECODERS))}{hint}")

@@ -50,7 +50,7 @@ class Recognised(NamedTuple):
 def recognise(sample: Sample) -> tuple[str, str]:
     """Gives the protocol of a topic, and why; raises UsageError when nothing tells it, or when its messages differ."""
     if not sample:
-        raise UsageError("the source is empty, so that nothing tells its protocol", mend="give --protocol")
+        raise UsageError("the source is empty, so that nothing tells its protocol", fix="give --protocol")
     found = [one for key, value in sample if (one := recognise_message(key, value))]
     known = {one.protocol for one in found if one.certain} or {one.protocol for one in found}
     if known == _SAME_SCHEMA_CHANGES and not any(one.certain for one in found):
@@ -61,7 +61,7 @@ def recognise(sample: Sample) -> tuple[str, str]:
             f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counted)}"
             if known
             else f"no known protocol is recognised in {len(sample)} messages",
-            mend="give --protocol; `bridge inspect` shows the messages",
+            fix="give --protocol; `bridge inspect` shows the messages",
         )
     protocol = known.pop()
     return protocol, _reason(protocol, found, len(sample))

@@ -205,7 +205,7 @@ def _null() -> str:
 def _no_null() -> str:
     raise DecodeError(
         "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send the"
-        " table as Canal-JSON or in the Open Protocol, or mend the value upstream",
+        " table as Canal-JSON or in the Open Protocol, or fix the value upstream",
         Code.LOST_VALUE,
     )
 

@@ -22,7 +22,7 @@ from bridge.protocols.values import literals
 ToUtc = Callable[[str], str]
 """``YYYY-MM-DD hh:mm:ss[.fraction]``, already matched as such, to the same in UTC with the same fraction digits."""
 
-MEND: Final = "run the changefeed with TiCDC in UTC"
+FIX: Final = "run the changefeed with TiCDC in UTC"
 
 _ZERO: Final = "0000-00-00 00:00:00"
 _SECONDS: Final = len(_ZERO)
@@ -89,7 +89,7 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}? " if close else ""
-    raise UsageError(f"unknown time zone {name!r}", mend=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
+    raise UsageError(f"unknown time zone {name!r}", fix=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
 
 
 def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
@@ -102,7 +102,7 @@ def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
         if first == second:
             return first
         what = "stands for two moments" if first > second else "does not exist"
-        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {MEND}", Code.LOST_VALUE)
+        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {FIX}", Code.LOST_VALUE)
 
     return shift
 
