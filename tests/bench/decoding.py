@@ -14,6 +14,7 @@ import orjson
 from bridge.demo.encode import Message
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.spark.process_memory import keep_freed_memory
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream
 
@@ -74,6 +75,7 @@ def measured(protocol: str, workload: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # as in a decoding worker
+    gc.disable()
+    keep_freed_memory()
     found = {workload: {protocol: measured(protocol, workload) for protocol in ENCODERS} for workload in WORKLOADS}
     print(json.dumps(found, indent=2))
