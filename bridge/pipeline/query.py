@@ -26,7 +26,7 @@ from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_c
 from bridge.spark.session import checkpoint_folder
 
 STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+"""How long a stop waits for the window in hand; the JVM has the rest of the 30 s within which a stop ends."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Reading:
         once: bool,
     ) -> bool:
         """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
-        now; everything complete is applied then.  Whether it came to that end.
+        now, with everything complete applied.  Gives whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
