@@ -112,4 +112,4 @@ def _make_data(server: Path, data: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise LocalError("mariadb-install-db failed: " + " | ".join(done.stdout.split("\n")[-15:]), mend=NEEDS)
+        raise LocalError("mariadb-install-db failed: " + " | ".join(done.stdout.split("\n")[-15:]), fix=NEEDS)

@@ -134,4 +134,4 @@ def _make_data(version: str, server: Path, data: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise LocalError("mysqld --initialize failed: " + " | ".join(done.stdout.split("\n")[-15:]), mend=NEEDS)
+        raise LocalError("mysqld --initialize failed: " + " | ".join(done.stdout.split("\n")[-15:]), fix=NEEDS)

@@ -90,7 +90,7 @@ def measured(protocol: str, workload: Workload, size: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # as in a decoding worker
+    gc.disable()
     keep_freed_memory()
     found = {name: {protocol: measured(protocol, *case) for protocol in ENCODERS} for name, case in CASES.items()}
     print(json.dumps(found, indent=2))
