@@ -199,7 +199,7 @@ def test_a_question_without_a_yes(monkeypatch: pytest.MonkeyPatch, answer: str) 
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
         ended = bridge(*command, "--target", NOWHERE)
         assert ended.code == 2
-        assert ended.last_line.endswith("bridge: nothing was changed; mend: answer y, or give --yes")
+        assert ended.last_line.endswith("bridge: nothing was changed; fix: answer y, or give --yes")
 
 
 def test_a_user_without_rights(target: str) -> None:

@@ -29,19 +29,15 @@ from bridge.cli.options import (
     ZoneFlag,
     confirm,
     settings_of,
-    source_of,
-    target_of,
-    upstream_of,
 )
 from bridge.commands import manual
+from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.config import Settings, parse_moment
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import make_decoder, recognise
-from bridge.table_filter import TableFilter
 from bridge.verify.options import Against, VerifyOptions, Watcher
 
 app = typer.Typer(
@@ -54,35 +50,13 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(quarantine.app, name="quarantine")
 
 
-def _protocol(settings: Settings, source: Any) -> str:
-    if settings.protocol != "auto":
-        make_decoder(settings.protocol, settings.decode_options())
-        return settings.protocol
-    protocol, reason = recognise(source.sample(100))
-    output.note(f"protocol {protocol}: {reason}")
-    make_decoder(protocol, settings.decode_options())
-    return protocol
+def _pipeline(settings: Settings) -> Any:
+    from bridge.commands.replicate import assemble
 
-
-def _job(settings: Settings) -> Any:
-    from bridge.commands.extra_unique_keys import warn_of_extra_keys
-    from bridge.pipeline.job import Job
-    from bridge.verify.source.historical_rows import UpstreamRows
-
-    TableFilter(settings.filter)
-    parse_moment(settings.begin)
-    target, source = target_of(settings), source_of(settings)
-    upstream = (
-        UpstreamRows(upstream_of(settings), retry_seconds=settings.target.retry_seconds)
-        if settings.upstream.url
-        else None
-    )
-    if settings.upstream.url:
-        warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
-    job = Job(settings, target, source, _protocol(settings, source), upstream)
+    pipeline = assemble(settings, output.note)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: job.stop())
-    return job
+        signal.signal(number, lambda *_: pipeline.stop())
+    return pipeline
 
 
 @app.command()
@@ -109,8 +83,8 @@ def run(
         on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     if settings.source.input:
-        raise UsageError("bridge run follows Kafka; capture files have an end", mend="use bridge replay --input")
-    outcome = _job(settings).follow(output.log_status, take_over=take_over)
+        raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
+    outcome = _pipeline(settings).follow(output.log_status, take_over=take_over)
     output.stopped(outcome)
 
 
@@ -144,9 +118,9 @@ def replay(
         **{"from": begin}, on_bad_message=on_bad_message, source=upstream,
     )  # fmt: skip
     limit = parse_moment(until) if until else None
-    job = _job(settings)
+    pipeline = _pipeline(settings)
     with output.ProgressBar() as bar:
-        outcome = job.catch_up(limit, bar.update, take_over=take_over)
+        outcome = pipeline.catch_up(limit, bar.update, take_over=take_over)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
@@ -166,7 +140,7 @@ def verify(
     filters: FilterFlag = None,
     timezone: ZoneFlag = None,
     fix_sql: Annotated[
-        Path | None, typer.Option("--fix-sql", help="Write what would mend the target to this file; it is not run.")
+        Path | None, typer.Option("--fix-sql", help="Write what would fix the target to this file; it is not run.")
     ] = None,
     max_load: Annotated[
         list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
@@ -208,7 +182,8 @@ def _against_log(settings: Settings, options: VerifyOptions, watcher: Watcher) -
 
     target, source = target_of(settings), source_of(settings)
     table = ProgressTable(settings.name, settings.target.schema_name)
-    return LogVerification(settings, target, source, _protocol(settings, source), table, options, watcher)
+    protocol = protocol_of(settings, source, output.note)
+    return LogVerification(settings, target, source, protocol, table, options, watcher)
 
 
 VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_source}
@@ -243,7 +218,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Forgets a pipeline's progress and what it put aside; the replicated tables stay as they are."""
+    """Forgets a pipeline's progress and its quarantine; the replicated tables stay as they are."""
     from bridge.commands.status import forget_pipeline, forget_topic
 
     settings = settings_of(config, assignments, name=name, target=target)
@@ -270,7 +245,7 @@ def check(
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
-    """Settings, connections, privileges, server settings and a sample of the source; one line each with the mend."""
+    """Settings, connections, privileges, server settings and a sample of the source; one line each with the fix."""
     from bridge.commands.check import check_all
 
     settings = settings_of(
@@ -346,6 +321,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run_command(arguments: list[str]) -> None:
     if not all(map(is_text, arguments)):
-        raise UsageError("an argument is not UTF-8", mend="write it in UTF-8")
+        raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
     with typer.main.get_command(app).make_context("bridge", list(arguments)) as context:
         context.command.invoke(context)

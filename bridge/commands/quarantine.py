@@ -1,4 +1,4 @@
-"""Works through what was put aside: shows it, tries it again with the settings of today, drops it."""
+"""Works through what was quarantined: shows it, tries it again with the settings of today, drops it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
-from bridge.pipeline.bad_messages import BadMessage, message_entry
-from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
+from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
+from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
@@ -261,10 +261,10 @@ def _base64(content: bytes | None) -> str | None:
 
 
 def _unknown(id_: int) -> NoReturn:
-    raise UsageError(f"the quarantine has no entry {id_}", mend="`bridge quarantine list` shows those there are")
+    raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows those there are")
 
 
 def _no_answer(target: Target, error: Exception) -> TargetError:
     return TargetError(
-        f"the target does not answer: {server_words(error)}", where=str(target), mend="check --target and that it runs"
+        f"the target does not answer: {server_words(error)}", where=str(target), fix="check --target and that it runs"
     )

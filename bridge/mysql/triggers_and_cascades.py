@@ -24,7 +24,7 @@ class SideEffect(NamedTuple):
 
     table: TableName
     what: str
-    mend: str
+    fix: str
 
 
 def find_side_effects(
@@ -48,7 +48,7 @@ def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str]
         raise TargetError(
             f"the target would change rows by itself: {'; '.join(effect.what for effect in mine[:_SHOWN])}{more}",
             where=f"table {mine[0].table}",
-            mend=f"{mine[0].mend}; or leave the table out with --filter",
+            fix=f"{mine[0].fix}; or leave the table out with --filter",
         )
 
 
@@ -59,8 +59,8 @@ def _triggers(session: Session, names: Collection[TableName] | None) -> list[Sid
         + _among("event_object_schema", "event_object_table", names),
         _parts(names),
     )
-    mend = "drop it: what the upstream's own triggers wrote is in the log already"
-    return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", mend) for s, t, trigger in rows]
+    fix = "drop it: what the upstream's own triggers wrote is in the log already"
+    return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", fix) for s, t, trigger in rows]
 
 
 def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
@@ -71,12 +71,12 @@ def _cascades(session: Session, names: Collection[TableName] | None) -> list[Sid
         + _among("constraint_schema", "table_name", names),
         _parts(names),
     )
-    mend = "drop the foreign key on the target: MySQL's log does not hold the rows that a cascade changed upstream"
+    fix = "drop the foreign key on the target: MySQL's log does not hold the rows that a cascade changed upstream"
     return [
         SideEffect(
             TableName(schema, table),
             f"foreign key {constraint} of {schema}.{table} to {parent} (on update {update}, on delete {delete})",
-            mend,
+            fix,
         )
         for schema, table, constraint, parent, update, delete in rows
     ]

@@ -168,7 +168,7 @@ def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
     return ApplyError(
         "changes of one table name different keys between two schema changes",
         where=f"{table.name}, commit ts {changes['commit_ts'][0]}",
-        mend="the target's keys differ from the upstream's; make them equal",
+        fix="the target's keys differ from the upstream's; make them equal",
     )
 
 
@@ -261,7 +261,7 @@ def _fold_keyless(shapes: Sequence[Shape], numbers: Sequence[int], changes: pa.T
             raise ApplyError(
                 "a change of a table without a key lacks the old row, so that its row cannot be found",
                 where=f"{table.name}, commit ts {commit_ts}",
-                mend="give the table a primary key upstream and on the target, or let the changefeed send old values",
+                fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
             )
         if before is not None:
             copies[Image(columns, before)] -= 1
@@ -289,5 +289,5 @@ def missing_table(name: TableName, commit_ts: int) -> ApplyError:
     return ApplyError(
         f"the target has no table {name}",
         where=f"commit ts {commit_ts} ({tso_ms(commit_ts)} ms)",
-        mend="create it as it is upstream, leave it out with --filter, or begin where it was created (--from)",
+        fix="create it as it is upstream, leave it out with --filter, or begin where it was created (--from)",
     )

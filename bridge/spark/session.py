@@ -24,9 +24,8 @@ from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
 from bridge.spark.kafka_source_api import connector, is_local
+from bridge.spark.tuning import VARIABLE
 
-MEMORY: Final = "/dev/shm"
-"""Where Linux keeps files in memory."""
 _CHECKPOINT: Final = "bridge-stream-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
@@ -62,7 +61,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     for Spark Connect, a missing Java, or settings that Spark refuses.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
-        raise UsageError("the bridge needs Spark in classic mode", mend="unset spark.remote and SPARK_REMOTE")
+        raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
     AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
@@ -71,7 +70,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
-        **(_LOCALLY if is_local(given) else {}),
+        **(_LOCALLY if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     properties = {**defaults, **given}
     for key, value in properties.items():
@@ -87,7 +86,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
             said = [line for line in lines if line and not line.startswith("at ")]
             raise UsageError(
                 f"Spark did not start: {error}; the JVM said: {' | '.join(said[-5:])}",
-                mend="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
+                fix="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
     if _is_submitted():
@@ -147,12 +146,10 @@ def _end_quietly(*_: object) -> None:
 def checkpoint_folder() -> Iterator[str]:
     """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
 
-    In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
-    killed are removed.  A living one holds a lock on its own: its process id says nothing to who is in another
-    container and sees the same memory.
+    Folders of processes that were killed are removed.  A living one holds a lock on its own: its process id says
+    nothing to who is in another container and sees the same folder.
     """
-    memory = Path(MEMORY)
-    base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    base = Path(tempfile.gettempdir())
     for left in base.glob(f"{_CHECKPOINT}*"):
         with suppress(OSError), _locked(left):
             shutil.rmtree(left, ignore_errors=True)

@@ -261,7 +261,7 @@ def test_a_trigger_on_the_target(target: str, session: Session, tmp_path: Path) 
 
 
 def test_drop(target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is dropped stays known, so that a message read again is not put aside a second time."""
+    """What is dropped stays known, so that a message read again is not quarantined a second time."""
     fill(target, tmp_path, b"{", b"[", b"]")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     refused = quarantine(target, "drop", "2")
@@ -272,7 +272,7 @@ def test_drop(target: str, session: Session, tmp_path: Path, monkeypatch: pytest
     assert states(session) == ["dropped"] * 3
     fill(target, tmp_path, b"{", b"[", b"]")
     assert states(session) == ["dropped"] * 3
-    assert "nothing is put aside" in quarantine(target, "list").out
+    assert "nothing is quarantined" in quarantine(target, "list").out
     assert len(json.loads(quarantine(target, "list", "--settled", "--json").out)) == 3
 
 

@@ -107,9 +107,9 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("redelivery", _OTHERS["redelivery"], "shape", {"no key"}),
     # The target is ahead in its schema, too.
     Rule("redelivery", {"from below"}, "schema change", _OTHERS["schema change"]),
-    # A row that was put aside, and is sent again, is a question for people.
+    # A row that was quarantined, and is sent again, is a question for people.
     Rule("redelivery", _OTHERS["redelivery"], "quarantine", _OTHERS["quarantine"]),
-    # The placeholder is one of the messages that stop, or are put aside, by themselves.
+    # The placeholder is one of the messages that stop, or are quarantined, by themselves.
     Rule("protocol", {"debezium native unavailable"}, "quarantine", _OTHERS["quarantine"]),
     # Without a schema the scale of a DECIMAL is the target's: nothing tells that the upstream's is another.
     Rule("quarantine", {"digits"}, "protocol", {"debezium native noschema"}),

@@ -95,7 +95,7 @@ class LogVerification:
             if moment.progress is None:
                 raise UsageError(
                     f"the target knows no pipeline {self._table.name!r}, so that it is unknown how far it should be",
-                    mend="check --name and --target, or compare with the source: --against source --source URL",
+                    fix="check --name and --target, or compare with the source: --against source --source URL",
                 )
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
@@ -153,7 +153,9 @@ class LogVerification:
         report.notes += _bad_notes(control)
         report.notes += self._left_out_notes(control)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
-            report.notes.append(f"{held:,} messages or rows were put aside, so that the target lacks what they change")
+            report.notes.append(
+                f"{held:,} messages or rows were quarantined, so that the target lacks what they change"
+            )
         self._state.forget()
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
@@ -222,7 +224,7 @@ class LogVerification:
             except MySQLError as error:
                 if is_lost_connection(error):
                     raise StoppedError(
-                        f"the target was lost: {server_words(error)}", where=str(self._target), mend="run verify again"
+                        f"the target was lost: {server_words(error)}", where=str(self._target), fix="run verify again"
                     ) from error
                 one.refused = server_words(error)
 

@@ -116,7 +116,7 @@ class SourceVerification:
             raise UsageError(
                 f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
                 " is read",
-                mend="check --name and --target",
+                fix="check --name and --target",
             )
         enter_source_moment(sources, self._flavour, progress)
 
@@ -208,7 +208,7 @@ class SourceVerification:
         shape = table.plan.shape
         result.shown = [shown_row(shape, difference) for difference in differences[: self._options.shown_rows]]
         if self._fix:
-            self._mend(self._fix, table, differences, readers.source)
+            self._write_fix(self._fix, table, differences, readers.source)
         result.seconds = time.monotonic() - began
         return result
 
@@ -288,7 +288,7 @@ class SourceVerification:
             source, target = (Reader(session, is_snapshot=False, place="either") for session in sessions)
             yield _Readers(source, target)
 
-    def _mend(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
+    def _write_fix(self, fix: FixFile, table: _Table, differences: Sequence[Difference], reader: Reader) -> None:
         if not differences and not table.schema.differences:
             return
         source, schema = table.source, table.schema

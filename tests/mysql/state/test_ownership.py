@@ -16,8 +16,9 @@ import pytest
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.connection import Session
-from bridge.pipeline import applier_thread as worker
-from bridge.pipeline.applier_thread import Pulse, StatusReporter
+from bridge.pipeline.watching import heartbeat as heartbeats
+from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims
@@ -113,7 +114,7 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
     target: str, session: Session, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Without a heartbeat a bridge that lives and writes is taken over after 30 s."""
-    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.01)
     failed = threading.Event()
 
     def fail(*_: object) -> None:
@@ -121,20 +122,40 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
         raise RuntimeError(step)
 
     with owner(target) as pipeline:
-        pulse = Pulse(pipeline.target, pipeline.ownership, pipeline.writer, fail if step == "tell" else print, 0.01)
+        told = fail if step == "tell" else print
+        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, told, 0.01)
         if step == "tell":
-            pulse.reporter = StatusReporter(pipeline.applier, pipeline.writer, 0)
+            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, 0))
         elif step == "look":
-            pulse.reporter = SimpleNamespace(look=fail)  # type: ignore[assignment]
+            heartbeat.report_on(SimpleNamespace(look=fail))  # type: ignore[arg-type]
         beat = pipeline.ownership.beat
         if step == "beat":
             monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
-        with pulse:
+        with heartbeat:
             assert failed.wait(10)
             session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
             deadline = time.monotonic() + 10
             while session.value("SELECT TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)) FROM _bridge.owner") > 10:
                 assert time.monotonic() < deadline, "there is no heartbeat any more"
+
+
+def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: str) -> None:
+    """A pipeline without a heartbeat is taken over while it writes: it ends with its heartbeat."""
+
+    ends = iter([SystemExit(1)])
+
+    def die() -> None:
+        for error in ends:
+            raise error
+
+    with owner(target) as pipeline:
+        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 0.01)
+        heartbeat.report_on(SimpleNamespace(look=die))  # type: ignore[arg-type]
+        heartbeat.raise_failure()
+        with heartbeat:
+            heartbeat._thread.join(10)
+        with pytest.raises(SystemExit):
+            heartbeat.raise_failure()
 
 
 def test_a_stranger_is_not_killed(target: str, session: Session) -> None:

@@ -169,7 +169,7 @@ def test_a_target_that_keeps_names_in_lower_case(old_target: str, tmp_path: Path
         assert said(pair.verify("App.*")) == set()
         pair.damage("DELETE FROM app.ab WHERE id = 1; CREATE TABLE app.b (id INT)")
         assert said(pair.verify()) == {"Ab 1 missing", "b: the source has no such table"}
-        pair.mend()
+        pair.run_fix()
         assert said(pair.verify("app.ab")) == set()
 
 
@@ -195,5 +195,5 @@ def test_values_that_statements_trip_over(pair: Pair) -> None:
     ):
         pair.damage(damage)
         assert len(said(pair.verify("app.*"))) >= 3
-        pair.mend()
+        pair.run_fix()
         assert said(pair.verify("app.*")) == set()
