@@ -35,9 +35,20 @@ SHORT_NAMES = {
 }
 """Flags and environment names of contract.md whose place in the file is another."""
 _LISTS = {
-    *(("source", "topics"), ("source", "put_aside"), ("filter",), ("verify", "max_load")),
+    *(("source", "topics"), ("source", "quarantine"), ("filter",), ("verify", "max_load"), ("stream", "tuning_off")),
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
 }
+Tuning = Literal[
+    "kept-memory",
+    "small-pages",
+    "frozen-modules",
+    "niceness",
+    "installed-modules",
+    "no-pandas",
+    "zip-folders",
+    "event-files",
+]
+"""What makes the bridge's processes faster without changing what they do (manual, performance)."""
 _MAX_TSO = (1 << 63) - 1
 _NAME = re.compile(r"[\w.-]{1,64}")
 
@@ -56,7 +67,7 @@ class Source(_Section):
     elsewhere than the pipeline (`moment` as in `from`)."""
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
-    put_aside: tuple[str, ...] = ()
+    quarantine: tuple[str, ...] = ()
     """Positions (`topic/partition/offset`) of schema changes that cannot be decoded and whose equivalent somebody has
     run by hand.  They go to the quarantine instead of stopping the bridge."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -71,7 +82,7 @@ class Source(_Section):
         for given in self.topics:
             name, at, moment = given.partition("@")  # which no name holds (Kafka: letters, digits, . _ -)
             if name in starts:
-                raise UsageError(f"the topic {name!r} is given twice", mend="see --topic")
+                raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
             starts[name] = parse_moment(moment) if at else None
         return starts
 
@@ -177,6 +188,9 @@ class Stream(_Section):
     it."""
     status_seconds: float = Field(default=10, gt=0)
     """How often the status line is written."""
+    tuning_off: tuple[Tuning, ...] = ()
+    """Speed-ups that are not used, to find out whether one of them is behind a fault (`bridge help performance` lists
+    them)."""
 
     @property
     def bytes_at_once(self) -> int:
@@ -300,7 +314,7 @@ def load_settings(
 def _assigned(assignment: str) -> tuple[tuple[str, ...], str]:
     path, equals, value = assignment.partition("=")
     if not equals:
-        raise UsageError(f"--set {_named(path)} has no value", mend="write it as --set section.key=value")
+        raise UsageError(f"--set {_named(path)} has no value", fix="write it as --set section.key=value")
     return _path(path), value
 
 
@@ -330,20 +344,20 @@ def _tso_of_time(text: str) -> int:
 
 
 def _no_moment(text: str) -> UsageError:
-    return UsageError(f"{text!r} is neither a TSO nor a time", mend="write 470611868434825218 or 2026-11-21T05:10:07Z")
+    return UsageError(f"{text!r} is neither a TSO nor a time", fix="write 470611868434825218 or 2026-11-21T05:10:07Z")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", mend="see --config") from error
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix="see --config") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"the configuration {path} is not UTF-8: {error}", mend="see conf/bridge.toml") from error
+        raise UsageError(f"the configuration {path} is not UTF-8: {error}", fix="see conf/bridge.toml") from error
     except RecursionError as error:
-        raise UsageError(f"the configuration {path} is nested too deeply", mend="see conf/bridge.toml") from error
+        raise UsageError(f"the configuration {path} is nested too deeply", fix="see conf/bridge.toml") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the configuration {path} is not TOML: {error}", mend="see conf/bridge.toml") from error
+        raise UsageError(f"the configuration {path} is not TOML: {error}", fix="see conf/bridge.toml") from error
 
 
 def _place_of(name: str) -> tuple[str, ...] | None:
@@ -385,7 +399,7 @@ def _section(merged: dict[str, Any], name: str) -> dict[str, Any]:
 def _no_section(name: str, given: object) -> UsageError:
     return UsageError(
         f"{name} is a section of settings, not a setting{_given(name, given)}",
-        mend=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
+        fix=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
     )
 
 
@@ -393,15 +407,15 @@ def _usage_error(error: ValidationError) -> UsageError:
     first = error.errors(include_url=False, include_input=True)[0]
     place = ".".join(_named(str(part)) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return UsageError(f"there is no setting {place}", mend="conf/bridge.toml lists them all")
+        return UsageError(f"there is no setting {place}", fix="conf/bridge.toml lists them all")
     if first["type"] == "model_type":
         return _no_section(place, first["input"])
     if isinstance(first["input"], dict):
         return UsageError(
-            f"the setting {place} is wrong: {first['msg']}", mend="put the name of a property in quotes, dots and all"
+            f"the setting {place} is wrong: {first['msg']}", fix="put the name of a property in quotes, dots and all"
         )
     return UsageError(
-        f"the setting {place} is wrong: {first['msg']}{_given(place, first['input'])}", mend="see conf/bridge.toml"
+        f"the setting {place} is wrong: {first['msg']}{_given(place, first['input'])}", fix="see conf/bridge.toml"
     )
 
 

@@ -7,7 +7,7 @@ BridgeError                 what, where, what to do; carries the exit code
 |   +-- BadMessageError     3   a message that cannot be decoded
 |   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
 |   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
-|   |   +-- RefusedRowsError 3  single rows are to blame: a quarantine can put them aside
+|   |   +-- RefusedRowsError 3  single rows are to blame: a quarantine can take them
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   +-- TargetError         3   the target cannot be reached or lacks something
 +-- HeldError               4   a schema change waits for the operator
@@ -26,21 +26,21 @@ class BridgeError(Exception):
 
     what: what happened, in one sentence, with the server's own words where there are any.
     where: topic/partition/offset, table, commit ts, as far as known.
-    mend: what the operator does now.
+    fix: what the operator does now.
     """
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
         super().__init__(what)
-        self.what, self.where, self.mend = what, where, mend
+        self.what, self.where, self.fix = what, where, fix
 
     def __str__(self) -> str:
         parts = [self.what]
         if self.where:
             parts.append(f"at {self.where}")
-        if self.mend:
-            parts.append(f"mend: {self.mend}")
+        if self.fix:
+            parts.append(f"fix: {self.fix}")
         return "; ".join(part.replace("\n", " ") for part in parts)
 
 
@@ -50,7 +50,7 @@ class UnknownPipelineError(BridgeError):
     exit_code = 1
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the target knows no pipeline {name!r}", mend="check --name and --target")
+        super().__init__(f"the target knows no pipeline {name!r}", fix="check --name and --target")
 
 
 class UsageError(BridgeError):
@@ -83,9 +83,9 @@ class RefusedRowsError(ApplyError):
     """
 
     def __init__(
-        self, what: str, *, table: tuple[str, str], code: str, where: str = "", mend: str = "", is_exact: bool = False
+        self, what: str, *, table: tuple[str, str], code: str, where: str = "", fix: str = "", is_exact: bool = False
     ) -> None:
-        super().__init__(what, where=where, mend=mend)
+        super().__init__(what, where=where, fix=fix)
         self.table, self.code, self.is_exact = table, code, is_exact
 
 

@@ -66,7 +66,7 @@ class Code(StrEnum):
     OTHER_PROTOCOL = "other-protocol"
     """A message of another protocol than the one that is read."""
     SCHEMA_CHANGE = "schema-change"
-    """A schema change that cannot be read: never put aside, since everything behind it depends on it."""
+    """A schema change that cannot be read: never quarantined, since everything behind it depends on it."""
     NOT_READ_BACK = "not-read-back"
     """A row cut to its key that the upstream does not show any more."""
     TARGET_REFUSED = "target-refused"

@@ -70,12 +70,12 @@ def _ended(command: Callable[[], object]) -> int:
 def _wrong_usage(error: TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "bridge"
-    return _said(UsageError(error.format_message().rstrip("."), mend=f"see {command} --help"))
+    return _said(UsageError(error.format_message().rstrip("."), fix=f"see {command} --help"))
 
 
 def _machine(error: Exception) -> int:
     what = str(error) or "no memory is left"
-    return _said(StoppedError(f"the machine refuses: {what}", mend="see its disks, memory, limits and rights"))
+    return _said(StoppedError(f"the machine refuses: {what}", fix="see its disks, memory, limits and rights"))
 
 
 def _said(error: BridgeError) -> int:

@@ -129,7 +129,7 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class Entry:
-    """A message, or one of its row changes, to be put aside.
+    """A message, or one of its row changes, to be quarantined.
 
     commit_ts: of the row change; of a message, the boundary before it (it has none of its own that could be read).
     key, value: the message's, in base64, None where they are null; both None for a row change.
@@ -153,7 +153,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Advance:
-    """What one target transaction changes in the progress row, and puts aside.
+    """What one target transaction changes in the progress row, and quarantines.
 
     bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
     """
@@ -162,7 +162,7 @@ class Advance:
     new_ts: int
     positions: Positions
     pending: tuple[SchemaChange, ...] = ()
-    put_aside: tuple[Entry, ...] = ()
+    quarantined: tuple[Entry, ...] = ()
     bounds: tuple[int, ...] = ()
 
     def check(self) -> None:

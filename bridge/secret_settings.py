@@ -51,7 +51,7 @@ def refuse_secrets(settings: Mapping[str, Any], where: str) -> None:
     """Raises UsageError when settings from `where`, a file or the command line, hold a secret."""
     for place, value in _leaves(settings, ()):
         if instead := _instead(place, value):
-            raise UsageError(f"{where} holds a password: {'.'.join(place)}", mend=f"use {instead}")
+            raise UsageError(f"{where} holds a password: {'.'.join(place)}", fix=f"use {instead}")
 
 
 def _instead(place: tuple[str, ...], value: object) -> str:
@@ -102,7 +102,7 @@ def _referred(value: str, setting: str) -> str:
 def _variable(name: str, setting: str) -> str:
     secret = os.environ.get(name)
     if not secret:
-        raise UsageError(f"the environment variable {name} is not set", where=setting, mend="set it")
+        raise UsageError(f"the environment variable {name} is not set", where=setting, fix="set it")
     return secret
 
 
@@ -112,4 +112,4 @@ def read_secret(path: str, setting: str) -> str:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the password file {path} cannot be read: {why}", mend=f"see {setting}") from error
+        raise UsageError(f"the password file {path} cannot be read: {why}", fix=f"see {setting}") from error

@@ -59,7 +59,7 @@ class TableFilter:
         given = self.rules
         object.__setattr__(self, "rules", tuple(_expanded(given)))  # executors do not have the files
         if given and not self.rules:
-            raise UsageError(f"the filter {', '.join(map(repr, given))} holds no rule", mend="write db.table")
+            raise UsageError(f"the filter {', '.join(map(repr, given))} holds no rule", fix="write db.table")
         _compile(self.rules)
 
     def __call__(self, schema: str, table: str) -> bool:
@@ -110,7 +110,7 @@ def _of_file(path: str) -> Iterator[str]:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the filter file {path!r} cannot be read: {reason}", mend="see --filter") from error
+        raise UsageError(f"the filter file {path!r} cannot be read: {reason}", fix="see --filter") from error
     for number, line in enumerate(lines, 1):
         for rule in _without_comments([line.removesuffix("\r")]):
             if rule.startswith("@"):
@@ -146,7 +146,7 @@ def _unreadable(rule: str, why: str, where: str) -> UsageError:
     return UsageError(
         f"the filter rule {rule!r} cannot be read: {why}",
         where=where,
-        mend="write it as db.table, with * ? [a-z]; as `my-db`.`my table`; as /^db\\d+$/.*; or !db.table",
+        fix="write it as db.table, with * ? [a-z]; as `my-db`.`my table`; as /^db\\d+$/.*; or !db.table",
     )
 
 

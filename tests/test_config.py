@@ -104,7 +104,7 @@ def test_errors_name_the_setting(tmp_path: Path, sources: dict[str, Any], settin
         load(tmp_path, **sources)
     assert setting in str(raised.value)
     assert raised.value.exit_code == 2
-    assert raised.value.mend
+    assert raised.value.fix
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
     "check": (lambda text: output.findings([Finding(False, text, text)], as_json=False), 1),
     "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
     "quarantine retry": (lambda text: output.quarantine_outcomes([Outcome(1, text, True, text)]), 2),
-    "an error": (lambda text: output.note(str(StoppedError(text, where=text, mend=text))), 1),
+    "an error": (lambda text: output.note(str(StoppedError(text, where=text, fix=text))), 1),
     "the log": (logged, 2),
     "inspect": (inspected, 7),
 }  # fmt: skip

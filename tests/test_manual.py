@@ -17,13 +17,13 @@ import pytest
 from rich.console import Console
 
 from bridge.cli import output
+from bridge.cli.page_layout import Page
 from bridge.commands import manual
-from bridge.commands.page_layout import Page
 from bridge.config import Settings, load_settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
-from bridge.pipeline.status import Status
+from bridge.pipeline.watching.status import Status
 from tests.support import settings_page
 from tests.support.command import bridge
 from tests.support.shop import BEGAN, write_capture

@@ -146,7 +146,7 @@ def test_unreadable(rule: str) -> None:
     with pytest.raises(UsageError) as raised:
         TableFilter(("db.t", rule))
     assert repr(rule) in str(raised.value)
-    assert "db.table" in raised.value.mend
+    assert "db.table" in raised.value.fix
 
 
 @pytest.mark.parametrize(("rules", "name", "wanted"), DOCUMENTED)

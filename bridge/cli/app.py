@@ -32,19 +32,15 @@ from bridge.cli.options import (
     ZoneFlag,
     confirm,
     settings_of,
-    source_of,
-    target_of,
-    upstream_of,
 )
 from bridge.commands import manual
+from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError, UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import make_decoder, recognise
-from bridge.table_filter import TableFilter
 from bridge.verify.options import Against, VerifyOptions, Watcher
 
 app = typer.Typer(
@@ -57,40 +53,13 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(quarantine.app, name="quarantine")
 
 
-def _protocol(settings: Settings, source: Any) -> str:
-    if settings.protocol != "auto":
-        make_decoder(settings.protocol, settings.decode_options())
-        return settings.protocol
-    protocol, reason = recognise(source.sample(100))
-    output.note(f"protocol {protocol}: {reason}")
-    make_decoder(protocol, settings.decode_options())
-    return protocol
-
-
-def _job(settings: Settings) -> Any:
-    from bridge.commands.extra_unique_keys import warn_of_extra_keys
-    from bridge.pipeline.job import Job
-    from bridge.verify.source.historical_rows import UpstreamRows
-
-    TableFilter(settings.filter)
-    parse_moment(settings.begin)
-    target, source = target_of(settings), source_of(settings)
-    upstream = (
-        UpstreamRows(upstream_of(settings), retry_seconds=settings.target.retry_seconds)
-        if settings.upstream.url
-        else None
-    )
-    if settings.upstream.url:
-        warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
-    return Job(settings, target, source, _protocol(settings, source), upstream)
-
-
 def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
-    """What has become of a job.  A signal that comes before there is one ends the command at once, and with the same
-    exit code: nothing has begun."""
+    """Assembles a pipeline and lets it work.  A signal that comes before there is one ends the command at once, with
+    the exit code that it would have later: nothing has begun."""
     stopped = threading.Event()
     _on_stop(lambda *_: stopped.set())  # a module that is half imported cannot be imported again
-    from bridge.pipeline.job import Outcome
+    from bridge.commands.replicate import assemble
+    from bridge.pipeline.watching.outcome import Outcome
 
     def interrupt(*_: object) -> None:
         stopped.set()
@@ -99,12 +68,12 @@ def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
     try:
         _on_stop(interrupt)
         if not stopped.is_set():
-            job = _job(settings)
-            _on_stop(lambda *_: job.stop())
+            pipeline = assemble(settings, output.note)
+            _on_stop(lambda *_: pipeline.stop())
     except (BridgeError, KeyboardInterrupt):  # librdkafka may swallow the one, and then ends with the other
         if not stopped.is_set():
             raise
-    return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(job)
+    return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(pipeline)
 
 
 def _on_stop(handler: Callable[[int, FrameType | None], object]) -> None:
@@ -137,7 +106,7 @@ def run(
     )  # fmt: skip
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
-    output.stopped(_outcome(settings, lambda job: job.follow(output.log_status, take_over=take_over)))
+    output.stopped(_outcome(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over)))
 
 
 @app.command()
@@ -171,9 +140,9 @@ def replay(
     )  # fmt: skip
     limit = parse_moment(until) if until else None
 
-    def catch_up(job: Any) -> Any:
+    def catch_up(pipeline: Any) -> Any:
         with output.ProgressBar() as bar:
-            return job.catch_up(limit, bar.update, take_over=take_over)
+            return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
     outcome = _outcome(settings, catch_up)
     output.replay_summary(outcome, limit, as_json=as_json)
@@ -237,7 +206,8 @@ def _against_log(settings: Settings, options: VerifyOptions, watcher: Watcher) -
 
     target, source = target_of(settings), source_of(settings)
     table = ProgressTable(settings.name, settings.target.schema_name)
-    return LogVerification(settings, target, source, _protocol(settings, source), table, options, watcher)
+    protocol = protocol_of(settings, source, output.note)
+    return LogVerification(settings, target, source, protocol, table, options, watcher)
 
 
 VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_source}

@@ -18,11 +18,10 @@ from bridge.cli.options import (
     TargetFlag,
     ZoneFlag,
     settings_of,
-    source_of,
     stdin_text,
-    target_of,
 )
 from bridge.commands import ddl
+from bridge.commands.connections import source_of, target_of
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.state.ddl_journal import OPEN, State
 from bridge.mysql.state.progress import ProgressTable
@@ -140,7 +139,7 @@ def translate(
     else:
         changes = [(schema, statement) for statement in ddl.split(stdin_text())]
     if not changes:
-        raise UsageError("there is no schema change to translate", mend="give statements on stdin, or --input")
+        raise UsageError("there is no schema change to translate", fix="give statements on stdin, or --input")
     server = target_of(settings) if flavour is None else None
     with ddl.site_for(settings, server, flavour) as (rules, site):
         output.translations([ddl.translate(text, where, rules, site) for where, text in changes], as_json=as_json)

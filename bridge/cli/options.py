@@ -12,7 +12,6 @@ import typer
 from bridge.config import Settings, load_settings
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
-from bridge.mysql.connection import Target
 
 ConfigFlag = Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")]
 NameFlag = Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")]
@@ -81,43 +80,3 @@ def stdin_text() -> str:
         return sys.stdin.read() if sys.stdin else ""
     except (UnicodeDecodeError, OSError) as error:
         raise UsageError(f"stdin cannot be read: {error}", fix="give it text in UTF-8") from error
-
-
-def target_of(settings: Settings) -> Target:
-    """The target; UsageError when none is given."""
-    section = settings.target
-    if not section.url:
-        raise UsageError("there is no target", fix="give --target mysql://user@host:port/")
-    return Target(
-        section.url, password=section.password, password_file=section.password_file, tls=section.tls_as("target")
-    )
-
-
-def upstream_of(settings: Settings) -> Target:
-    """The upstream itself; UsageError when none is given."""
-    section = settings.upstream
-    if not section.url:
-        raise UsageError("there is no source to look into", fix="give --source mysql://user@host:port/")
-    return Target(
-        section.url,
-        password=section.password,
-        password_file=section.password_file,
-        role="source",
-        tls=section.tls_as("upstream"),
-    )
-
-
-def source_of(settings: Settings) -> Any:
-    """The source, whose modules take a while to import; UsageError when none is given, or with properties that Kafka's
-    clients do not have."""
-    from bridge.sources.capture_files import CaptureSource
-    from bridge.sources.kafka import KafkaSource
-
-    source = settings.source
-    if source.input:
-        return CaptureSource(source.input)
-    if not source.bootstrap_servers or not source.topics:
-        raise UsageError("there is no source", fix="give --bootstrap-servers and --topic, or --input for capture files")
-    kafka = KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
-    kafka.check_properties()
-    return kafka

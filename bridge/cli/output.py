@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.foreign_text import redacted, visible
-from bridge.pipeline.status import Status
+from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_time
 from bridge.verify.report import row_lines
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.model import TableName
     from bridge.mysql.state.ddl_journal import Entry
     from bridge.mysql.state.quarantine import StoredEntry
-    from bridge.pipeline.job import Outcome
+    from bridge.pipeline.watching.outcome import Outcome
     from bridge.verify.report import Report
 
 _VERIFY_WIDTH = 132
@@ -265,7 +265,7 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
     if outcome.late:
         line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:
-        line(f"{outcome.quarantined:,} messages or rows were put aside; `bridge quarantine list` shows them")
+        line(f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None and not outcome.interrupted:
         lacking = "change" if outcome.by_partition else "boundary"
         note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
@@ -323,17 +323,17 @@ def findings(found: list[Finding], *, as_json: bool) -> None:
         print_json([asdict(finding) for finding in found])
         return
     for finding in found:
-        said = finding.what + (f"  -> {finding.mend}" if finding.mend else "")
-        line(f"{'ok  ' if finding.ok else 'MEND'}  {redacted(said)}")
+        said = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
+        line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(said)}")
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
-    """What was put aside, one line each."""
+    """What was quarantined, one line each."""
     if not entries:
-        line("nothing is put aside")
+        line("nothing is quarantined")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "state", "position", "code", "table", "put aside", "reason"):
+    for heading in ("id", "state", "position", "code", "table", "quarantined", "reason"):
         table.add_column(heading, overflow="fold")
     for entry in entries:
         name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
@@ -352,7 +352,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
         ("position", entry.where),
         ("protocol", entry.protocol),
         ("commit ts", f"{'' if entry.change else 'not below '}{moment(entry.commit_ts)}"),
-        ("put aside", entry.put_at.isoformat(" ", "milliseconds")),
+        ("quarantined", entry.put_at.isoformat(" ", "milliseconds")),
         ("code", entry.code),
         ("reason", entry.reason),
     ]
@@ -393,7 +393,7 @@ def manual_page(text: str) -> None:
     """A page of the manual: laid out on a terminal, as the Markdown it is where it goes elsewhere."""
     console = Console()
     if console.is_terminal:
-        from bridge.commands.page_layout import Page
+        from bridge.cli.page_layout import Page
 
         console.print(Page(text))
     else:

@@ -20,16 +20,15 @@ from bridge.cli.options import (
     ZoneFlag,
     confirm,
     settings_of,
-    target_of,
-    upstream_of,
 )
+from bridge.commands.connections import target_of, upstream_of
 from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
 
 if TYPE_CHECKING:
     from bridge.commands.quarantine import Outcome, Quarantine
 
-app = typer.Typer(help="Works through what was put aside.", no_args_is_help=True)
+app = typer.Typer(help="Works through what was quarantined.", no_args_is_help=True)
 
 _SOURCE_SECONDS: Final = 10
 """How long a source that does not answer is asked again while somebody waits."""
@@ -47,7 +46,7 @@ def list_entries(
     as_json: JsonFlag = False,
     assignments: SetFlag = None,
 ) -> None:
-    """What was put aside: where, why, and what has become of it."""
+    """What was quarantined: where, why, and what has become of it."""
     from bridge.commands.quarantine import document
     from bridge.mysql.state.quarantine import State
 
@@ -142,7 +141,7 @@ def _quarantine(settings: Settings) -> Quarantine:
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
-        raise UsageError("which entries?", mend="give their ids, or --all; `bridge quarantine list` shows them")
+        raise UsageError("which entries?", fix="give their ids, or --all; `bridge quarantine list` shows them")
     return ids or None
 
 

@@ -1,4 +1,4 @@
-"""`bridge check`: everything that would stop a pipeline, one line each, with the mend."""
+"""`bridge check`: everything that would stop a pipeline, one line each, with the fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection import Session, Target, server_words
-from bridge.mysql.extra_unique_keys import MEND
+from bridge.mysql.extra_unique_keys import FIX
 from bridge.mysql.triggers_and_cascades import find_side_effects
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.quoting import quote_name
@@ -32,11 +32,11 @@ _SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; `mend` is empty when there is nothing to do."""
+    """One thing looked at; `fix` is empty when there is nothing to do."""
 
     ok: bool
     what: str
-    mend: str = ""
+    fix: str = ""
 
 
 def check_all(
@@ -59,7 +59,7 @@ def _guarded(part: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from part()
     except BridgeError as error:
-        yield Finding(False, error.what + (f" ({error.where})" if error.where else ""), error.mend)
+        yield Finding(False, error.what + (f" ({error.where})" if error.where else ""), error.fix)
     except (MySQLError, OSError) as error:
         yield Finding(False, f"the target does not answer: {server_words(error)}", "check --target and that it runs")
 
@@ -139,8 +139,8 @@ def _check_server(session: Session) -> Iterator[Finding]:
     if session.value("SELECT @@read_only"):
         yield Finding(False, "the target is read-only", "point --target at the primary")
     if why := server_objection(session):
-        mend = "switch it on, and writing costs about a quarter less" if "local_infile" in why else ""
-        yield Finding(True, f"rows go by INSERT, not by LOAD DATA LOCAL: {why}", mend)
+        fix = "switch it on, and writing costs about a quarter less" if "local_infile" in why else ""
+        yield Finding(True, f"rows go by INSERT, not by LOAD DATA LOCAL: {why}", fix)
 
 
 def _check_source(source: Source, settings: Settings) -> Iterator[Finding]:
@@ -177,7 +177,7 @@ def _check_side_effects(target: Target, source: Source, settings: Settings) -> I
     finally:
         session.close()
     what = "the target would change rows by itself"
-    yield from (Finding(False, f"{what}: {effect.what}", effect.mend) for effect in found)
+    yield from (Finding(False, f"{what}: {effect.what}", effect.fix) for effect in found)
     if not found:
         yield Finding(
             True, "no trigger" + (" or cascading foreign key" if cascades else "") + " on the target's tables"
@@ -215,13 +215,13 @@ def _count_cut_rows(source: Source, settings: Settings) -> int:
 
 def _check_keys(target: Target, upstream: Target, settings: Settings) -> Iterator[Finding]:
     for found in extra_keys(target, upstream, TableFilter(settings.filter)):
-        yield Finding(True, str(found), MEND)
+        yield Finding(True, str(found), FIX)
 
 
 def _check_events(events: list[Event]) -> Iterator[Finding]:
     bad = [event.text for event in events if event.kind is Kind.BAD]
     if bad:
-        yield Finding(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "mend what the reason names")
+        yield Finding(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "fix what the reason names")
     rows = sum(event.kind <= Kind.DELETE for event in events)
     boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
     first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""

@@ -47,10 +47,10 @@ def release(target: Target, table: ProgressTable, named: str, state: State, repl
             if isinstance(known, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {known.reason}",
-                    mend="run it by hand, then `bridge ddl skip` the schema change",
+                    fix="run it by hand, then `bridge ddl skip` the schema change",
                 )
         if not journal.release(session, entry, state, f"{state.value} by the operator", replacement):
-            raise BridgeError("somebody else was faster", where=entry.id, mend="look again with `bridge ddl list`")
+            raise BridgeError("somebody else was faster", where=entry.id, fix="look again with `bridge ddl list`")
         return entry
 
 
@@ -63,7 +63,7 @@ def _find(open_ones: list[Entry], named: str) -> Entry:
 
 def _no_such(named: str, open_ones: list[Entry]) -> UsageError:
     known = ", ".join(entry.id for entry in open_ones) or "none"
-    return UsageError(f"{named!r} is not one schema change that is held or was refused", mend=f"there are: {known}")
+    return UsageError(f"{named!r} is not one schema change that is held or was refused", fix=f"there are: {known}")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
         yield rules, _site(rules, named_capabilities(flavour), Nowhere())
         return
     if target is None:
-        raise UsageError("there is no target to translate for", mend="give --target, or --flavour mariadb-11.4")
+        raise UsageError("there is no target to translate for", fix="give --target, or --flavour mariadb-11.4")
     with asking(target) as session:
         table = ProgressTable(settings.name, settings.target.schema_name)
         known = table.exists(session)
@@ -127,7 +127,7 @@ def split(text: str) -> list[str]:
     try:
         return statements(text)
     except UnreadableError as error:
-        raise UsageError(f"the text cannot be read: {error}", mend="see its quotes and comments") from error
+        raise UsageError(f"the text cannot be read: {error}", fix="see its quotes and comments") from error
 
 
 def schema_changes(

@@ -6,7 +6,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.mysql.connection import Target, server_words
-from bridge.mysql.extra_unique_keys import MEND, ExtraKey, find_extra_keys
+from bridge.mysql.extra_unique_keys import FIX, ExtraKey, find_extra_keys
 from bridge.table_filter import TableFilter
 
 log = structlog.get_logger()
@@ -33,4 +33,4 @@ def warn_of_extra_keys(target: Target, upstream: Target, wanted: TableFilter) ->
         log.warning("the keys of target and upstream could not be compared", error=server_words(error))
         return
     for extra in found:
-        log.warning(str(extra), mend=MEND)
+        log.warning(str(extra), fix=FIX)

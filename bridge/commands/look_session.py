@@ -25,5 +25,5 @@ def asking(target: Target) -> Iterator[Session]:
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),
-            mend="check --target, that the server runs, and that the user may read the bridge's own database",
+            fix="check --target, that the server runs, and that the user may read the bridge's own database",
         ) from error

@@ -14,7 +14,7 @@ TOPICS: Final = {
     "protocols": "the formats that are read, what each of them needs, and topics without boundaries",
     "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",
     "when-it-stops": "what each failure means, and what to do",
-    "quarantine": "messages and rows that were set aside, and how they are tried again",
+    "quarantine": "messages and rows that were quarantined, and how they are tried again",
     "schema-changes": "what happens to DDL: translation, policy, and the changes that wait for you",
     "verify": "is the target right? comparing it with the messages, or with the upstream itself",
     "deployment": "accounts, TLS, secrets, containers, Spark clusters",
@@ -35,7 +35,7 @@ def page(topic: str) -> str:
     if topic not in TOPICS:
         near = get_close_matches(topic.lower(), TOPICS, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"the manual has no page {topic!r}", mend=f"{hint}the pages are: {', '.join(TOPICS)}")
+        raise UsageError(f"the manual has no page {topic!r}", fix=f"{hint}the pages are: {', '.join(TOPICS)}")
     return for_terminal((files("bridge") / "manual" / f"{topic}.md").read_text(encoding="utf-8"))
 
 

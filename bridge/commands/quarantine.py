@@ -21,8 +21,8 @@ from bridge.mysql.connection import Session, Target, server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
-from bridge.pipeline.bad_messages import BadMessage, message_entry
-from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
+from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
+from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, is_mysql_born, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold

@@ -132,7 +132,7 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
             ownership.acquire(0, take_over=False)
             return table.forget(session)
         except OwnedError as error:
-            raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
+            raise OwnedError(error.what, where=error.where, fix="stop that bridge first") from error
         finally:
             ownership.release()
 
@@ -154,11 +154,11 @@ def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
                 raise UsageError(
                     f"the pipeline reads {' and '.join(map(repr, known)) or 'no topic so far'}, not {topic!r}",
                     where=f"pipeline {table.name}",
-                    mend="check --topic and --name",
+                    fix="check --topic and --name",
                 )
             return table.forget_topic(ownership.control, ownership.epoch, topic)
         except OwnedError as error:
-            raise OwnedError(error.what, where=error.where, mend="stop that bridge first") from error
+            raise OwnedError(error.what, where=error.where, fix="stop that bridge first") from error
         finally:
             ownership.release()
 

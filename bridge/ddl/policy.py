@@ -125,10 +125,10 @@ def ddl_rules(
             change = _class_named(name)
             if by_class.setdefault(change, verdict) is not verdict:
                 raise UsageError(
-                    f"{name!r} is in two lists of [ddl]: {by_class[change]} and {verdict}", mend="leave it in one"
+                    f"{name!r} is in two lists of [ddl]: {by_class[change]} and {verdict}", fix="leave it in one"
                 )
     if source not in SOURCES:
-        raise UsageError(f"ddl.source {source!r} is not known", mend=f"one of {', '.join(SOURCES)}")
+        raise UsageError(f"ddl.source {source!r} is not known", fix=f"one of {', '.join(SOURCES)}")
     mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
     return DdlRules(Policy(Verdict(default), by_class), source, CollationRules(SOURCES[source], mapped), tables)
 
@@ -139,4 +139,4 @@ def _class_named(name: str) -> ChangeClass:
         return ChangeClass(name.strip().lower())
     near = get_close_matches(name.lower(), known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"[ddl] knows no class {name!r}", mend=f"{hint}the classes are: {', '.join(known)}")
+    raise UsageError(f"[ddl] knows no class {name!r}", fix=f"{hint}the classes are: {', '.join(known)}")

@@ -171,7 +171,7 @@ def named_capabilities(name: str) -> Capabilities:
     flavour, _, version = name.partition("-")
     if flavour not in {f.value for f in Flavour} or not re.fullmatch(r"\d+(\.\d+)*", version):
         raise UsageError(
-            f"{name!r} is no flavour", mend="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
+            f"{name!r} is no flavour", fix="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
         )
     # A series means its latest release.
     numbers = _numbers(version) + ((999,) if version.count(".") == 1 else ())

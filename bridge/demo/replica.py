@@ -93,4 +93,4 @@ class Replica:
 
     def _failure(self, what: str) -> StoppedError:
         lines = self.log.read_text(errors="replace").splitlines() or ["empty"]
-        return StoppedError(f"{what}; the end of its log is: {lines[-1]}", mend=f"read {self.log}")
+        return StoppedError(f"{what}; the end of its log is: {lines[-1]}", fix=f"read {self.log}")

@@ -210,7 +210,7 @@ def _wait(servers: Servers, is_over: Callable[[], bool], deadline: float | None)
             raise StoppedError(
                 f"the bridge did not catch up within {CATCH_UP_SECONDS:.0f} s",
                 where=str(servers.replica.log),
-                mend="its log says what it waited for; a busy machine needs longer",
+                fix="its log says what it waited for; a busy machine needs longer",
             )
         time.sleep(POLL_SECONDS)
 

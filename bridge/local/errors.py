@@ -7,12 +7,12 @@ class LocalError(Exception):
     """An embedded server could not be had.
 
     what: what happened, with the failing program's own last words where there are any.
-    mend: what the user does now.
+    fix: what the user does now.
     """
 
-    def __init__(self, what: str, *, mend: str = "") -> None:
+    def __init__(self, what: str, *, fix: str = "") -> None:
         super().__init__(what)
-        self.what, self.mend = what, mend
+        self.what, self.fix = what, fix
 
     def __str__(self) -> str:
-        return f"{self.what}; mend: {self.mend}" if self.mend else self.what
+        return f"{self.what}; fix: {self.fix}" if self.fix else self.what

@@ -39,7 +39,7 @@ def java() -> str:
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which("java")
     if found is None:
-        raise LocalError("there is no java program", mend="install Java 17 and put it on PATH, or set JAVA_HOME")
+        raise LocalError("there is no java program", fix="install Java 17 and put it on PATH, or set JAVA_HOME")
     return found
 
 
@@ -87,7 +87,7 @@ def _ivy_jar() -> Path:
     folders = list(spec.submodule_search_locations or ()) if spec else []
     jars = [jar for folder in folders for jar in (Path(folder) / "jars").glob("ivy-*.jar")]
     if not jars:
-        raise LocalError("PySpark with its jars/ivy-*.jar is not installed", mend="pip install pyspark")
+        raise LocalError("PySpark with its jars/ivy-*.jar is not installed", fix="pip install pyspark")
     return jars[0]
 
 
@@ -96,5 +96,5 @@ def _failure(artifact: Artifact, output: str) -> LocalError:
     telling = [line for line in lines if line and not PROGRESS.match(line)]
     return LocalError(
         f"Ivy could not fetch {artifact}: " + " | ".join(telling[-12:]),
-        mend="make sure that Maven Central can be reached (JAVA_TOOL_OPTIONS takes -Dhttps.proxyHost=... for a proxy)",
+        fix="make sure that Maven Central can be reached (JAVA_TOOL_OPTIONS takes -Dhttps.proxyHost=... for a proxy)",
     )

@@ -136,7 +136,7 @@ def _format(properties: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise LocalError("Kafka's storage was not formatted: " + done.stdout[-2000:], mend=Kafka.needs)
+        raise LocalError("Kafka's storage was not formatted: " + done.stdout[-2000:], fix=Kafka.needs)
 
 
 def _java_command(*flags: str) -> list[str]:

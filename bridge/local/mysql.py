@@ -61,6 +61,7 @@ class MySQL(SqlServer):
             *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
+            f"--tmpdir={folder}",  # its own: a server that starts removes the temporary tables it finds there
             "--socket=mysql.sock",  # in the data folder, as its path may exceed the 107 bytes of a socket's
             "--skip-name-resolve",
             "--skip-log-bin",
@@ -134,4 +135,4 @@ def _make_data(version: str, server: Path, data: Path) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise LocalError("mysqld --initialize failed: " + " | ".join(done.stdout.split("\n")[-15:]), mend=NEEDS)
+        raise LocalError("mysqld --initialize failed: " + " | ".join(done.stdout.split("\n")[-15:]), fix=NEEDS)

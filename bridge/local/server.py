@@ -46,7 +46,7 @@ def free_port(taken: int | None = None) -> int:
             except OSError:
                 continue
             return port
-    raise LocalError(f"none of 100 ports tried between {PORTS.start} and {PORTS.stop} is free", mend="free some")
+    raise LocalError(f"none of 100 ports tried between {PORTS.start} and {PORTS.stop} is free", fix="free some")
 
 
 class Server(ABC):
@@ -75,7 +75,7 @@ class Server(ABC):
     def pid(self) -> int:
         """The server's process id. Raises LocalError when it is not running."""
         if self._pid is None:
-            raise LocalError(f"{self.name} is not running", mend="start it first")
+            raise LocalError(f"{self.name} is not running", fix="start it first")
         return self._pid
 
     @property
@@ -89,7 +89,7 @@ class Server(ABC):
         Raises LocalError with the last lines of its log when it does not come up.
         """
         if self._supervisor is not None:
-            raise LocalError(f"{self.name} was started before", mend="use restart")
+            raise LocalError(f"{self.name} was started before", fix="use restart")
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._start_once()
@@ -128,7 +128,7 @@ class Server(ABC):
 
     def _started(self) -> Supervisor:
         if self._supervisor is None:
-            raise LocalError(f"{self.name} is not started", mend="start it first")
+            raise LocalError(f"{self.name} is not started", fix="start it first")
         return self._supervisor
 
     def _start_once(self) -> Self:
@@ -156,7 +156,7 @@ class Server(ABC):
         self._pid = None
         lines = (self.folder / "server.log").read_text(errors="replace").splitlines()
         kind = PortTakenError if any("already in use" in line for line in lines) else LocalError
-        return kind(f"{self.name} {what}; its log ends: " + " | ".join(lines[-LOG_LINES:]), mend=self.needs)
+        return kind(f"{self.name} {what}; its log ends: " + " | ".join(lines[-LOG_LINES:]), fix=self.needs)
 
 
 class Supervisor:

@@ -36,7 +36,7 @@ class SqlServer(Server):
 def require_linux(server: str, needs: str) -> None:
     """Raises LocalError where the binaries in the jars do not run."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise LocalError(f"the embedded {server} does not run on {platform.platform()}", mend=needs)
+        raise LocalError(f"the embedded {server} does not run on {platform.platform()}", fix=needs)
 
 
 def common_options(server: Path, data: Path) -> list[str]:

@@ -149,7 +149,7 @@ class Target:
             return TargetError(
                 f"the {self._role} refused the login: {server_words(error)}",
                 where=str(self),
-                mend=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD, and"
+                fix=f"check the user in --{self._role} and the password in BRIDGE_{self._role.upper()}_PASSWORD, and"
                 f" {self._tls.section}.tls and tls_cert if the account asks for TLS or a certificate",
             )
         return self._tls.refusal(error, self._role, str(self))
@@ -295,9 +295,9 @@ def _parse(url: str, flag: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise UsageError(f"{flag} is not a URL", mend="write it as mysql://user@host:port/") from error
+        raise UsageError(f"{flag} is not a URL", fix="write it as mysql://user@host:port/") from error
     if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
-        raise UsageError(f"{flag} {_shown(parsed)} is not a MySQL address", mend="write it as mysql://user@host:port/")
+        raise UsageError(f"{flag} {_shown(parsed)} is not a MySQL address", fix="write it as mysql://user@host:port/")
     _check_place(parsed, flag)
     _check_query(parsed, flag)
     return parsed
@@ -306,14 +306,14 @@ def _parse(url: str, flag: str) -> URL:
 def _check_place(parsed: URL, flag: str) -> None:
     if "@" in str(parsed.host):
         raise UsageError(
-            f"{flag} has more than one @", mend="write an @ in the password as %40, or give it by the environment"
+            f"{flag} has more than one @", fix="write an @ in the password as %40, or give it by the environment"
         )
     try:
         str(parsed.host).encode("idna")
     except UnicodeError as error:
-        raise UsageError(f"{flag} {_shown(parsed)} names no host: {error}", mend="check the host's name") from error
+        raise UsageError(f"{flag} {_shown(parsed)} names no host: {error}", fix="check the host's name") from error
     if parsed.port is not None and not 0 < parsed.port < 1 << 16:
-        raise UsageError(f"{flag} has the port {parsed.port}", mend="give one of 1 to 65535; 3306 is the usual one")
+        raise UsageError(f"{flag} has the port {parsed.port}", fix="give one of 1 to 65535; 3306 is the usual one")
 
 
 def _check_query(parsed: URL, flag: str) -> None:
@@ -325,7 +325,7 @@ def _check_query(parsed: URL, flag: str) -> None:
             fix = f'set {section}.tls = "verify-identity" (or off, preferred, required, verify-ca) and {section}.tls_ca'
         elif "pass" in name:
             fix = f"give the password by BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
-        raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", mend=fix)
+        raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", fix=fix)
 
 
 def _shown(url: URL) -> str:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bridge.model import TableName
 from bridge.mysql.connection import Session
 
-MEND: Final = "drop it on the target, or make it upstream as well: rows that it does not let stand are deleted"
+FIX: Final = "drop it on the target, or make it upstream as well: rows that it does not let stand are deleted"
 
 _SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
 

@@ -87,7 +87,7 @@ class Tls:
         self._wrong("tls_key is encrypted", "give a key without a passphrase, which only its owner can read")
 
     def _wrong(self, what: str, fix: str) -> NoReturn:
-        raise UsageError(f"{self.section}.{what}", mend=fix)
+        raise UsageError(f"{self.section}.{what}", fix=fix)
 
     def refusal(self, error: MySQLError, role: str, where: str) -> TargetError | None:
         """What went wrong with TLS as an error that no retry cures; None when it is of another kind."""
@@ -96,13 +96,13 @@ class Tls:
             return TargetError(
                 f'the {role} offers no TLS, and {self.section}.tls is "{self.mode}"',
                 where=where,
-                mend=f'switch TLS on there; or, where the network is trusted, set {self.section}.tls = "preferred"',
+                fix=f'switch TLS on there; or, where the network is trusted, set {self.section}.tls = "preferred"',
             )
         if code in _INSECURE:
             return TargetError(
                 f'the {role} takes no connection without TLS, and {self.section}.tls is "{self.mode}": {error.args[1]}',
                 where=where,
-                mend=f'set {self.section}.tls = "verify-identity", or at least "required"',
+                fix=f'set {self.section}.tls = "verify-identity", or at least "required"',
             )
         cause = _ssl_error(error)
         if cause is None or isinstance(cause, _CUT):
@@ -111,12 +111,12 @@ class Tls:
             return TargetError(
                 f"the certificate of the {role} is not accepted: {cause.verify_message}",
                 where=where,
-                mend=self._fix_of(cause),
+                fix=self._fix_of(cause),
             )
         return TargetError(
             f"TLS with the {role} fails: {cause}",
             where=where,
-            mend=f"see which versions of TLS the server has, and whether it accepts {self.section}.tls_cert",
+            fix=f"see which versions of TLS the server has, and whether it accepts {self.section}.tls_cert",
         )
 
     def _fix_of(self, cause: ssl.SSLCertVerificationError) -> str:

@@ -1,79 +1,126 @@
-"""Makes the applier that a pipeline needs: by boundaries, or by the order of its partitions."""
+"""Makes the applier that a pipeline needs: in the order of commit ts, or in that of its partitions."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
-from bridge.pipeline.backlog import Backlog
-from bridge.pipeline.bad_message_policy import OnBadMessage
-from bridge.pipeline.frontier import Frontier
-from bridge.pipeline.ordered.applier import Patience, SequencedApplier
-from bridge.pipeline.ordered.order import starts_of
-from bridge.pipeline.ordered.partition_backlog import MOST_IN_MEMORY, Prefixes
+from bridge.pipeline.applier import TRANSACTION, Applier
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.by_boundaries.backlog import Backlog
+from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_rows
+from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
+from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, PartitionBacklog
+from bridge.pipeline.order import Order, starts_of
+from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.table_filter import TableFilter
 
 
-@dataclass(frozen=True)
-class Manner:
+@dataclass(frozen=True, kw_only=True)
+class ApplierConfig:
     """What all appliers of a pipeline have in common.
 
-    most: about how much of row changes is held in memory (the order of the partitions).
-    settles: goes over to boundaries where they come again.
+    transaction: about how much of row changes a target transaction holds.
+    until: nothing at or above this commit_ts is applied (TSO), None without an end.
+    boundary_seconds: see BoundaryOrder.
+    idle, settles: see PartitionOrder.
+    most: about how much of row changes waits in memory (the order of the partitions).
     begins: where topics begin that do not with the pipeline (TSO).
+    waits_for_operator: see Applier.
     """
 
-    tables: TableFilter
-    limits: Limits
-    patience: Patience
+    tables: TableFilter = field(default_factory=TableFilter)
+    transaction: Amount = TRANSACTION
+    until: int | None = None
+    boundary_seconds: float | None = None
+    idle: IdlePolicy = field(default_factory=lambda: IdlePolicy(0, dict))
     rows_of: RowsOf = driver_rows
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
     most: Amount = MOST_IN_MEMORY
     settles: bool = True
     begins: Mapping[str, int] = field(default_factory=dict)
+    waits_for_operator: bool = False
     clock: Callable[[], float] = time.monotonic
 
 
 def make_applier(
-    writer: Writer, progress: Progress, lows: Mapping[PartitionId, int], manner: Manner, *, by_partition: bool
-) -> Applier:
-    """An applier that goes on from progress.  lows: the first offset of every partition of the source."""
-    starts = starts_of(progress, lows, by_partition=by_partition, begins=manner.begins)
-    if not by_partition:
-        return Applier(
-            writer,
-            progress,
-            Frontier(((partition, start.boundary) for partition, start in starts.items()), manner.clock),
-            Backlog(starts),
-            tables=manner.tables,
-            limits=manner.limits,
-            rows_of=manner.rows_of,
-            on_bad_message=manner.on_bad_message,
-            clock=manner.clock,
-        )
-    prefixes = Prefixes(
-        starts,
+    writer: Writer,
+    progress: Progress,
+    lows: Mapping[PartitionId, int],
+    config: ApplierConfig,
+    counts: Counts,
+    *,
+    by_partition: bool,
+    cascades_are_lost: bool = False,
+) -> Applier[Any]:
+    """An applier that goes on from progress.
+
+    lows: the first offset of every partition of the source.  counts: goes on with those of an applier before it.
+    cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
+    """
+    order: Order[Any] = (
+        _partition_order(writer, progress, lows, config, counts)
+        if by_partition
+        else _boundary_order(progress, lows, config, counts)
+    )
+    return Applier(
+        writer,
+        order,
+        counts,
+        transaction=config.transaction,
+        on_bad_message=config.on_bad_message,
+        cascades_are_lost=cascades_are_lost,
+        waits_for_operator=config.waits_for_operator,
+        clock=config.clock,
+    )
+
+
+def _boundary_order(
+    progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
+) -> BoundaryOrder:
+    starts = starts_of(progress, lows, by_partition=False, begins=config.begins)
+    return BoundaryOrder(
+        progress,
+        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock),
+        Backlog(starts),
+        tables=config.tables,
+        counts=counts,
+        until=config.until,
+        boundary_seconds=config.boundary_seconds,
+        rows_of=config.rows_of,
+        on_bad_message=config.on_bad_message,
+        clock=config.clock,
+    )
+
+
+def _partition_order(
+    writer: Writer, progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
+) -> PartitionOrder:
+    backlog = PartitionBacklog(
+        starts_of(progress, lows, by_partition=True, begins=config.begins),
         progress.applied_ts,
         start_ts=progress.start_ts,
-        until=manner.limits.until,
-        most=Amount(max(1, manner.most.rows), manner.most.bytes),
-        on_bad_message=manner.on_bad_message,
-        now=manner.clock(),
+        until=config.until,
+        most=Amount(max(1, config.most.rows), config.most.bytes),
+        on_bad_message=config.on_bad_message,
+        now=config.clock(),
     )
-    return SequencedApplier(
-        writer,
+    return PartitionOrder(
         progress,
-        prefixes,
-        manner.patience,
-        tables=manner.tables,
-        limits=manner.limits,
-        on_bad_message=manner.on_bad_message,
-        settles=manner.settles,
-        clock=manner.clock,
+        backlog,
+        config.idle,
+        writer.runs_like,
+        tables=config.tables,
+        counts=counts,
+        until=config.until,
+        on_bad_message=config.on_bad_message,
+        settles=config.settles,
+        clock=config.clock,
     )

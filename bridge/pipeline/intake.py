@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import structlog
@@ -19,8 +18,7 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.backlog import Arrival, Backlog, arrival_of, events_as_read
-from bridge.pipeline.executor_arrival import arrival_on_executors
+from bridge.pipeline.order import DecodedBatch, Order
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
@@ -41,9 +39,6 @@ LEAST_AT_ONCE: Final = 10_000
 MOST_AT_ONCE: Final = 100_000
 FIRST_AT_ONCE: Final = 50_000
 """The first are wanted soon: until they are there, the target has nothing to do."""
-HEAD_MESSAGES: Final = 6 * FIRST_AT_ONCE
-HEAD_AT_ONCE: Final = 25_000
-"""What can be read and applied while Spark plans the first micro-batch, and how much of it at a time."""
 _ANY: Final = 1 << 40
 _FILLED: Final = 0.75
 _GROWTH: Final = 4
@@ -57,31 +52,32 @@ _TICK_SECONDS: Final = 0.2
 log = structlog.get_logger()
 
 
-class Pace:
-    """How many messages are read at a time: it follows the rate at which they are applied, and their size.
+class PartSize:
+    """Decides how many messages are read at a time, from the rate at which they are applied, and their size.
 
-    most, most_bytes: at most, and at most about so many bytes once they are decoded.
+    most: the most messages.  most_bytes: about the most bytes that they take once they are decoded.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        self._most, self.size = most, min(most, FIRST_AT_ONCE)
-        self._most_bytes, self.fitting = most_bytes, _ANY
+        self._most, self.by_rate = most, min(most, FIRST_AT_ONCE)
+        self._most_bytes, self.by_memory = most_bytes, _ANY
 
     def note(self, messages: int, seconds: float) -> None:
-        """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
+        """Learns that so many messages were decoded and taken by the applier in so many seconds.  Few of them say
+        nothing of the rate."""
         if messages > DRIVER_DECODES:
             rate = messages / max(seconds, 1e-3)
-            self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
+            self.by_rate = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
 
     def fitted(self, messages: int, size: int) -> None:
-        """So many messages took so many bytes: others may be larger, and so a quarter of the room is left; a few small
-        ones do not say that what follows is small."""
-        fitting = _FILLED * self._most_bytes * messages // max(1, size)
-        self.fitting = max(1, min(int(fitting), _GROWTH * max(self.fitting, messages)))
+        """Learns that so many messages took `size` bytes.  A quarter of the room stays free for larger ones, and a few
+        small ones do not say that what follows is small."""
+        messages_that_fit = _FILLED * self._most_bytes * messages // max(1, size)
+        self.by_memory = max(1, min(int(messages_that_fit), _GROWTH * max(self.by_memory, messages)))
 
     def did_not_fit(self, messages: int, found: Amount) -> None:
-        """So many messages took too many bytes, as far as they were decoded."""
-        self.fitting = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
+        """Learns that so many messages took too many bytes.  found: what was decoded of them."""
+        self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
 
 
 class _Waiting(NamedTuple):
@@ -93,10 +89,10 @@ class Intake:
     """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
     plans the next micro-batch.
 
-    room: what the backlog may hold before micro-batches stay on the executors.
-    topics: whose messages they have to be.
-    bytes_at_once: about how many are decoded at a time.
-    by_partition: they never stay there, as all they hold is due at once.
+    order: takes the batches; says whether they may stay on the executors, and how much waits.
+    room: how much may wait in the driver before batches stay on the executors.
+    topics: checks that the messages come from the topics that were there at the start.
+    bytes_at_once: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
 
@@ -104,36 +100,32 @@ class Intake:
         self,
         protocol: str,
         options: DecodeOptions,
-        backlog: Backlog,
+        order: Order[Any],
         worker: ApplierThread,
         room: Amount,
         topics: TopicGuard,
         *,
         bytes_at_once: int,
-        by_partition: bool,
         limit: int,
     ) -> None:
-        self._backlog, self._worker, self._room, self._topics = backlog, worker, room, topics
-        self._by_partition, self._limit, self._most_bytes = by_partition, limit, bytes_at_once
-        self._pace = Pace(min(limit, MOST_AT_ONCE), bytes_at_once)
-        self._known = set(backlog.positions)
+        self._order, self._worker, self._room, self._topics = order, worker, room, topics
+        self._limit, self._most_bytes = limit, bytes_at_once
+        self._part_size = PartSize(min(limit, MOST_AT_ONCE), bytes_at_once)
+        self._known = set(order.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
-        self._head: MicroBatch | None = None
         self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
-        self._query_waits, self._closed = threading.Event(), threading.Event()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
 
-    def start(self, head: MicroBatch | None) -> None:
-        """Begins, with what comes before all micro-batches: Spark takes two seconds to plan the first one, and its
-        Python workers as long to start.  Until then, the head is decoded here.  It is never all there is."""
-        self._head = head
+    def start(self) -> None:
+        """Begins to take micro-batches."""
         self._thread.start()
 
     def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
-        """One micro-batch, for which Spark waits only where nobody else can read it.  At most one waits."""
-        self._query_waits.set()
+        """Takes one micro-batch from Spark.  At most one waits here; Spark waits for its end only where nobody else can
+        read it."""
         coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
         while self._is_taking():
             with suppress(queue.Full):
@@ -143,7 +135,8 @@ class Intake:
             pass
 
     def finished(self, seconds: float) -> bool:
-        """Whether all is taken that came; waits for so many seconds.  Nothing more may come."""
+        """Waits so many seconds for everything that came to be taken, and says whether it was.  Nothing more may
+        come."""
         if self._thread.is_alive():
             with suppress(queue.Full):
                 self._waiting.put(None, timeout=seconds)
@@ -161,10 +154,8 @@ class Intake:
 
     def _work(self) -> None:
         try:
-            if self._head is not None:
-                self._take(self._head, is_head=True)
             while waiting := self._next():
-                self._take(waiting.batch, is_head=False)
+                self._take(waiting.batch)
                 waiting.is_taken.set()
         except BaseException as error:  # noqa: BLE001  # what lies behind must not be taken then
             self._worker.fail(error)
@@ -175,103 +166,95 @@ class Intake:
                 return self._waiting.get(timeout=_TICK_SECONDS)
         return None
 
-    def _take(self, batch: MicroBatch, *, is_head: bool) -> None:
-        """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
+    def _take(self, batch: MicroBatch) -> None:
+        """Hands a micro-batch over in parts: less of it is held in memory, and the applier has something sooner."""
         # Spark shares the limit out among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
-        for part, arrival in self._arrivals(batch, is_head=is_head, is_cut=is_head or is_full):
+        for part, decoded in self._decoded_parts(batch, is_cut=is_full):
             there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
             self._follow_on(part)
-            if not self._worker.offer(self._admitting(there, arrival), self._closed.is_set):
+            if not self._worker.offer(self._admitting(there, decoded), self._closed.is_set):
                 return
-            self._pace.note(part.messages or 0, time.monotonic() - began)
+            self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
-    def _arrivals(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, Arrival]]:
-        """Each part as it arrives; the next one is decoded while one is handed over.  Ends when the intake is closed:
-        what is not taken is read again, by the next bridge."""
-        for part, decoded in one_ahead(self._parts(batch, is_head=is_head, is_cut=is_cut), "decoding"):
+    def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
+        """Gives each part, decoded; decodes the next one while one is handed over.  Ends when the intake is closed: the
+        next bridge reads again what was not taken."""
+        for part, decoded in one_ahead(self._parts(batch, is_cut=is_cut), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return
 
-    def _parts(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
-        """Each part, decoded; one that turns out to be too large is parted anew."""
+    def _parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
+        """Decodes part after part; divides one anew that turns out to be too large."""
         rest: MicroBatch | None = batch if batch.messages != 0 else None
         while rest is not None and not self._closed.is_set():
-            part, behind = rest.split(self._size(is_head=is_head))
+            part, behind = rest.split(self._size())
             try:
-                decoded = self._decoded(part, is_head=is_head, is_cut=is_cut or behind is not None)
+                decoded = self._decoded(part, is_cut=is_cut or behind is not None)
             except TooLargeError as error:
-                self._pace.did_not_fit(part.messages or 0, error.found)
+                self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue
             yield part, decoded
             rest = behind
 
-    def _size(self, *, is_head: bool) -> int:
-        """How many messages the next part has: few as long as they are decoded here, since a job costs the same for few
-        as for many."""
+    def _size(self) -> int:
+        """How many messages the next part has."""
         if not self._has_room:
-            return min(self._pace.size, _ON_EXECUTORS * self._pace.fitting)
-        is_decoded_here = is_head and not self._query_waits.is_set()
-        return min(self._pace.size, self._pace.fitting, HEAD_AT_ONCE if is_decoded_here else _ANY)
+            return min(self._part_size.by_rate, _ON_EXECUTORS * self._part_size.by_memory)
+        return min(self._part_size.by_rate, self._part_size.by_memory)
 
     @property
     def _has_room(self) -> bool:
         """Whether what comes next is brought to the driver."""
-        return self._by_partition or not self._backlog.amount.exceeds(self._room)
+        return self._order.on_executors is None or not self._order.held.exceeds(self._room)
 
     def _follow_on(self, part: MicroBatch) -> None:
-        """Every part begins where the last one ended: progress would go past what lies in a gap."""
+        """Checks that a part begins where the last one ended; otherwise progress would pass what lies between."""
         for where, start in part.starts.items():
             if self._ends.get(where, start) != start:
                 raise SourceError(
                     f"messages were left out: offset {self._ends[where]} was to be read next, and {start} came",
                     where=f"{where[0]}/{where[1]}",
-                    mend="nothing behind the gap is in the target; start the bridge again, and report this",
+                    fix="nothing behind the gap is in the target; start the bridge again, and report this",
                 )
         self._ends.update(part.ends)
 
-    def _admitting(self, there: set[PartitionId], arrival: Arrival) -> Arrival:
-        """The arrival with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
+    def _admitting(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
+        """The batch with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
         what they hold may be earlier than the boundaries at hand."""
-        store, control = arrival
-        added = there - self._known - control.read.keys()
-        self._known |= there | control.read.keys()
+        added = there - self._known - decoded.read.keys()
+        self._known |= there | decoded.read.keys()
         if not added:
-            return arrival
+            return decoded
         log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
-        return store, replace(control, read={**control.read, **dict.fromkeys(added, 0)})
+        return decoded.admitting(sorted(added))
 
-    def _decoded(self, batch: MicroBatch, *, is_head: bool, is_cut: bool) -> _Decoded:
+    def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
-        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._pace.fitting
+        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._part_size.by_memory
         has_room = self._has_room
-        if is_light or (has_room and (is_small or (is_head and not self._query_waits.is_set()))):
+        if is_light or (has_room and is_small):
             events = self._decoded_here(batch)
-        elif has_room:
+        elif has_room or self._order.on_executors is None:
             events = batch.collected(self._decode, self._most_bytes)
         else:
-            arrival = arrival_on_executors(batch.decoded(self._decode), batch.ends)
-            return lambda: arrival
+            staying = self._order.on_executors(batch.decoded(self._decode), batch.ends)
+            return lambda: staying
         if batch.messages:
-            self._pace.fitted(batch.messages, events.nbytes)
-        return lambda: self._gathered(events, batch, is_cut=is_cut)
+            self._part_size.fitted(batch.messages, events.nbytes)
+        return lambda: self._order.batch(events, batch.ends, is_cut=is_cut)
 
     def _decoded_here(self, batch: MicroBatch) -> pa.Table:
         some = (decode_messages(self._decoder, messages, give_freed_memory_back) for messages in batch.read())
         most = self._most_bytes if batch.messages != 1 else math.inf
         return pa.concat_tables([EVENT_SCHEMA.empty_table(), *within(some, most)])
 
-    def _gathered(self, events: pa.Table, batch: MicroBatch, *, is_cut: bool) -> Arrival:
-        return (
-            events_as_read(events, batch.ends, is_cut=is_cut) if self._by_partition else arrival_of(events, batch.ends)
-        )
 
-
-_Decoded = Callable[[], Arrival]
+_Decoded = Callable[[], DecodedBatch]
 """A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
 meanwhile."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,17 +17,16 @@ from bridge.config import Stream
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.intake import DRIVER_DECODES, HEAD_MESSAGES, MOST_AT_ONCE, Intake
+from bridge.pipeline.intake import MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.range_reader import loaded
-from bridge.sources.source import Extent, MicroBatch, Source
+from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
 from bridge.spark.session import checkpoint_folder, end_tasks
 
 STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+"""How long a stop waits for the window in hand; the JVM has the rest of the 30 s within which a stop ends."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -40,6 +39,7 @@ class Reading:
     settings: those of `[stream]`.
     topics: the ids of the topics whose messages they have to be.
     stop: set when it is to end.
+    watch: called a few times a second; raises what ended a thread that the pipeline cannot do without.
     """
 
     source: Source
@@ -48,34 +48,33 @@ class Reading:
     settings: Stream
     topics: Mapping[str, str]
     stop: threading.Event
+    watch: Callable[[], None]
 
     def run(
         self,
         spark: SparkSession,
-        applier: Applier,
+        applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
-        extents: Mapping[PartitionId, Extent],
         *,
         once: bool,
     ) -> bool:
-        """Reads from where the applier's backlog stands until `stop`, or with `once` to the end of the input as it is
-        now; everything complete is applied then.  Whether it came to that end.
+        """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
+        now, with everything complete applied.  Gives whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
-        extents: what the source held a moment ago.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
         topics have partitions that it did not begin with, and what ended the applier or the query.
         """
-        starts = applier.backlog.positions
+        starts = applier.order.positions
         worker = ApplierThread(applier, pending)
-        with checkpoint_folder() as folder, _working(worker):
+        with checkpoint_folder() as folder, _without_tasks(spark), _working(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
-                    query = self._start_query(spark, intake, starts, extents, folder, once=once)
+                    query = self._start_query(spark, intake, starts, folder, once=once)
                     self._watch(query, intake, worker)
-                    has_ended = worker.drain(self.stop.is_set)
+                    has_ended = worker.drain(self._gives_up)
                     if has_ended:
                         applier.finish()
                     return has_ended
@@ -83,7 +82,6 @@ class Reading:
                     intake.close()
                     if query is not None:
                         query.stop()
-                    end_tasks(spark)
             except SPARK_ENDED as error:
                 failure = worker.failure or error
                 if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
@@ -99,12 +97,16 @@ class Reading:
                     ) from error
                 raise source_error(error) from error
 
-    def _intake(self, applier: Applier, worker: ApplierThread) -> Intake:
+    def _gives_up(self) -> bool:
+        self.watch()
+        return self.stop.is_set()
+
+    def _intake(self, applier: Applier[Any], worker: ApplierThread) -> Intake:
         settings = self.settings
         return Intake(
             self.protocol,
             self.options,
-            applier.backlog,
+            applier.order,
             worker,
             Amount(
                 settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
@@ -112,7 +114,6 @@ class Reading:
             ),
             self._guard(applier),
             bytes_at_once=settings.bytes_at_once,
-            by_partition=applier.by_partition,
             limit=settings.messages_per_batch,
         )
 
@@ -121,20 +122,15 @@ class Reading:
         spark: SparkSession,
         intake: Intake,
         starts: Positions,
-        extents: Mapping[PartitionId, Extent],
         folder: str,
         *,
         once: bool,
     ) -> StreamingQuery:
         settings = self.settings
-        head = self._head(spark, starts, extents, folder)
-        if head is not None:
-            read = head.ends
-            starts = {where: start._replace(offset=read.get(where, start.offset)) for where, start in starts.items()}
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
         )
-        intake.start(head)
+        intake.start()
         micro_batches = self.source.micro_batches(spark, folder, starts)
         with _session_of_queries(spark, self.source.planning):
             return (
@@ -145,22 +141,12 @@ class Reading:
                 .start()
             )
 
-    def _head(
-        self, spark: SparkSession, starts: Positions, extents: Mapping[PartitionId, Extent], folder: str
-    ) -> MicroBatch | None:
-        """What is read before the query's first micro-batch, if there is much; no more than the driver may hold."""
-        if messages_ahead(starts, extents) <= DRIVER_DECODES:
-            return None
-        warm_up(spark)
-        size = min(HEAD_MESSAGES, self.settings.driver_rows)
-        return self.source.head(spark, folder, starts, extents, size) if size else None
-
-    def _guard(self, applier: Applier) -> TopicGuard:
-        return TopicGuard(self.source, self.topics, applier.by_partition)
+    def _guard(self, applier: Applier[Any]) -> TopicGuard:
+        return TopicGuard(self.source, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
         """Until `stop`, or until the query has come to its end and all of it is taken in."""
-        while not self.stop.is_set():
+        while not self._gives_up():
             worker.raise_failure()
             has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
             if has_ended and intake.finished(_POLL_SECONDS):
@@ -173,18 +159,6 @@ def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> 
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
-def warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark plans the first micro-batch: either takes two seconds."""
-    context = spark.sparkContext
-
-    def run() -> None:
-        with suppress(*SPARK_ENDED):
-            tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
-
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
-
-
 @contextmanager
 def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
     """Queries that are started in the block have these properties: each works in a copy of the session."""
@@ -195,6 +169,14 @@ def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> I
     finally:
         for name in properties:
             spark.conf.unset(name)
+
+
+@contextmanager
+def _without_tasks(spark: SparkSession) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        end_tasks(spark)
 
 
 @contextmanager

@@ -26,8 +26,8 @@ from bridge.rows.grouping import Bools, Longs, ends
 from bridge.rows.key_steps import Shape, Steps, freed, is_long, other_uniques
 from bridge.rows.literal_offsets import Cells
 
-_MEND: Final = (
-    "the target differs from the upstream, or messages came out of order; copy the row anew, or put such rows aside"
+_FIX: Final = (
+    "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"
     " with --on-bad-message quarantine"
 )
 
@@ -90,7 +90,7 @@ def refuse_part(table: Table, change: dict[str, Any], what: str, code: Code) -> 
     """The error for a row change of which something is not known."""
     position = Position(change["topic"], change["partition"], change["offset"])
     return RefusedRowsError(
-        what, table=table.name, code=code, where=f"{position}, table {table.name}", mend=_MEND, is_exact=True
+        what, table=table.name, code=code, where=f"{position}, table {table.name}", fix=_FIX, is_exact=True
     )
 
 

@@ -136,7 +136,7 @@ def _shape(table: Table, columns: str) -> _Shape:
         raise ApplyError(
             f"the target's table lacks the column {missing[0]}",
             where=str(table.name),
-            mend="a schema change is missing on the target; add the column as it is upstream, or begin later (--from)",
+            fix="a schema change is missing on the target; add the column as it is upstream, or begin later (--from)",
         )
     found = [table.columns[name.lower()] for name in message_names]
     kept = [i for i, column in enumerate(found) if not column.generated]

@@ -31,7 +31,7 @@ from bridge.rows.type_check import check_types
 
 log = structlog.get_logger()
 
-_MEND: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
+_FIX: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
 _KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
 _IMAGES: Final = ("before", "after")
 _PADDED: Final = "binary"
@@ -240,7 +240,7 @@ def _refused(place: _Place, failure: Exception, change: dict[str, object]) -> Re
         table=table.name,
         code=Code.BAD_VALUE,
         where=f"{position}, commit ts {change['commit_ts']}",
-        mend="see that the column's type on the target is the upstream's, and that the settings of the format"
+        fix="see that the column's type on the target is the upstream's, and that the settings of the format"
         " (--timezone, [debezium], [ckafka]) are the sender's",
         is_exact=True,
     )
@@ -252,4 +252,4 @@ def _say_once(place: _Place, reason: str) -> None:
         _said.add((table, column))
         is_key = any(column.lower() in unique for unique in place.table.uniques)
         reason = reason + _KEY if is_key else reason
-        log.error("values cannot be told exactly", table=table, column=column, reason=reason, mend=_MEND)
+        log.error("values cannot be told exactly", table=table, column=column, reason=reason, fix=_FIX)

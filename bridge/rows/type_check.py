@@ -30,7 +30,7 @@ from bridge.tso import tso_ms
 
 log = structlog.get_logger()
 
-_MEND: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
+_FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 _ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -74,7 +74,7 @@ def check_needs(
         if missing is not None:
             first = changes["commit_ts"][int(np.argmax(shape_of == number))].as_py()
             raise ApplyError(
-                f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), mend=_MEND
+                f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), fix=_FIX
             )
         columns = (table.columns[name] for name in names)
         fit = _fit(tuple("" if column.generated else column.type for column in columns))
@@ -104,7 +104,7 @@ def check_types(
             continue
         what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
         if not (by_time and found is Fit.NARROWER):
-            raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), mend=_MEND)
+            raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
         log.warning(f"{what} upstream", declared=declared, commit_ts=commit_ts)
 
 
@@ -179,7 +179,7 @@ def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit
         table=table.name,
         code=Code.TARGET_REFUSED,
         where=f"{position}, {_where(table, commit_ts)}",
-        mend=_MEND,
+        fix=_FIX,
         is_exact=True,
     )
 

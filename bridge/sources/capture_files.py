@@ -40,14 +40,14 @@ class CaptureSource:
         self._path = Path(path)
         self._messages = 0
         if not self._path.exists():
-            raise UsageError(f"there is no capture file {path}", mend="check --input")
+            raise UsageError(f"there is no capture file {path}", fix="check --input")
         if not self._paths():
-            raise UsageError(f"the folder {path} holds no *.jsonl", mend="check --input")
+            raise UsageError(f"the folder {path} holds no *.jsonl", fix="check --input")
         for name in (file.name for file in self._paths()):
             if name[0] in "_." or ":" in str(self._path.absolute() / name):
                 raise UsageError(
                     f"Spark cannot read the capture file {name}: its name begins with _ or . or a : stands in its path",
-                    mend="give it another name",
+                    fix="give it another name",
                 )
 
     def __str__(self) -> str:
@@ -91,9 +91,6 @@ class CaptureSource:
         """All there are; lines hold them in base64, beside which names of columns come once more."""
         return sum(path.stat().st_size for path in self._paths())
 
-    def head(self, *_: object) -> None:
-        """None: what comes first, only reading all of them tells."""
-
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
         """Copies of a message fold by (topic, partition, offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
@@ -136,7 +133,7 @@ class CaptureSource:
     def _not_a_message(self, what: str) -> UsageError:
         return UsageError(
             f"a line of {self._path} is not a captured message: {what}",
-            mend='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
+            fix='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
         )
 
     def _paths(self) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +24,11 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka_properties import client, for_java
-from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, first_of, process_reader, shares
+from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, RangeReader, first_of, process_reader, shares
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
 from bridge.sources.topic_guard import read_topics
 from bridge.spark.event_transfer import all_handed_over, taken
-from bridge.spark.session import MEMORY
+from bridge.spark.tuning import is_on
 
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
@@ -109,23 +109,10 @@ class KafkaSource:
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
 
-    def head(
-        self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
-    ) -> KafkaBatch | None:
-        """The same fraction of every partition, about half of it at most."""
-        ranges = [
-            OffsetRange(*where, start.offset, extents[where].high)
-            for where, start in starts.items()
-            if where in extents and extents[where].high > start.offset
-        ]
-        messages = sum(wanted.size for wanted in ranges)
-        head, rest = first_of(ranges, max(2, messages // size))
-        return self._batch(spark, head, folder) if rest else None
-
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
         """Ranges whose events executors on this machine hand over through a folder."""
         events = Path(folder, _EVENTS)
-        is_here = folder.startswith(MEMORY) and str(spark.sparkContext.master).startswith("local")
+        is_here = is_on("event-files") and str(spark.sparkContext.master).startswith("local")
         if is_here:
             events.mkdir(exist_ok=True)
         return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)
@@ -152,17 +139,15 @@ class KafkaSource:
             return list(little((message.key(), message.value()) for message in came))
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """Read by the client that also decodes."""
-        reader = process_reader(self._client_properties())
+        """Read by a client of its own, which ends with the last of them."""
         ranges = [
             OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
             for (topic, partition), extent in self.extents().items()
         ]
-        return (
-            (pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True))
-            for wanted in ranges
-            if wanted.size
-        )
+        with closing(RangeReader(dict(self._client_properties()))) as reader:
+            for wanted in ranges:
+                if wanted.size:
+                    yield (pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
@@ -174,12 +159,13 @@ class KafkaSource:
             for (topic, number), extent in extents.items()
             if partition in {None, number}
         ]
-        for wanted in ranges:
-            for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
-                part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
-                for came in process_reader(self._client_properties()).read([part]):
-                    for name, number, at, key, value in zip(*came, strict=True):
-                        yield Message(Position(name, number, at), key, value)
+        with closing(RangeReader(dict(self._client_properties()))) as reader:
+            for wanted in ranges:
+                for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
+                    part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
+                    for came in reader.read([part]):
+                        for name, number, at, key, value in zip(*came, strict=True):
+                            yield Message(Position(name, number, at), key, value)
 
     def _client_properties(self) -> tuple[tuple[str, str], ...]:
         return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
@@ -308,7 +294,7 @@ class KafkaBatch:
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def read(self) -> Iterator[Messages]:
-        """The messages, read here."""
+        """The messages, read in this process; only one thread reads here at a time, that of the micro-batch."""
         return process_reader(self.properties).read(self.ranges)
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:

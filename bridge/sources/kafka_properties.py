@@ -43,7 +43,7 @@ def client(make: Callable[[dict[str, Any]], _Client], configuration: dict[str, A
         raise UsageError(
             f"the Kafka client does not take its settings: {said}",
             where="[source.kafka] or --bootstrap-servers",
-            mend="see librdkafka's CONFIGURATION.md for the names of the properties and their values",
+            fix="see librdkafka's CONFIGURATION.md for the names of the properties and their values",
         ) from None  # the client's words may hold a value
 
 
@@ -70,7 +70,7 @@ def _login(mechanism: str, properties: Mapping[str, str]) -> str:
         raise UsageError(
             f"sasl.username needs a sasl.mechanism that has one, not {mechanism!r}",
             where="[source.kafka]",
-            mend=f"one of {', '.join(_LOGIN_MODULES)}",
+            fix=f"one of {', '.join(_LOGIN_MODULES)}",
         )
     username, password = properties["sasl.username"], properties.get("sasl.password", "")
     return f"{module} required username={_quoted(username)} password={_quoted(password)};"
@@ -87,5 +87,5 @@ def _content(path: str) -> str:
         raise UsageError(
             f"the file {path!r} cannot be read: {error}",
             where="[source.kafka]",
-            mend="ssl.certificate.location and ssl.key.location name PEM files",
+            fix="ssl.certificate.location and ssl.key.location name PEM files",
         ) from error

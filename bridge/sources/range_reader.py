@@ -35,8 +35,8 @@ _GROWTH: Final = 8
 SILENCE_SECONDS: Final = 60.0
 """A range whose next message does not come for so long is given up."""
 _POLL_SECONDS: Final = 0.2
-_MENDED: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
-"""The end of the log, and losses of a connection that the client itself mends."""
+_PASSING: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
+"""The end of the log, and losses of a connection that the client itself fixes."""
 
 ISOLATION: Final = "read_committed"
 """For all clients alike: Spark plans ranges that others read, up to an end that a third has asked for."""
@@ -193,7 +193,7 @@ class RangeReader:
         hold markers or were compacted."""
         errors = [message.error() for message in came if message.error() is not None]
         for error in errors:
-            if error.code() not in _MENDED:
+            if error.code() not in _PASSING:
                 raise _refused(wanted, following, error)
         if not errors and (not came or came[-1].offset() < wanted.end):
             return came
@@ -244,11 +244,6 @@ def _after(came: list[Any], following: int) -> int:
     return following
 
 
-def loaded(tasks: Iterable[int]) -> Iterator[int]:
-    """For a job that does nothing: to run it, a Python worker has to load all that reading and decoding need."""
-    return iter(tasks)
-
-
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     """The reader of this process for these properties; a Python worker of Spark lives on from task to task."""
@@ -259,7 +254,7 @@ def _silent(wanted: OffsetRange, following: int) -> SourceError:
     return SourceError(
         f"no message came for {SILENCE_SECONDS:.0f} s",
         where=f"{wanted.topic}/{wanted.partition}/{following}",
-        mend="see that Kafka answers and that the partition has a leader; then start the bridge again",
+        fix="see that Kafka answers and that the partition has a leader; then start the bridge again",
     )
 
 
@@ -267,6 +262,5 @@ def _refused(wanted: OffsetRange, following: int, error: Any) -> SourceError:
     return SourceError(
         f"Kafka refused to be read: {error.str()}",
         where=f"{wanted.topic}/{wanted.partition}/{following}",
-        mend="see that Kafka still holds the messages and that its user may read the topic; then start the bridge"
-        " again",
+        fix="see that Kafka still holds the messages and that its user may read the topic; then start the bridge again",
     )

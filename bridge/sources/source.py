@@ -121,12 +121,6 @@ class Source(Protocol):
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
         """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
 
-    def head(
-        self, spark: SparkSession, folder: str, starts: Positions, extents: Mapping[PartitionId, Extent], size: int
-    ) -> MicroBatch | None:
-        """About the first `size` messages behind `starts`, at most half of them; None where there are too few, or where
-        only a stream can read them."""
-
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """All messages of these offsets, as one micro-batch."""
 

@@ -47,7 +47,7 @@ def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
         raise kind(
             f"Kafka does not describe the topics: {error.args[0].str()}",
             where=", ".join(topics),
-            mend="see that the topics are there, that Kafka answers, and that its user may describe them",
+            fix="see that the topics are there, that Kafka answers, and that its user may describe them",
         ) from error
     return {
         topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
@@ -100,7 +100,7 @@ def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, 
         raise UsageError(
             f"the pipeline reads the topic {missing[0]!r}, which is not given",
             where=f"pipeline {progress.name}",
-            mend=f"give it with --topic as well; or take it out for good: bridge reset --topic {missing[0]}",
+            fix=f"give it with --topic as well; or take it out for good: bridge reset --topic {missing[0]}",
         )
     return {topic: known.get(topic, begin or 0) for topic, begin in given.items()}
 
@@ -115,7 +115,7 @@ def _added(progress: Progress, what: str, topic: str, *, by_partition: bool) -> 
         " everything of it below is in the target already: copy its tables as they are at that moment; or apply it up"
         f" to there: bridge replay --name NEW --topic {topic} --until {applied}, then --topic {topic}@{applied}"
     )
-    return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", mend=ways)
+    return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", fix=ways)
 
 
 def _begun_elsewhere(progress: Progress, topic: str, known: int, given: int | None) -> UsageError:
@@ -123,7 +123,7 @@ def _begun_elsewhere(progress: Progress, topic: str, known: int, given: int | No
     return UsageError(
         f"the topic {topic!r} began {began}, not at {given}",
         where=f"pipeline {progress.name}",
-        mend=f"leave @{given} out, or give what it began with; to begin it elsewhere, bridge reset --topic {topic} and"
+        fix=f"leave @{given} out, or give what it began with; to begin it elsewhere, bridge reset --topic {topic} and"
         " add it anew",
     )
 
@@ -179,5 +179,5 @@ def _made_anew(topic: str, known: str, now: str, *, by_partition: bool) -> Sourc
     return SourceError(
         "the topic was deleted and made anew: what it holds does not follow on what is in the target",
         where=f"{topic}, whose id is {now} and was {known}",
-        mend=copy if by_partition else again + copy,
+        fix=copy if by_partition else again + copy,
     )

@@ -51,7 +51,7 @@ def make_archive() -> Path:
     Only for a process without a Spark session.  Raises UsageError when Spark does not start.
     """
     if not jars_in() and subprocess.run([sys.executable, "-c", _FETCH], check=False).returncode:
-        raise UsageError("Spark's connector for Kafka was not fetched", mend="the reason stands above; then try again")
+        raise UsageError("Spark's connector for Kafka was not fetched", fix="the reason stands above; then try again")
     return cached(archive_name(), _fill) / ARCHIVE
 
 
@@ -68,7 +68,7 @@ def _fill(folder: Path) -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()  # type: ignore[union-attr]
     if not (folder / ARCHIVE).is_file():
-        raise UsageError("Java wrote no archive of its classes", mend="bridges start without one, a little later")
+        raise UsageError("Java wrote no archive of its classes", fix="bridges start without one, a little later")
 
 
 def _run_a_stream(spark: SparkSession) -> None:

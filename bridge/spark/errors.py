@@ -51,7 +51,7 @@ class Losses:
         if self._count >= LOSSES_IN_PLACE:
             raise SourceError(
                 f"executors are lost again and again: {_named(str(lost))}",
-                mend="see in Spark's logs why they end; most often for want of memory (spark.executor.memory,"
+                fix="see in Spark's logs why they end; most often for want of memory (spark.executor.memory,"
                 " spark.executor.memoryOverhead)",
             )
 
@@ -67,7 +67,7 @@ class ExecutorBug(RuntimeError):  # noqa: N818  # the word that matters
 
 def source_error(error: Exception) -> Exception:
     """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened".  What
-    the bridge itself raised on an executor says place and mend in its own words; what is no failure of Spark or of
+    the bridge itself raised on an executor says place and fix in its own words; what is no failure of Spark or of
     Kafka but a bug is an ExecutorBug."""
     named = _named(_text(error))
     ours = _OURS.match(named)
@@ -78,12 +78,12 @@ def source_error(error: Exception) -> Exception:
     if isinstance(error, ConnectionError) or "OutOfMemoryError" in named:
         return SourceError(
             f"Spark's JVM has ended: {named}",
-            mend="see whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark]), or"
+            fix="see whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark]), or"
             " lower stream.driver_bytes; then start the bridge again",
         )
     return SourceError(
         f"a Spark job failed: {named}",
-        mend="see that Kafka answers and still holds the messages; then start the bridge again",
+        fix="see that Kafka answers and still holds the messages; then start the bridge again",
     )
 
 

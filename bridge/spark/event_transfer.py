@@ -1,8 +1,7 @@
 """Event batches on their way from the processes that decode to the driver.
 
-On one machine they lie in files in memory, which the driver maps, and only their names pass through Spark; that saves
-the JVM, and both sides, 3 s of processor time for a million row changes.  Elsewhere, and where the memory is full, the
-batches themselves pass through Spark.
+On one machine they lie in files, which the driver maps into memory, and only their names pass through Spark.
+Elsewhere, and where there is no room for files, the batches themselves pass through Spark.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from bridge.protocols.batch_decode import packed
 from bridge.rows.amount import Amount
 
 RESERVE_BYTES: Final = 16 << 20
-"""What is left free in the folder's file system: Spark writes its own log there, and a container's /dev/shm often has
-64 MiB.  What the driver holds of files counts until it is applied."""
+"""What is left free in the folder's file system: Spark writes its own log there, and a container's temporary folder may
+be small.  What the driver holds of files counts until it is applied."""
 _NAME_BEGINS: Final = b"/"
 _GIVEN_UP: Final = b"!"
 """With which no Arrow stream begins."""

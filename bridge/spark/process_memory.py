@@ -1,4 +1,4 @@
-"""How this process treats memory that it has freed."""
+"""How this process takes memory, and gives it back."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import ctypes
 import gc
 from typing import Final
 
+from bridge.spark.tuning import is_on
+
+_PR_SET_THP_DISABLE: Final = 41
+"""Of prctl (linux/prctl.h)."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h of glibc)."""
-_PR_SET_THP_DISABLE: Final = 41
-"""Of prctl (linux/prctl.h)."""
 _KEPT_BYTES: Final = 128 << 20
 _LARGEST_ON_THE_HEAP: Final = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Has the C library keep up to 128 MiB that are freed for what is wanted next.  It else gives large blocks back at
-    once, and every page of the next one costs the system a fault: a third of the time that decoding takes.
+    """Has the C library keep up to 128 MiB of freed memory for what is wanted next.  Otherwise it returns large blocks
+    to the kernel at once, and every page of the next one costs a fault.
 
     Without effect where the C library is not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if is_on("kept-memory") and mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_ON_THE_HEAP)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
@@ -39,18 +41,21 @@ def give_freed_memory_back() -> None:
 
 
 def take_small_pages() -> None:
-    """Has the system give this process, and those that it starts from now on, memory by pages of 4 KiB: where it is a
-    guest, a page of 2 MiB may be one that the host has to find first, which takes ten times as long as to clear it
-    (measured: 2.6 s for a GiB, 0.4 s by small pages).  A process whose memory goes up and down asks for many.
+    """Has the system give this process, and those that it starts from now on, memory by pages of 4 KiB.  On a virtual
+    machine the host may have to find a page of 2 MiB first, which takes ten times as long as to clear it (2.6 s for a
+    GiB, 0.4 s by small pages), and a process whose memory goes up and down asks for many.
 
     Without effect where the system is not Linux.
     """
+    if not is_on("small-pages"):
+        return
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_THP_DISABLE, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def keep_what_is_loaded() -> None:
-    """Has the collection of garbage leave alone what is there now: modules and the like, which are never garbage, and
-    take 60 ms to be looked at.  PySpark's workers do that after every task."""
-    gc.freeze()
+    """Has the garbage collector leave alone what is there now: modules and the like, which are never garbage and take
+    60 ms to look at.  PySpark's workers collect after every task."""
+    if is_on("frozen-modules"):
+        gc.freeze()

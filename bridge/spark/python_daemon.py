@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from bridge.spark.process_memory import keep_freed_memory
+from bridge.spark.tuning import is_on
+
 _NICENESS: Final = 10
 """Where all cores are busy, the applier comes first, and a target on the same machine: they are what is waited for."""
 
@@ -23,11 +26,10 @@ def compiled_instead_of_zipped(path: list[str]) -> list[str]:
     return [entry for entry in path if not is_installed(entry)]
 
 
-sys.path[:] = compiled_instead_of_zipped(sys.path)
+if is_on("installed-modules"):
+    sys.path[:] = compiled_instead_of_zipped(sys.path)
 
 from pyspark import daemon  # noqa: E402
-
-from bridge.spark.process_memory import keep_freed_memory  # noqa: E402
 
 
 class WithoutPandas:
@@ -40,7 +42,9 @@ class WithoutPandas:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, WithoutPandas())
+    if is_on("no-pandas"):
+        sys.meta_path.insert(0, WithoutPandas())
     keep_freed_memory()
-    os.nice(_NICENESS)
+    if is_on("niceness"):
+        os.nice(_NICENESS)
     daemon.manager()  # type: ignore[no-untyped-call]

@@ -26,9 +26,8 @@ from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED
 from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
 from bridge.spark.kafka_source_api import connector, is_local
+from bridge.spark.tuning import VARIABLE
 
-MEMORY: Final = "/dev/shm"
-"""Where Linux keeps files in memory."""
 _CHECKPOINT: Final = "bridge-stream-"
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
@@ -52,7 +51,7 @@ _DEFAULTS: Final = {
     "spark.kryoserializer.buffer.max": "1024m",
 }
 
-_END_SECONDS: Final = 10.0
+_END_SECONDS: Final = 3.0
 """For tasks to end; Spark looks every two seconds whether one was to be killed."""
 _LOCALLY: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
 """On a cluster the package may not be there yet when an executor starts its Python."""
@@ -75,7 +74,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **_DEFAULTS,
         "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
-        **(_LOCALLY if is_local(given) else {}),
+        **(_LOCALLY if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     properties = {**defaults, **given}
     for key, value in properties.items():
@@ -136,8 +135,8 @@ def _hand_signals_over(session: SparkSession) -> None:
 
 
 def end_tasks(session: SparkSession) -> None:
-    """Ends what still runs and nobody waits for, as workers that are being started: a task that the end of the JVM
-    surprises says that it failed, behind the bridge's last word.  Nothing where the JVM is gone."""
+    """Ends what still runs and nobody waits for any more.  A task that the end of the JVM surprises would say that it
+    failed, behind the bridge's last word.  Does nothing where the JVM is gone."""
     context: Any = session.sparkContext
     deadline = time.monotonic() + _END_SECONDS
     with suppress(*SPARK_ENDED):
@@ -163,12 +162,10 @@ def _end_quietly(*_: object) -> None:
 def checkpoint_folder() -> Iterator[str]:
     """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
 
-    In memory where there is /dev/shm, since Spark writes it for every micro-batch; folders of processes that were
-    killed are removed.  A living one holds a lock on its own: its process id says nothing to who is in another
-    container and sees the same memory.
+    Folders of processes that were killed are removed.  A living one holds a lock on its own: its process id says
+    nothing to who is in another container and sees the same folder.
     """
-    memory = Path(MEMORY)
-    base = memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    base = Path(tempfile.gettempdir())
     for left in base.glob(f"{_CHECKPOINT}*"):
         with suppress(OSError), _locked(left):
             shutil.rmtree(left, ignore_errors=True)

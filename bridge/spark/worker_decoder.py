@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterable, Iterator
 from uuid import uuid4
@@ -13,6 +12,7 @@ import pyarrow as pa
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
 from bridge.spark.process_memory import give_freed_memory_back, keep_what_is_loaded
+from bridge.spark.tuning import is_on
 
 
 def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
@@ -21,7 +21,6 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     name = uuid4().hex
 
     def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
-        gc.disable()  # a worker that only decodes makes no cycles
         _keep_zip_directories()
         decoder = decoder_called(name, protocol, options)
         for some in messages:
@@ -47,6 +46,6 @@ def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
 def _keep_zip_directories() -> None:
     """PySpark drops all import caches at every task, and a zip on the path (pyspark.zip) is then read anew, entry by
     entry in Python: half of a decoding worker's time (py-spy).  The zips do not change while a worker lives."""
-    for finder in sys.path_importer_cache.values():
+    for finder in sys.path_importer_cache.values() if is_on("zip-folders") else ():
         if isinstance(finder, zipimporter):
             finder.invalidate_caches = do_nothing  # type: ignore[method-assign]

@@ -86,6 +86,6 @@ def _folder() -> Path:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the folder {base} for --resume cannot be made: {error.strerror}", mend="set XDG_STATE_HOME"
+            f"the folder {base} for --resume cannot be made: {error.strerror}", fix="set XDG_STATE_HOME"
         ) from error
     return base

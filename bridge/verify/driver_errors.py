@@ -21,6 +21,6 @@ def expected_errors(*places: Target) -> Iterator[None]:
         raise TargetError(
             f"a server {what}: {server_words(error)}",
             where=" or ".join(map(str, places)),
-            mend="see that it runs, and that the user may read the tables and the bridge's own database; comparing"
+            fix="see that it runs, and that the user may read the tables and the bridge's own database; comparing"
             " with the messages needs CREATE TEMPORARY TABLES there as well",
         ) from error

@@ -1,4 +1,4 @@
-"""Differences to the statements that would mend them: those that the writer itself would use, in one transaction."""
+"""Differences to the statements that would fix them: those that the writer itself would use, in one transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_in_the_way(shape: Shape, difference: Difference) -> bool:
 
 
 def _sorted(shape: Shape, differences: Iterable[Difference]) -> tuple[list[Difference], list[Difference], list[Row]]:
-    """Differences that whole rows mend; rows of the target to alter in their place, as only a part of what they should
+    """Differences that whole rows fix; rows of the target to alter in their place, as only a part of what they should
     be is known; and rows that nobody can write."""
     whole, parts, unknown = [], [], []
     for difference in differences:
@@ -96,7 +96,7 @@ def _key_literals(shape: Shape, row: Row) -> str:
 
 
 class FixFile:
-    """Collects what mends the target, then writes it: schema first, as it cannot be in a transaction."""
+    """Collects what fixes the target, then writes it: schema first, as it cannot be in a transaction."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -107,7 +107,7 @@ class FixFile:
         try:
             path.touch()
         except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}", mend="see --fix-sql") from error
+            raise UsageError(f"{path} cannot be written: {error.strerror}", fix="see --fix-sql") from error
 
     def add_schema(self, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Schema changes, which no transaction can hold: before the rows, and after them."""

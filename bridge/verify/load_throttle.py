@@ -23,7 +23,7 @@ def parse_max_load(rules: Sequence[str]) -> dict[str, int]:
     for rule in (part.strip() for text in rules for part in text.split(",")):
         match = _RULE.fullmatch(rule)
         if match is None:
-            raise UsageError(f"--max-load {rule!r} cannot be read", mend="write it as Threads_running=25")
+            raise UsageError(f"--max-load {rule!r} cannot be read", fix="write it as Threads_running=25")
         limits[match[1]] = int(match[2])
     return limits
 
@@ -64,13 +64,13 @@ class Throttle:
 
     def _reason(self) -> str:
         if self._is_stopped:
-            raise StoppedError("the verification was given up", mend="run verify again with --resume")
+            raise StoppedError("the verification was given up", fix="run verify again with --resume")
         with self._lock:
             for place, session in self._sessions.items():
                 for name, limit in self._limits.items():
                     found = session.rows("SHOW GLOBAL STATUS LIKE %s", (name,))
                     if not found:
-                        raise UsageError(f"the {place} has no status variable {name}", mend="see SHOW GLOBAL STATUS")
+                        raise UsageError(f"the {place} has no status variable {name}", fix="see SHOW GLOBAL STATUS")
                     value = float(found[0][1]) - (self._streams if name.lower() == _RUNNING else 0)
                     if value > limit:
                         return f"{name} of the {place} is {value:,.10g}, above {limit}"

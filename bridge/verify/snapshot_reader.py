@@ -72,11 +72,11 @@ class Reader:
             return StoppedError(
                 "a table was altered while it was verified",
                 where=f"{self._place}, {sql[:200]}",
-                mend="run verify again with --resume: what was found equal is not read again",
+                fix="run verify again with --resume: what was found equal is not read again",
             )
         what = "was lost" if is_lost_connection(error) else "refused a query of verify"
         return StoppedError(
             f"the server {what}: {server_words(error)}",
             where=f"{self._place}, {sql[:200]}",
-            mend="see that the server runs and that the user may read the tables; then run verify again with --resume",
+            fix="see that the server runs and that the user may read the tables; then run verify again with --resume",
         )

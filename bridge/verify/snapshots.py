@@ -85,7 +85,7 @@ def _held(
                 raise StoppedError(
                     "the pipeline's progress row could not be held",
                     where=f"pipeline {table.name}",
-                    mend="a transaction of the bridge takes very long; run verify when it is through",
+                    fix="a transaction of the bridge takes very long; run verify when it is through",
                 ) from error
             continue
         began = time.monotonic()
@@ -113,7 +113,7 @@ def _in_parts(table: ProgressTable) -> StoppedError:
     return StoppedError(
         "several connections write beyond the applied ts (parallel consistency), or did when the bridge ended",
         where=f"pipeline {table.name}",
-        mend="start the bridge if it does not run, and run verify again when it has gone on",
+        fix="start the bridge if it does not run, and run verify again when it has gone on",
     )
 
 

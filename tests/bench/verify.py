@@ -17,7 +17,8 @@ from bridge.local import Kafka, MariaDB
 from bridge.local.cache import cache_folder
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.job import Job
+from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.sources.kafka import KafkaSource
 from bridge.spark.session import start_session
@@ -106,7 +107,8 @@ def _against_log(events: int) -> dict[str, Any]:
         fill(kafka.bootstrap_servers, "bench", messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
         target, source = Target(mariadb.url), KafkaSource(kafka.bootstrap_servers, ["bench"], {})
         settings = load_settings(None, {}, {"name": "bench", "target": mariadb.url}, [])
-        Job(settings, target, source, "canal-json").catch_up(None, lambda _: None, take_over=False)
+        pipeline = Pipeline(Assembly(settings, target, source, "canal-json"))
+        pipeline.catch_up(None, lambda _: None, take_over=False)
         spark = start_session({}, with_kafka=True)
         decode = event_decoder("canal-json", DecodeOptions(None))
         extents = source.extents(spark)

@@ -28,22 +28,22 @@ def findings(target: str, *flags: str) -> tuple[int, list[str]]:
 
 
 def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
-    """Must be mended, by --source."""
+    """Must be fixed, by --source."""
     code, lines = findings(target, "--input", cut)
     assert code == 2
-    assert any(line.startswith("MEND") and "--source" in line for line in lines)
+    assert any(line.startswith("FIX") and "--source" in line for line in lines)
 
 
 def test_the_upstream(target: str, cut: str) -> None:
     """It is asked for its name; one that is no TiDB cannot show past moments, one that does not answer is to be
-    mended."""
+    fixed."""
     code, lines = findings(target, "--input", cut, "--source", target)
     assert code == 2
     assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
-    assert ["no TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("MEND")] == [True]
+    assert ["no TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("FIX")] == [True]
     code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
     assert code == 2
-    assert any(line.startswith("MEND") and "the upstream does not answer" in line for line in lines)
+    assert any(line.startswith("FIX") and "the upstream does not answer" in line for line in lines)
 
 
 def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
         session.execute("SET GLOBAL local_infile = OFF")
         code, lines = findings(target, "--input", path, "--source", target)
         session.execute("SET GLOBAL local_infile = ON")
-    assert (code, [line for line in lines if line.startswith("MEND")]) == (0, [])
+    assert (code, [line for line in lines if line.startswith("FIX")]) == (0, [])
     assert any("no TiDB" in line for line in lines)
     assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):

@@ -136,7 +136,7 @@ def test_held_in_a_replay(
         with pytest.raises(HeldError) as raised:
             run_all(target, events, ddl=rules)
         assert raised.value.exit_code == 4
-        assert "bridge ddl approve, skip or replace 10-" in raised.value.mend
+        assert "bridge ddl approve, skip or replace 10-" in raised.value.fix
     assert rows(session) == [(7,)]
     assert entry(session).state is State.HELD
     release(Target(target), ProgressTable("bridge"), "10", state, replacement)
@@ -153,8 +153,7 @@ def test_a_running_bridge_waits_and_notices(
     """A running bridge stays at the commit_ts of a held schema change, says what for, and goes on when it is released
     through the target's tables."""
     events = in_one_partition([DROP, *AFTER])
-    with opened(target, [("cdc", 0)], ddl=ddl_rules(hold=["drop table"])) as pipeline:
-        pipeline.writer.on_held = pipeline.applier.wait_for_operator
+    with opened(target, [("cdc", 0)], ddl=ddl_rules(hold=["drop table"]), waits_for_operator=True) as pipeline:
         worker = threading.Thread(target=pipeline.take, args=(events,))
         worker.start()
         wait_for(lambda: "a schema change is held" in pipeline.applier.waiting_for())

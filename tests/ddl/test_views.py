@@ -184,8 +184,8 @@ def test_translate_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_sees_no_more_than_before(url: str) -> None:
-    """Neither the rows that the bridge has put aside nor another database open to somebody who may read the views; once
-    the operator has approved such a view, they do not either."""
+    """Neither the quarantined rows nor another database are open to somebody who may read the views; once the operator
+    has approved such a view, they are not either."""
     views = {
         "CREATE DEFINER=`root`@`%` SQL SECURITY DEFINER VIEW v AS SELECT * FROM _bridge.progress": "own database",
         "CREATE VIEW v AS SELECT * FROM hidden.t": "outside of the filter",

@@ -21,10 +21,9 @@ from bridge.config import Settings
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.mysql.connection import Session, Target
-from bridge.pipeline.applier import RowsOf, driver_rows
-from bridge.pipeline.backlog import arrival_of
-from bridge.pipeline.executor_arrival import arrival_on_executors
-from bridge.pipeline.ordered.order import OrderChanged
+from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.decoded_batch import batch_on_executors, sorted_batch
+from bridge.pipeline.order import OrderChanged
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
@@ -309,7 +308,7 @@ class Run:
             yield
 
     def _feed(self, pipeline: Pipeline, log: Sequence[Placed], decoder: Decoder) -> None:
-        starts = pipeline.applier.backlog.positions
+        starts = pipeline.applier.order.positions
         rest = [message for message in log if message.offset >= starts[message.topic, message.partition].offset]
         size = {"all": max(1, len(rest))}.get(self._choice["micro-batch"]) or int(self._choice["micro-batch"])
         for start in range(0, len(rest), size):
@@ -324,10 +323,10 @@ class Run:
             return
         assert self._bench.spark is not None
         if self._random.random() < 0.2:
-            pipeline.applier.take(arrival_of(events))
+            pipeline.applier.take(sorted_batch(events))
             return
         frame = self._bench.spark.createDataFrame(events, from_arrow_schema(EVENT_SCHEMA))
-        pipeline.applier.take(arrival_on_executors(frame.repartition(2), {}))
+        pipeline.applier.take(batch_on_executors(frame.repartition(2), {}))
 
     def _trace(self, step: str) -> None:
         if self._crash_at and step == self._choice["crash"]:
@@ -352,11 +351,11 @@ class Run:
         applied_ts = self._bench.session.value(
             "SELECT applied_ts FROM _bridge.progress WHERE name = %s", (self._pipeline.table.name,)
         )
-        applier = self._pipeline.applier
-        text = f"from {applier.applied_ts} to {applied_ts}, the resolved ts is {applier.resolved_ts}"
-        if applied_ts < applier.applied_ts:
+        order = self._pipeline.applier.order
+        text = f"from {order.applied_ts} to {applied_ts}, the resolved ts is {order.resolved_ts}"
+        if applied_ts < order.applied_ts:
             raise Failure("progress goes back", text)
-        if not applier.by_partition and applied_ts > max(applier.resolved_ts, applier.applied_ts):
+        if not order.by_partition and applied_ts > max(order.resolved_ts, order.applied_ts):
             raise Failure("progress beyond the resolved ts", text)
 
     def _look(self) -> None:

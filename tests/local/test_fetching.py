@@ -121,5 +121,5 @@ def test_a_jar_alone(fake_java: Callable[[str], None], tmp_path: Path) -> None:
 def test_failed_download_quotes_ivy(fake_java: Callable[[str], None], tmp_path: Path) -> None:
     """When every attempt fails, Ivy's last lines are told, without its progress dots."""
     fake_java('echo "...... (12kB)"; echo "......"; echo "thing;1.0: not found" >&2; exit 1')
-    with pytest.raises(LocalError, match=r"org.example:thing:1.0: thing;1.0: not found; mend: .*Maven Central"):
+    with pytest.raises(LocalError, match=r"org.example:thing:1.0: thing;1.0: not found; fix: .*Maven Central"):
         jars.retrieve(ARTIFACT, tmp_path)

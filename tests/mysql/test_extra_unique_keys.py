@@ -46,7 +46,7 @@ def test_which_are_the_targets_own(target: str, old_target: str, theirs: str, ou
 
 
 def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path) -> None:
-    """`check` with the mend, a start in its log; tables that are not replicated are left out."""
+    """`check` with the fix, a start in its log; tables that are not replicated are left out."""
     for table in ("t", "other"):
         for url in (old_target, target):
             sql(url, "CREATE DATABASE IF NOT EXISTS app", f"CREATE TABLE app.{table} (id INT PRIMARY KEY, v INT)")

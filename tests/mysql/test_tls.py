@@ -112,7 +112,7 @@ def test_every_mode_has_what_it_says(secured: Secured) -> None:
 
 def test_the_machines_own_authorities(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without tls_ca they are asked."""
-    assert "tls_ca" in refused(Target(secured.url, tls=Tls("verify-ca"))).mend
+    assert "tls_ca" in refused(Target(secured.url, tls=Tls("verify-ca"))).fix
     monkeypatch.setenv("SSL_CERT_FILE", str(secured.authority.ca))
     assert secured.answers(Tls("verify-identity")).endswith("host name checked")
 
@@ -122,7 +122,7 @@ def test_another_authority(secured: Secured, mode: TlsMode) -> None:
     """Its certificate is none for this server, which is said at once, not after all retries."""
     error = refused(Target(secured.url, tls=secured.tls(mode, ca=secured.stranger.ca)))
     assert "the certificate of the target is not accepted" in error.what
-    assert "set target.tls_ca" in error.mend
+    assert "set target.tls_ca" in error.fix
 
 
 def test_another_host(secured: Secured) -> None:
@@ -130,7 +130,7 @@ def test_another_host(secured: Secured) -> None:
     url, ca = secured.url.replace("127.0.0.1", "localhost"), secured.authority.ca
     error = refused(Target(url, tls=secured.tls("verify-identity", ca=ca)))
     assert "localhost" in error.what
-    assert "verify-ca" in error.mend
+    assert "verify-ca" in error.fix
     assert secured.answers(secured.tls("verify-ca", ca=ca), url)
 
 
@@ -140,7 +140,7 @@ def test_a_certificate_that_has_run_out(secured: Secured) -> None:
     try:
         error = refused(Target(secured.url, tls=secured.tls("verify-ca", ca=secured.authority.ca)))
         assert "expired" in error.what
-        assert "renew" in error.mend
+        assert "renew" in error.fix
         assert secured.answers(Tls("required"))
     finally:
         secured.show_own_again()
@@ -160,8 +160,8 @@ def test_a_certificate_of_the_client(secured: Secured, guest: str) -> None:
     """An account that asks for one lets nobody in without; the error names the setting."""
     own = {"cert": secured.client_cert, "key": secured.client_key}
     assert secured.answers(secured.tls("required", **own), guest)
-    assert "tls_cert" in refused(Target(guest, tls=Tls("required"))).mend
-    assert "tls_cert" in refused(Target(guest, tls=Tls("off"))).mend
+    assert "tls_cert" in refused(Target(guest, tls=Tls("required"))).fix
+    assert "tls_cert" in refused(Target(guest, tls=Tls("off"))).fix
     cert, key = secured.stranger.sign("stranger-client")
     with pytest.raises((TargetError, MySQLError), match=r"TLS|SSL"):  # some servers only hang up
         Target(guest, tls=secured.tls("required", cert=cert, key=key)).connect()
@@ -172,7 +172,7 @@ def test_a_server_that_insists(secured: Secured) -> None:
     with admin(secured.url) as session:
         session.execute("SET GLOBAL require_secure_transport = ON")
         try:
-            assert "verify-identity" in refused(Target(secured.url, tls=Tls("off"))).mend
+            assert "verify-identity" in refused(Target(secured.url, tls=Tls("off"))).fix
             assert secured.answers(Tls())
         finally:
             session.execute("SET GLOBAL require_secure_transport = OFF")
@@ -189,7 +189,7 @@ def test_a_server_without_tls(target: str, mode: TlsMode) -> None:
     else:
         error = refused(Target(target, tls=tls))
         assert f'offers no TLS, and target.tls is "{mode}"' in error.what
-        assert "switch TLS on" in error.mend
+        assert "switch TLS on" in error.fix
 
 
 def test_a_fallback_is_said_once(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,9 +265,7 @@ def test_check_says_what_is_in_force(secured: Secured, target: str, tmp_path: Pa
         assert [line for line in lines if line.startswith(f"ok    the connection to the {section}: TLSv1.3, ")]
     ended = checked(secured, tmp_path, secured.stranger.ca)
     assert ended.code == 2
-    assert any(
-        line.startswith("MEND  the certificate of the target is not accepted") for line in ended.out.splitlines()
-    )
+    assert any(line.startswith("FIX  the certificate of the target is not accepted") for line in ended.out.splitlines())
     plain = bridge("check", "--target", target, "--input", str(tmp_path / "c.jsonl")).out
     assert 'the connection to the target: not encrypted (target.tls = "preferred")  -> switch TLS on' in plain
 

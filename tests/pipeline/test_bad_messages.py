@@ -96,7 +96,7 @@ def test_slower_partitions_are_waited_for(target: str, session: Session, tmp_pat
     assert ids(session) == [1, 2, 3]
 
 
-def test_a_mended_cause_lets_the_bridge_go_on(target: str, session: Session, tmp_path: Path) -> None:
+def test_a_fixed_cause_lets_the_bridge_go_on(target: str, session: Session, tmp_path: Path) -> None:
     """A TIMESTAMP without a configured zone stops like a bad message, saying which setting is missing; with the zone
     set the same messages are read again and nothing is lost or doubled."""
     messages = [

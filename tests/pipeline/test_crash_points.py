@@ -62,7 +62,7 @@ def kill_at(url: str, events: pa.Table, doomed: str, connections_of: Callable[[W
     def trace(step: str) -> None:
         nonlocal nth
         nth = 0 if step == "begun" else nth + 1
-        where = (nth if step == "statement" else 0, pipelines[0].applier.applied_ts, pipelines[0].changes_run)
+        where = (nth if step == "statement" else 0, pipelines[0].applier.order.applied_ts, pipelines[0].changes_run)
         if step != doomed or where in seen:
             return
         seen.add(where)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -21,30 +22,36 @@ from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA
 from bridge.local import Kafka
 from bridge.model import PartitionStart
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.backlog import Arrival, Backlog
-from bridge.pipeline.intake import DRIVER_DECODES, FIRST_AT_ONCE, HEAD_AT_ONCE, Intake
+from bridge.pipeline.by_boundaries.backlog import Backlog
+from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.intake import DRIVER_DECODES, Intake
+from bridge.pipeline.order import Order
+from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import TableStore
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
-from bridge.sources.source import Extent
 from bridge.sources.topic_guard import TopicGuard
+from bridge.table_filter import TableFilter
 
 TS = 470611868434825218
 
 
-class Arrivals:
+class Taker:
     """What the applier is handed."""
 
     failure: BaseException | None = None
 
     def __init__(self) -> None:
-        self.came: list[Arrival] = []
+        self.came: list[Any] = []
 
-    def offer(self, arrival: Arrival, given_up: Callable[[], bool]) -> bool:
-        self.came.append(arrival)
+    def offer(self, batch: Any, given_up: Callable[[], bool]) -> bool:
+        self.came.append(batch)
         return not given_up()
 
     def fail(self, error: BaseException) -> None:
@@ -68,23 +75,37 @@ class Planned:
         return KafkaBatch(cast("Any", None), [OffsetRange(self._topic, 0, number, number + 1)], self._properties)
 
 
-def _intake(kafka: Kafka, topic: str, arrivals: Arrivals) -> Intake:
+PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
+
+
+def _by_boundaries(topic: str) -> Order[Any]:
+    starts = {(topic, 0): PartitionStart(0, 0, 0)}
+    return BoundaryOrder(PROGRESS, Frontier([], time.monotonic), Backlog(starts), tables=TableFilter(), counts=Counts())
+
+
+def _by_partitions(topic: str) -> Order[Any]:
+    backlog = PartitionBacklog({(topic, 0): PartitionStart(0, 0, 0, 0)}, 0)
+    return PartitionOrder(PROGRESS, backlog, IdlePolicy(0, dict), lambda _: {}, tables=TableFilter(), counts=Counts())
+
+
+def _intake(
+    kafka: Kafka, topic: str, taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000
+) -> Intake:
     return Intake(
         "canal-json",
         DecodeOptions("UTC"),
-        Backlog({(topic, 0): PartitionStart(0, 0, 0)}),
-        cast("ApplierThread", arrivals),
+        order_of(topic),
+        cast("ApplierThread", taker),
         room=Amount(1000, 1 << 20),
         topics=TopicGuard(KafkaSource(kafka.bootstrap_servers, [topic], {}), {}, by_partition=False),
         bytes_at_once=1 << 20,
-        by_partition=False,
-        limit=1000,
+        limit=limit,
     )
 
 
-def _hand_over(intake: Intake, planned: Planned, *numbers: int, head: Any = None) -> None:
+def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
     """As a query does that ends behind these micro-batches."""
-    intake.start(head)
+    intake.start()
     for number in numbers:
         intake.hand_over(planned, cast("Any", None), number)
     assert any(intake.finished(0.2) for _ in range(150))
@@ -93,23 +114,15 @@ def _hand_over(intake: Intake, planned: Planned, *numbers: int, head: Any = None
 def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Spark planned the micro-batch before it saw the partition; what lies there may be earlier than the boundary that
     was read.  So it is admitted with the boundary, once."""
-    name, arrivals = topic(1), Arrivals()
+    name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 2)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-    _hand_over(_intake(kafka, name, arrivals), planned, 0, 1)
-    first, second = (control for _, control in arrivals.came)
-    assert first.boundaries == {(name, 0): TS}
+    _hand_over(_intake(kafka, name, taker), planned, 0, 1)
+    first, second = taker.came
+    assert first.control.boundaries == {(name, 0): TS}
     assert first.read == {(name, 0): 1, (name, 1): 0}
     assert second.read == {(name, 0): 2}
-
-
-def test_the_head_comes_first(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """However soon the query's first micro-batch comes: what the head holds is before it."""
-    name, arrivals = topic(1), Arrivals()
-    planned = Planned(kafka, name, 2)
-    _hand_over(_intake(kafka, name, arrivals), planned, 1, head=planned(None, 0))
-    assert [control.read for _, control in arrivals.came] == [{(name, 0): 1}, {(name, 0): 2}]
 
 
 class Broken:
@@ -127,7 +140,7 @@ class Broken:
 
 
 class Breaking:
-    """A head of two parts of which the second cannot be read."""
+    """A micro-batch of two parts of which the second cannot be read."""
 
     messages = None
 
@@ -141,53 +154,54 @@ class Breaking:
 @pytest.mark.parametrize(
     "error", [Py4JError("lost"), KafkaException("lost"), MemoryError(), OSError("full"), ApplyError("refused")]
 )
-def test_behind_a_head_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
+def test_behind_a_part_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
     """Progress would go past what was not read, for good."""
-    name, arrivals = topic(1), Arrivals()
+    name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 3)
-    _hand_over(_intake(kafka, name, arrivals), planned, 2, head=Breaking(planned(None, 0), error))
-    assert [control.read for _, control in arrivals.came] == [{(name, 0): 1}]
-    assert arrivals.failure is error
+    breaking = cast("Any", Breaking(planned(None, 0), error))
+    _hand_over(_intake(kafka, name, taker), lambda _, number: planned(_, number) if number else breaking, 0, 2)
+    assert [batch.read for batch in taker.came] == [{(name, 0): 1}]
+    assert taker.failure is error
 
 
 def test_a_gap_is_never_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Whatever made it."""
-    name, arrivals = topic(1), Arrivals()
+    name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 3)
-    _hand_over(_intake(kafka, name, arrivals), planned, 0, 2)
-    assert len(arrivals.came) == 1
-    assert f"{name}/0" in str(arrivals.failure)
+    _hand_over(_intake(kafka, name, taker), planned, 0, 2)
+    assert len(taker.came) == 1
+    assert f"{name}/0" in str(taker.failure)
 
 
-class Slow(Arrivals):
+class Slow(Taker):
     """An applier that takes nothing before it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.takes = threading.Event()
 
-    def offer(self, arrival: Arrival, given_up: Callable[[], bool]) -> bool:
+    def offer(self, batch: Any, given_up: Callable[[], bool]) -> bool:
         while not self.takes.wait(0.01) and not given_up():
             pass
-        return super().offer(arrival, given_up)
+        return super().offer(batch, given_up)
 
 
 def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
     """It plans the next one meanwhile, and waits with a second, so that what waits is bounded."""
-    name, arrivals = topic(1), Slow()
+    name, taker = topic(1), Slow()
     planned = Planned(kafka, name, 3)
-    intake = _intake(kafka, name, arrivals)
-    intake.start(None)
+    intake = _intake(kafka, name, taker)
+    intake.start()
     for number in (0, 1):
         intake.hand_over(planned, cast("Any", None), number)
     third = threading.Thread(target=intake.hand_over, args=(planned, None, 2))
     third.start()
     third.join(0.3)
     assert third.is_alive()
-    arrivals.takes.set()
+    taker.takes.set()
     third.join(10)
     assert intake.finished(30)
-    assert [control.read for _, control in arrivals.came] == [{(name, 0): number} for number in (1, 2, 3)]
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2, 3)]
 
 
 class Part:
@@ -210,24 +224,24 @@ class Part:
         return pa.Table.from_batches([], EVENT_SCHEMA)
 
 
-def _alone(arrivals: Arrivals) -> Intake:
+def _alone(taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000) -> Intake:
     """An intake without Kafka."""
-    intake = _intake(cast("Any", SimpleNamespace(bootstrap_servers="nowhere:1")), "t", arrivals)
+    intake = _intake(cast("Any", SimpleNamespace(bootstrap_servers="nowhere:1")), "t", taker, order_of, limit)
     intake._topics = cast("Any", SimpleNamespace(partitions=lambda _: set()))
     return intake
 
 
 def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     """A micro-batch whose size nobody knows is one that only Spark's query holds."""
-    arrivals = Slow()
-    intake = _alone(arrivals)
-    intake.start(None)
+    taker = Slow()
+    intake = _alone(taker)
+    intake.start()
     only_here = Part(None, lambda: None)
     query = threading.Thread(target=intake.hand_over, args=(lambda *_: only_here, None, 0))
     query.start()
     query.join(0.3)
     assert query.is_alive()
-    arrivals.takes.set()
+    taker.takes.set()
     query.join(10)
     assert not query.is_alive()
     assert intake.finished(10)
@@ -235,24 +249,24 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
 
 def test_one_part_is_decoded_ahead() -> None:
     """While the one before it is handed over; no more, so that the memory is bounded."""
-    arrivals, decoded = Slow(), list[int]()
-    intake = _alone(arrivals)
-    intake.start(None)
+    taker, decoded = Slow(), list[int]()
+    intake = _alone(taker)
+    intake.start()
     parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
     whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
     intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
     assert not intake.finished(0.5)
     assert decoded == [0, 1]
-    arrivals.takes.set()
+    taker.takes.set()
     assert intake.finished(10)
     assert decoded == [0, 1, 2, 3]
-    assert len(arrivals.came) == 4
+    assert len(taker.came) == 4
 
 
 def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:
     """What messages take is only known when they are decoded: a part that is too large is parted anew, whatever lies
     behind it follows, and parts grow again where messages are small."""
-    name, arrivals = topic(2), Arrivals()
+    name, taker = topic(2), Taker()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     sizes = [100] * 20 + [100_000] * 20 + [100] * 200 + [900_000] + [100] * 20
     for number, size in enumerate(sizes):
@@ -263,60 +277,31 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
             producer.produce(name, json.dumps(change), None, partition)
             producer.poll(0)
     assert producer.flush(30) == 0
-    intake = _intake(kafka, name, arrivals)
+    intake = _intake(kafka, name, taker)
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
-    intake.start(None)
+    intake.start()
     intake.hand_over(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
     assert any(intake.finished(0.2) for _ in range(300))
-    assert arrivals.failure is None
-    parts = [cast("TableStore", store).amount for store, _ in arrivals.came]
+    assert taker.failure is None
+    parts = [batch.rows.amount for batch in taker.came]
     assert sum(part.rows for part in parts) == 2 * len(sizes)
     assert [part for part in parts if part.bytes > 1 << 20 and part.rows > 1] == []
     assert max(part.rows for part in parts) > 40
-    assert arrivals.came[-1][1].read == {(name, 0): len(sizes), (name, 1): len(sizes)}
-
-
-class Head(Part):
-    """Without events and without an end, until enough parts were taken of it; `asked` is what they were to hold."""
-
-    def __init__(self, asked: list[int], taken: Callable[[int], None]) -> None:
-        super().__init__(FIRST_AT_ONCE, lambda: None)
-        self._asked, self._taken = asked, taken
-
-    def split(self, size: int) -> tuple[Any, Any]:
-        self._asked.append(size)
-        self._taken(len(self._asked))
-        return self, self if len(self._asked) < 4 else None
-
-    def read(self) -> Iterator[Any]:
-        return iter(())
-
-
-def test_what_is_left_of_a_head_goes_by_large_parts() -> None:
-    """As soon as Spark is there: a job costs the same for few messages as for many."""
-    asked = list[int]()
-    intake = _alone(Arrivals())
-    intake._pace.size = 4 * HEAD_AT_ONCE
-    head = Head(asked, lambda count: intake._query_waits.set() if count == 2 else None)
-    intake._pace.note = lambda *_: None  # type: ignore[method-assign]
-    intake.start(cast("Any", head))
-    assert any(intake.finished(0.2) for _ in range(50))
-    assert asked == [HEAD_AT_ONCE] * 2 + [4 * HEAD_AT_ONCE] * 2
+    assert taker.came[-1].read == {(name, 0): len(sizes), (name, 1): len(sizes)}
 
 
 @pytest.mark.parametrize(("messages", "last"), [(4 * DRIVER_DECODES, True), (4 * DRIVER_DECODES - 1, False)])
 def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bool) -> None:
     """However few messages that part holds: what no part says, the whole micro-batch does."""
-    arrivals = Arrivals()
-    intake = _alone(arrivals)
-    intake._by_partition, intake._limit = True, 4 * DRIVER_DECODES
-    intake.start(None)
+    taker = Taker()
+    intake = _alone(taker, _by_partitions, limit=4 * DRIVER_DECODES)
+    intake.start()
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
     whole = Part(messages, lambda: None, parts)
     intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
     assert any(intake.finished(0.2) for _ in range(50))
-    assert [control.is_cut for _, control in arrivals.came] == [True, True, last]
+    assert [batch.is_cut for batch in taker.came] == [True, True, last]
 
 
 def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -329,7 +314,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     worker.start()
     planned = Planned(kafka, name, 5)
     intake = _intake(kafka, name, cast("Any", worker))
-    intake.start(None)
+    intake.start()
 
     def query() -> None:
         for number in range(5):
@@ -344,20 +329,3 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     assert not thread.is_alive()
     assert worker.failure is None
     assert worker.stop(5)
-
-
-def test_the_head_leaves_something_to_the_query() -> None:
-    """About half of every partition at most."""
-    source = KafkaSource("nowhere:1", ["t"], {})
-    starts = {("t", n): PartitionStart(10, 0, 0) for n in range(3)}
-    extents = {("t", 0): Extent(0, 110), ("t", 1): Extent(0, 60), ("t", 2): Extent(5, 10)}
-    spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(master="spark://nowhere:1")))
-    head = source.head(spark, "/tmp", starts, extents, 50)
-    assert head is not None
-    assert head.ends == {("t", 0): 44, ("t", 1): 27}
-    assert head.messages == 51
-    most = source.head(spark, "/tmp", starts, extents, 1000)
-    assert most is not None
-    assert most.ends == {("t", 0): 60, ("t", 1): 35}
-    few = {("t", n): Extent(0, 11) for n in range(3)}
-    assert source.head(spark, "/tmp", starts, few, 1) is None

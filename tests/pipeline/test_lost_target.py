@@ -92,7 +92,7 @@ def test_unreachable_target_stops_the_bridge(server: MariaDB) -> None:
                 pipeline.take(in_one_partition(busy_upstream(1), start=1))
         finally:
             server.restart()
-    assert "start the bridge again" in raised.value.mend
+    assert "start the bridge again" in raised.value.fix
 
 
 def lost_reply(commit: Callable[[Session], None], takes_place: bool) -> Callable[[Session], None]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline import test_restart_model
-from tests.pipeline.ordered import test_model, test_order_changes
+from tests.pipeline.by_partitions import test_model, test_order_changes
 from tests.support.models import MANY
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]

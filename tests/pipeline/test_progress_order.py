@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.model import Advance, ProgressOrderError
-from bridge.pipeline.applier import Applier
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.order import Due
+from bridge.pipeline.segments import Segment
 from bridge.rows.order_and_slices import DriverRows
 from tests.support.pipelines import admin, contents, journal, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
@@ -34,7 +36,7 @@ def test_a_cut_outside_of_the_segment_stops_the_bridge(
 
 def test_a_segment_beyond_the_resolved_ts_stops_the_bridge(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window may not be larger than what is complete."""
-    monkeypatch.setattr(Applier, "advance", lambda applier: applier._apply_window(13))
+    monkeypatch.setattr(BoundaryOrder, "due", lambda _: iter([Due(Segment(10, 13), None)]))
     with opened(target, [("cdc", 0)], start_ts=10) as pipeline, pytest.raises(ProgressOrderError):
         pipeline.take(EVENTS.slice(4, 1))
 

@@ -1,4 +1,4 @@
-"""Messages that cannot be decoded are put aside, each exactly once, and the stream goes on."""
+"""Messages that cannot be decoded are quarantined, each exactly once, and the stream goes on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_anew(session: Session) -> None:
 
 
 def held(session: Session) -> list[tuple[Any, ...]]:
-    """Partition, offset, code and value of what was put aside."""
+    """Partition, offset, code and value of what was quarantined."""
     return session.rows("SELECT `partition`, `offset`, code, message_value FROM _bridge.quarantine ORDER BY 1, 2")
 
 
@@ -68,7 +68,7 @@ def test_everything_else_is_applied(target: str, session: Session, tmp_path: Pat
 
 
 def test_written_by_the_transaction_that_goes_beyond_it(target: str, session: Session, tmp_path: Path) -> None:
-    """A message is put aside together with the first rows that it may belong to: neither before, nor after."""
+    """A message is quarantined together with the first rows that it may belong to: neither before, nor after."""
     events = capture(tmp_path, [watermark(11), b"{", row(15, 1), watermark(20)], [watermark(11), watermark(20)])
     with opened(target, PARTITIONS, quarantine=True) as pipeline:
         pipeline.take(events.slice(0, 3))
@@ -83,7 +83,7 @@ def test_written_by_the_transaction_that_goes_beyond_it(target: str, session: Se
         assert pipeline.applier.counts.quarantined == 1
 
 
-def test_behind_the_last_boundary_nothing_is_put_aside(target: str, session: Session, tmp_path: Path) -> None:
+def test_behind_the_last_boundary_nothing_is_quarantined(target: str, session: Session, tmp_path: Path) -> None:
     """What may belong to transactions that are not complete waits with them, and is read again."""
     messages = [[row(10, 1), watermark(20), b"{"], [watermark(20)]]
     run_all(target, capture(tmp_path, *messages), quarantine=True)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_behind_the_last_boundary_nothing_is_put_aside(target: str, session: Ses
     assert len(held(session)) == 1
 
 
-def test_a_schema_change_is_never_put_aside(target: str, session: Session, tmp_path: Path) -> None:
+def test_a_schema_change_is_never_quarantined(target: str, session: Session, tmp_path: Path) -> None:
     """A message that was a schema change stops the bridge where it lies, whatever the setting."""
     events = capture(
         tmp_path, [b"{", row(10, 1), watermark(11), BROKEN_DDL, b"[", row(12, 2), watermark(20)], [watermark(20)]
@@ -105,7 +105,7 @@ def test_a_schema_change_is_never_put_aside(target: str, session: Session, tmp_p
         with pytest.raises(BadMessageError, match="schema change") as raised:
             run_all(target, events, quarantine=True)
         assert raised.value.where == "cdc/0/3"
-        assert "--set source.put_aside=cdc/0/3" in raised.value.mend
+        assert "--set source.quarantine=cdc/0/3" in raised.value.fix
         assert ids(session) == [1]
         assert [entry[:2] for entry in held(session)] == [(0, 0)]
 
@@ -134,7 +134,7 @@ def test_from_stop_to_quarantine(target: str, session: Session, tmp_path: Path) 
 
 
 def test_until_below_a_bad_message(target: str, session: Session, tmp_path: Path) -> None:
-    """A message beyond --until is not put aside before the pipeline goes there."""
+    """A message beyond --until is not quarantined before the pipeline goes there."""
     events = capture(tmp_path, [row(10, 1), watermark(20), b"{", watermark(30)], [watermark(30)])
     run_all(target, events, until=15, quarantine=True)
     assert (ids(session), held(session)) == ([1], [])
@@ -171,7 +171,7 @@ def test_bytes_come_through_whole(target: str, session: Session, tmp_path: Path)
 
 
 def test_crash_at_every_step(target: str, victims: Victims, tmp_path: Path) -> None:
-    """Wherever a process dies, the next one ends with every message applied or put aside, each once."""
+    """Wherever a process dies, the next one ends with every message applied or quarantined, each once."""
     events = capture(
         tmp_path,
         [row(10, 1), b"{", watermark(12), row(12, 2), b"[", watermark(15), row(15, 3), watermark(20)],

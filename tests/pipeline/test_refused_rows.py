@@ -1,4 +1,4 @@
-"""Rows that decode but that the target refuses: only they are put aside, the rest of their transaction is applied."""
+"""Rows that decode but that the target refuses: only they are quarantined, the rest of their transaction is applied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
-from bridge.pipeline.refused_rows import sifted
+from bridge.pipeline.bad_input.refused_rows import divided
 from bridge.protocols.values.untyped import with_forms
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all
@@ -72,7 +72,7 @@ def rows(session: Session, table: str) -> list[tuple[Any, ...]]:
 
 
 def held(session: Session) -> list[tuple[Any, ...]]:
-    """Offset, code, kind, before and after of what was put aside."""
+    """Offset, code, kind, before and after of what was quarantined."""
     found = session.rows("SELECT `offset`, code, row_change FROM _bridge.quarantine ORDER BY `offset`")
     changes = [(offset, code, json.loads(change)) for offset, code, change in found]
     return [(offset, code, change["kind"], change["before"], change["after"]) for offset, code, change in changes]
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_only_the_refused_row_is_put_aside(target: str, session: Session, why: str) -> None:
+def test_only_the_refused_row_is_quarantined(target: str, session: Session, why: str) -> None:
     """The others of its transaction are applied; its images, position and the server's words are kept."""
     run(target, [t(10, None, [1, "a", 1]), REFUSED[why], t(10, None, [3, "c", 3]), k(10, None, "k")])
     assert (rows(session, "t"), rows(session, "k")) == ([(1, "a", 1), (3, "c", 3)], [("k",)])
@@ -149,7 +149,7 @@ def test_the_image_before_a_refused_one_stays(target: str, session: Session) -> 
 
 
 def test_later_changes_of_a_refused_row(target: str, session: Session) -> None:
-    """An update and a delete of a row that was put aside end as upstream."""
+    """An update and a delete of a row that was quarantined end as upstream."""
     changes = [
         t(10, None, [1, "toolong", 1]), t(10, None, [2, "toolong", 1]),
         t(20, [1, "toolong", 1], [1, "ok", 1]), t(20, [2, "toolong", 1], None),
@@ -160,7 +160,7 @@ def test_later_changes_of_a_refused_row(target: str, session: Session) -> None:
 
 
 def test_a_refused_change_of_key(target: str, session: Session) -> None:
-    """The row goes at its old key; only its coming at the new one is put aside."""
+    """The row goes at its old key; only its coming at the new one is quarantined."""
     run(target, [t(10, None, [1, "a", 1]), t(20, [1, "a", 1], [2, "toolong", 1])], rows_per_transaction=1)
     assert rows(session, "t") == []
     [(offset, _, kind, before, after)] = held(session)
@@ -168,7 +168,7 @@ def test_a_refused_change_of_key(target: str, session: Session) -> None:
 
 
 def test_tables_without_a_key(target: str, session: Session) -> None:
-    """Each copy of a refused row is put aside, and changes of rows that therefore are not there as well."""
+    """Each copy of a refused row is quarantined, and changes of rows that therefore are not there as well."""
     changes = [
         k(10, None, "a"), k(10, None, "toolong"), k(10, None, "toolong"), k(20, "toolong", "b"), k(20, "a", "c"),
         k(20, "nil", None),
@@ -182,7 +182,7 @@ def test_tables_without_a_key(target: str, session: Session) -> None:
 
 
 def test_rows_that_the_target_holds_for_one(target: str, session: Session) -> None:
-    """Where a unique key of the target is stricter than upstream, one of two rows is put aside, not both."""
+    """Where a unique key of the target is stricter than upstream, one of two rows is quarantined, not both."""
     run(target, [u(10, None, [1, "a"]), u(10, None, [2, "b"]), u(10, None, [3, "A"]), u(10, None, [4, "c"])])
     assert [row[0] for row in rows(session, "u")] == [1, 2, 4]
     assert [entry[:2] for entry in held(session)] == [(2, "target-refused")]
@@ -197,7 +197,7 @@ def test_what_no_single_row_is_to_blame_for_stops(target: str, session: Session)
 
 
 def test_crash_at_every_step(target: str, victims: Victims) -> None:
-    """Wherever a process dies around a refused row, the next one ends with each change applied or put aside, once."""
+    """Wherever a process dies around a refused row, the next one ends with each change applied or quarantined, once."""
     changes = [
         t(10, None, [1, "a", 1]), t(10, None, [2, "toolong", 1]), k(10, None, "k"), k(10, None, "toolong"),
         Event(Kind.BAD, 0, columns="malformed", text="broken"), boundary(20), t(20, [1, "a", 1], [3, "b", 200]),
@@ -244,7 +244,7 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
         bad = [image for image in images.values() if image and image.endswith("5")]
         return RefusedRowsError("no", table=("m", "t"), code="target-refused") if bad else None
 
-    kept, entries = sifted(TABLE, events, refusal_of)
+    kept, entries = divided(TABLE, events, refusal_of)
     assert refusal_of(kept) is None
     gone = {entry.commit_ts for entry in entries}
     assert sorted([*kept["commit_ts"].to_pylist(), *gone]) == list(range(1, len(history) + 1))
@@ -256,7 +256,7 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
 
 
 def test_raw_values(target: str, session: Session) -> None:
-    """Of a format without types: a value that its column cannot have had is put aside as it came, one that the target
+    """Of a format without types: a value that its column cannot have had is quarantined as it came, one that the target
     refuses as it would be written."""
     session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1))")
     raw = with_forms("id\0d", ["json:double,adaptive_time_microseconds,base64"])
@@ -270,7 +270,7 @@ def test_raw_values(target: str, session: Session) -> None:
 
 
 def test_a_raw_value_is_retried_as_what_it_is(target: str, session: Session) -> None:
-    """What was put aside as it came keeps the form of its values, so that a retry can make them exact."""
+    """What was quarantined as it came keeps the form of its values, so that a retry can make them exact."""
     session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1), day DATE)")
     raw = with_forms("id\0d\0day", ["json:double,adaptive_time_microseconds,base64"])
     run(target, [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after="2\0'x'\x0019000")])

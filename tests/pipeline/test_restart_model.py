@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +17,11 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier, Limits
-from bridge.pipeline.backlog import Arrival, Backlog, arrival_of
-from bridge.pipeline.frontier import Frontier
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.table_filter import TableFilter
-from tests.support.models import FEW, Crash, FakeTarget, FakeWriter, Streams
+from tests.support.models import FEW, Crash, FakeTarget, FakeWriter, Streams, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 
@@ -131,33 +131,28 @@ def micro_batches(random: Random, streams: Streams, offsets: dict[int, int]) -> 
         yield batch
 
 
-def life(random: Random, target: Target, crash_at: int | None, rows_per_transaction: int) -> Applier:
+def life(random: Random, target: Target, crash_at: int | None, rows_per_transaction: int) -> Applier[Any]:
     """One process from start to crash, or to the end of the input."""
     streams = target.upstream.streams
     starts = {(TOPIC, p): target.positions.get((TOPIC, p), PartitionStart(0, 0, 0)) for p in range(len(streams))}
     progress = Progress("bridge", 1, target.applied_ts, 0, target.positions, target.pending)
     clock = itertools.count()
-    applier = Applier(
+    applier = make_applier(
         FakeWriter(target, crash_at),  # type: ignore[arg-type]
         progress,
-        Frontier(((partition, start.boundary) for partition, start in starts.items()), lambda: 0.0),
-        Backlog(starts),
-        tables=TableFilter(),
-        limits=Limits(Amount(rows_per_transaction, 1 << 20)),
-        clock=lambda: next(clock) * 0.4,
+        dict.fromkeys(starts, 0),
+        ApplierConfig(transaction=Amount(rows_per_transaction, 1 << 20), clock=lambda: next(clock) * 0.4),
+        Counts(),
+        by_partition=False,
     )
     applier.finish_pending(progress.pending)
     for batch in micro_batches(random, streams, {p: starts[TOPIC, p].offset for p in range(len(streams))}):
         for p, _, event in batch:
             if event.kind == Kind.BOUNDARY:
                 target.vouched[p] = max(target.vouched[p], event.commit_ts)
-        applier.take(arrival(batch))
+        give(applier, events_table(sorted(batch, key=lambda x: x[:2]) if len(batch) % 2 else batch))
     applier.finish()
     return applier
-
-
-def arrival(batch: list[tuple[int, int, Event]]) -> Arrival:
-    return arrival_of(events_table(sorted(batch, key=lambda x: x[:2]) if len(batch) % 2 else batch))
 
 
 HISTORIES = given(
@@ -187,7 +182,7 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
             continue
     end = upstream.streams[0][-1].commit_ts
     assert (target.applied_ts, target.pending) == (end, ())
-    assert applier.backlog.rows == 0
+    assert applier.order.rows == 0
     assert sorted(target.ids) == upstream.ids_below(end)
     assert target.texts_run == upstream.statements_below(end)
     if not repeats:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge.errors import UsageError
 from bridge.events import Event
 from bridge.model import PartitionStart, Positions, goes_by_partition
 from bridge.mysql.state.progress import Progress, _dump_positions, _load_positions
-from bridge.pipeline.applier import Applier, Limits
-from bridge.pipeline.applier_factory import Manner, make_applier
-from bridge.pipeline.backlog import arrival_of, events_as_read
-from bridge.pipeline.ordered.applier import Patience
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.watching.counts import Counts
 from bridge.sources.topic_guard import begins_of
-from bridge.table_filter import TableFilter
-from tests.pipeline.ordered.test_order_changes import Target, Upstream
-from tests.support.models import FakeWriter
+from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
+from tests.support.models import FakeWriter, give
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 READ = PartitionStart(5, 0, 5)
@@ -65,7 +66,7 @@ def test_topics_that_may_not_be_read(known: Progress, given: dict[str, int | Non
     with pytest.raises(UsageError) as refused:
         begins_of(known, given)
     assert said in refused.value.what
-    assert way in refused.value.mend
+    assert way in refused.value.fix
 
 
 def test_progress_remembers_them() -> None:
@@ -84,17 +85,17 @@ class Bench:
         self._begins, self._by_partition = {"a": 0, "b": begin}, by_partition
         self.applier = self.started()
 
-    def started(self) -> Applier:
+    def started(self) -> Applier[Any]:
         """As after a restart."""
-        manner = Manner(TableFilter(), Limits(), Patience(10, dict), begins=self._begins)
+        config = ApplierConfig(idle=IdlePolicy(10, dict), begins=self._begins)
         known = progress(self.target.positions, self.target.applied_ts)
         assert goes_by_partition(known.positions) == self._by_partition
         writer, lows = FakeWriter(self.target, None), {("a", 0): 0, ("b", 0): 0}
-        return make_applier(writer, known, lows, manner, by_partition=self._by_partition)  # type: ignore[arg-type]
+        return make_applier(writer, known, lows, config, Counts(), by_partition=self._by_partition)  # type: ignore[arg-type]
 
     def take(self, topic: str, first: int, *events: Event) -> None:
         found = events_table([(0, first + n, event) for n, event in enumerate(events)], topic)
-        self.applier.take(events_as_read(found) if self._by_partition else arrival_of(found))
+        give(self.applier, found)
 
 
 def row(ts: int, *, by_time: bool = False) -> Event:

@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import BadMessageError
 from bridge.model import TableName
 from bridge.mysql.connection import Session
-from bridge.pipeline.truncated_rows import CutRows, Literals, RowsGoneError
+from bridge.pipeline.bad_input.truncated_rows import CutRows, Literals, RowsGoneError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, row, watermark
@@ -94,7 +94,7 @@ def test_a_change_of_key(target: str, session: Session, tmp_path: Path) -> None:
 
 
 def test_without_a_source(target: str, session: Session, tmp_path: Path) -> None:
-    """It stops like a bad message, and names the mend."""
+    """It stops like a bad message, and names the fix."""
     with pytest.raises(BadMessageError, match="--source") as raised:
         run_all(target, capture(tmp_path, [whole(10, 2, "a"), watermark(11), cut(11, 1), watermark(20)]))
     assert raised.value.where == "cdc/0/2"
@@ -106,7 +106,7 @@ def test_without_a_source(target: str, session: Session, tmp_path: Path) -> None
     [(History({}), "no such row of m.t at commit ts 11"), (History({}, frozenset({11})), "tidb_gc_life_time")],
 )
 def test_a_row_that_is_gone(target: str, session: Session, tmp_path: Path, history: History, why: str) -> None:
-    """What the upstream does not show any more stops the bridge, or is put aside with its message."""
+    """What the upstream does not show any more stops the bridge, or is quarantined with its message."""
     events = capture(tmp_path, [whole(10, 2, "a"), watermark(11), cut(11, 1), whole(12, 3, "c"), watermark(20)])
     with pytest.raises(BadMessageError, match=why) as raised:
         run_all(target, events, cut_rows=history.cut_rows())
@@ -154,14 +154,14 @@ def test_in_the_order_of_the_partitions(target: str, session: Session, tmp_path:
         {(moment(2), "1"): "'b'", (moment(3), "2"): "NULL", (moment(5), "4"): "'d'", (moment(2), "6"): "'f'"}
     )
     pipeline = run_all(target, events, batch=batch, cut_rows=history.cut_rows())
-    assert pipeline.applier.by_partition
+    assert pipeline.applier.order.by_partition
     assert rows(session) == [(1, "b", 5), (2, None, 5), (3, "c", 5), (4, "d", 5), (6, "g", 5)]
     run_all(target, events, cut_rows=History({}).cut_rows())
     assert len(rows(session)) == 5
 
 
 def test_a_row_that_is_gone_in_the_order_of_the_partitions(target: str, session: Session, tmp_path: Path) -> None:
-    """It stops its partition alone, and without a source too; put aside, it goes on, and the code says why."""
+    """It stops its partition alone, and without a source too; quarantined, it goes on, and the code says why."""
     events = capture(
         tmp_path, [plain(1, 1, "a"), cut(moment(2), 2), b"{", plain(3, 3, "c")], [plain(1, 5, "e"), plain(6, 6, "f")]
     )

@@ -78,7 +78,7 @@ SCHEMA_CHANGE_OF = {
     ("mine", "other"), [pair for pair in itertools.permutations(ROW_OF, 2) if pair != ("ckafka", "canal-json")]
 )
 def test_another_protocol(mine: str, other: str) -> None:
-    """A message of another protocol is refused as such, with the mend; a schema change of one is never put aside.
+    """A message of another protocol is refused as such, with the fix; a schema change of one is never quarantined.
     (ckafka's schema changes are Canal's, so its decoder reads both.)"""
     [event] = decoded(mine, *ROW_OF[other])
     assert (event.kind, event.columns) == (Kind.BAD, Code.OTHER_PROTOCOL)

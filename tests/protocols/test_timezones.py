@@ -47,7 +47,7 @@ def test_conversion(zone: str, local: str, utc: str) -> None:
     ],
 )
 def test_lost_moments(zone: str, local: str, why: str) -> None:
-    """A local time that clocks showed twice or never cannot be told; the mend is a changefeed in UTC."""
+    """A local time that clocks showed twice or never cannot be told; the fix is a changefeed in UTC."""
     with pytest.raises(DecodeError, match=rf"{why}.*in UTC"):
         utc_converter(zone)(local)
 

@@ -234,8 +234,10 @@ def test_a_part_without_its_row_stops_the_bridge(
 
 
 @pytest.mark.parametrize(("events", "to_blame"), REFUSED.values(), ids=list(REFUSED))
-def test_a_part_without_its_row_is_put_aside(target: str, session: Session, events: list[Event], to_blame: int) -> None:
-    """The rest of its transaction is applied; a row whose key moves is put aside as one change."""
+def test_a_part_without_its_row_is_quarantined(
+    target: str, session: Session, events: list[Event], to_blame: int
+) -> None:
+    """The rest of its transaction is applied; a row whose key moves is quarantined as one change."""
     session.execute(BOTH)
     session.execute("INSERT INTO m.t VALUES (7, 7, 'kept')")
     run_all(target, by_time(*events, t([7, 7], [8, 8], PARTS)), quarantine=True)

@@ -97,14 +97,14 @@ def test_an_impossible_value_names_its_place() -> None:
 
 
 def test_losses_are_said_once_per_column() -> None:
-    """An error line with the table, the column and the mend, not one per value."""
+    """An error line with the table, the column and the fix, not one per value."""
     lossy = row(with_forms("id\0d", [JSON]), None, "1\x001234567890123456.8e0")
     with structlog.testing.capture_logs() as logs:
         typed(TABLE, changes(lossy, lossy))
         typed(TABLE, changes(lossy))
     [said] = logs
     assert (said["log_level"], said["table"], said["column"]) == ("error", "d.t", "d")
-    assert "Canal-JSON" in said["mend"]
+    assert "Canal-JSON" in said["fix"]
 
 
 TYPES = (

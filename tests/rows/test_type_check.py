@@ -130,7 +130,7 @@ def test_a_key_that_is_taken(target: str, session: Session) -> None:
         run_all(target, in_one_partition([*rows, boundary(99)]))
 
 
-def test_a_refused_row_put_aside(target: str, session: Session) -> None:
+def test_a_refused_row_quarantined(target: str, session: Session) -> None:
     """With a quarantine a value that would be changed goes there, like one that the server refuses."""
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, narrow TIME)")
     rows = [

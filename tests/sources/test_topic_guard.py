@@ -43,8 +43,8 @@ def test_made_anew(start: PartitionStart) -> None:
     """Refused; where applied_ts only counts, no commit ts is recommended to begin at."""
     with pytest.raises(SourceError, match="a, whose id is 2 and was 1") as refused:
         topics_to_keep(progress({"a": "1"}, "a", start=start), {"a": "2"})
-    assert ("start with --from that commit ts" in refused.value.mend) == (start is READ)
-    assert "bridge reset" in refused.value.mend
+    assert ("start with --from that commit ts" in refused.value.fix) == (start is READ)
+    assert "bridge reset" in refused.value.fix
 
 
 class Answers(CaptureSource):

@@ -21,7 +21,7 @@ with checkpoint_folder() as folder:
 
 
 def test_the_folder_of_a_bridge_in_another_container_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Containers may share /dev/shm and see none of each other's processes."""
+    """Containers may share the temporary folder and see none of each other's processes."""
     monkeypatch.setattr(os, "getpid", lambda: (1 << 22) + 1)  # no process has that one
     with checkpoint_folder() as theirs:
         monkeypatch.undo()
@@ -33,7 +33,7 @@ def test_the_folder_of_a_bridge_in_another_container_stays(monkeypatch: pytest.M
 
 
 def test_the_folder_of_a_killed_bridge_goes() -> None:
-    """It lies in memory."""
+    """Whoever starts next removes it."""
     killed = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False, timeout=60)
     left = Path(killed.stdout.strip())
     assert left.is_dir()

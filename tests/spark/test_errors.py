@@ -45,8 +45,8 @@ def test_the_innermost_exception_is_shown() -> None:
 
 
 def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
-    """Rows that the target's columns cannot hold are no fault of the source, and their own mend is shown."""
-    raised = RefusedRowsError("the column n is INT", table=("m", "t"), code="x", where="commit ts 7", mend="alter it")
+    """Rows that the target's columns cannot hold are no fault of the source, and their own fix is shown."""
+    raised = RefusedRowsError("the column n is INT", table=("m", "t"), code="x", where="commit ts 7", fix="alter it")
     error = PySparkException(f"org.a.SparkException: job failed\n  bridge\nbridge.errors.RefusedRowsError: {raised}\n")
     shown = source_error(error)
     assert isinstance(shown, ApplyError)
@@ -90,4 +90,4 @@ def test_a_jvm_that_has_ended_is_no_fault_of_the_target(error: Exception) -> Non
     """Nor of Kafka: most often it ran out of memory."""
     shown = source_error(error)
     assert "Spark's JVM has ended" in shown.what
-    assert "spark.driver.memory" in shown.mend
+    assert "spark.driver.memory" in shown.fix

@@ -52,7 +52,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
 
 
 def test_without_room_the_events_themselves_are_handed_over(tmp_path: Path) -> None:
-    """A container's /dev/shm often has 64 MiB."""
+    """A container's temporary folder may be small."""
     batch = _events(1000)
     with _files_of_at_most(4096):
         value = handed_over(batch, str(tmp_path))

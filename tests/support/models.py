@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
 from bridge.events import Event
-from bridge.model import Advance, Column, PartitionStart, SchemaChange, Table, TableName
-from bridge.mysql.apply.writer import StatementSource, no_statements
+from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
+from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
+from bridge.pipeline.applier import Applier
 from bridge.rows.render import Rendering
 
 Streams = list[list[Event]]
 """The messages of each partition."""
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Other histories in every run."""
 MANY = settings(FEW, max_examples=3000)
 
@@ -91,7 +94,8 @@ class FakeWriter:
             if self._steps_left < 0:
                 raise Crash
 
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+    def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
+        assert not cascades_are_lost
         return {name: CATALOG[name] for name in names}
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
@@ -107,7 +111,7 @@ class FakeWriter:
         target.check_commit()
         self._step()
 
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:  # noqa: ARG002
         target = self._target
         assert pending == target.pending
         for change in pending:
@@ -122,3 +126,14 @@ class FakeWriter:
         """Commit ts and position of each run of the same statement in the same millisecond."""
         like = (change.schema, change.text, change.commit_ts >> 18)
         return {c.commit_ts: c.position for c in self._target.ran if (c.schema, c.text, c.commit_ts >> 18) == like}
+
+
+def give(
+    applier: Applier[Any],
+    events: pa.Table,
+    ends: Mapping[PartitionId, int] = NO_ENDS,
+    *,
+    is_cut: bool = False,
+) -> None:
+    """Hands an applier one micro-batch of events, in the form of its order."""
+    applier.take(applier.order.batch(events, ends, is_cut=is_cut))

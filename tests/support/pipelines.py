@@ -20,18 +20,18 @@ from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.applier import Applier, Limits, RowsOf, driver_rows
-from bridge.pipeline.applier_factory import Manner, make_applier
-from bridge.pipeline.backlog import arrival_of, events_as_read
-from bridge.pipeline.bad_message_policy import OnBadMessage
-from bridge.pipeline.ordered.applier import Patience
-from bridge.pipeline.ordered.order import OrderChanged
-from bridge.pipeline.truncated_rows import CutRows
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.order import OrderChanged
+from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
-from bridge.table_filter import TableFilter
+from tests.support.models import give
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
 
@@ -44,7 +44,7 @@ class Pipeline:
     table: ProgressTable
     ownership: Ownership
     writer: Writer
-    applier: Applier
+    applier: Applier[Any]
 
     @property
     def changes_run(self) -> int:
@@ -53,10 +53,10 @@ class Pipeline:
 
     def take(self, events: pa.Table) -> None:
         """One micro-batch of events."""
-        self.applier.take(events_as_read(events) if self.applier.by_partition else arrival_of(events))
+        give(self.applier, events)
 
     def beat(self) -> None:
-        """One heartbeat, as the pulse thread would."""
+        """One heartbeat, as the heartbeat's thread would."""
         session = self.target.connect(autocommit=True)
         self.ownership.beat(session, self.writer.connections, "{}")
         session.close()
@@ -81,6 +81,8 @@ def opened(
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
     rows_of: RowsOf = driver_rows,
     boundary_seconds: float | None = None,
+    cascades_are_lost: bool = False,
+    waits_for_operator: bool = False,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
@@ -99,16 +101,23 @@ def opened(
         ownership.acquire(start_ts, take_over=take_over)
         progress = table.read(ownership.control)
         assert progress is not None
-        manner = Manner(
-            TableFilter(),
-            Limits(Amount(rows_per_transaction, bytes_per_transaction), until, boundary_seconds),
-            Patience(0, dict),
-            rows_of,
+        config = ApplierConfig(
+            transaction=Amount(rows_per_transaction, bytes_per_transaction),
+            until=until,
+            boundary_seconds=boundary_seconds,
+            rows_of=rows_of,
             on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
+            waits_for_operator=waits_for_operator,
         )
-        lows = dict.fromkeys(partitions, 0)
-        by_partition = goes_by_partition(progress.positions)
-        applier = make_applier(writer, progress, lows, manner, by_partition=by_partition)
+        applier = make_applier(
+            writer,
+            progress,
+            dict.fromkeys(partitions, 0),
+            config,
+            Counts(),
+            by_partition=goes_by_partition(progress.positions),
+            cascades_are_lost=cascades_are_lost,
+        )
         applier.finish_pending(progress.pending)
         yield Pipeline(target, table, ownership, writer, applier)
     finally:
@@ -126,7 +135,7 @@ def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: 
 
 
 def _run_to_the_end(pipeline: Pipeline, events: pa.Table, batch: int | None) -> None:
-    offsets = pipeline.applier.backlog.positions
+    offsets = pipeline.applier.order.positions
     names = ("topic", "partition", "offset")
     placed = zip(*(events[name].to_pylist() for name in names), strict=True)
     keep = [offset >= offsets[topic, partition].offset for topic, partition, offset in placed]

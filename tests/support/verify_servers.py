@@ -69,7 +69,7 @@ class Pair:
 
     @property
     def fix(self) -> Path:
-        """Where the mending statements go."""
+        """Where the fixing statements go."""
         return self.folder / "fix.sql"
 
     def both(self, script: str) -> None:
@@ -81,7 +81,7 @@ class Pair:
         """Runs a script on the target alone."""
         execute(self.target, f"SET SESSION sql_mode = '', time_zone = '+00:00'; {script}")
 
-    def mend(self, client: list[str] | None = None, *options: str) -> None:
+    def run_fix(self, client: list[str] | None = None, *options: str) -> None:
         """Runs the fix SQL as an operator does."""
         from tests.support.clients import run_file
 

@@ -78,11 +78,11 @@ def test_an_undecodable_message_stops_the_bridge(
     target: str, golden: Path, bank: list[Line], bad_line: Line, tmp_path: Path
 ) -> None:
     """Exit 3; the line names position and reason; everything complete before it, and nothing else, is in the target.
-    Once the message is mended the same pipeline goes on."""
+    Once the message is fixed the same pipeline goes on."""
     lines = [with_value(line, b'{"data":') if line is bad_line else line for line in bank]
     path = write_lines(tmp_path / "bad.jsonl", lines)
     ended = replay(path, target, "--set", "stream.rows_per_transaction=700")
-    assert_one_line(ended, 3, f"capture/{BAD_PARTITION}/{bad_line['offset']}", "is not JSON", "mend:")
+    assert_one_line(ended, 3, f"capture/{BAD_PARTITION}/{bad_line['offset']}", "is not JSON", "fix:")
     assert_is(target, bank_below(bank, frozen_at(bank, bad_line)))
     again = replay(path, target)
     assert (again.code, again.last_line) == (3, ended.last_line)
@@ -102,7 +102,7 @@ def test_no_later_boundary_vouches_for_an_undecodable_message(
     )
     size = ("--set", "stream.messages_per_batch=1000")
     ended = bridge(*kafka_arguments("replay", kafka.bootstrap_servers, name, target, *size))
-    assert_one_line(ended, 3, f"{name}/{BAD_PARTITION}/{bad_line['offset']}", "mend:")
+    assert_one_line(ended, 3, f"{name}/{BAD_PARTITION}/{bad_line['offset']}", "fix:")
     assert_is(target, bank_below(bank, frozen_at(bank, bad_line)))
 
 
@@ -247,7 +247,7 @@ def test_a_wrong_configuration_ends_with_2(golden: Path, tmp_path: Path, text: s
     config = tmp_path / "bridge.toml"
     config.write_text(text)
     path = capture(golden, "canal-ext", "keys")
-    assert_one_line(replay(path, URL, "--config", str(config)), 2, "mend:")
+    assert_one_line(replay(path, URL, "--config", str(config)), 2, "fix:")
 
 
 def test_a_command_without_target_or_source_ends_with_2(target: str) -> None:

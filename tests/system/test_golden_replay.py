@@ -91,7 +91,7 @@ def test_deletes_of_rows_without_a_key(target: str, golden: Path, variant: str, 
     ended = bridge(*arguments, "--on-bad-message", "quarantine")
     assert ended.code == 4, ended.err
     unusable = [line for line in read_lines(capture(golden, variant, script)) if '"data":[{}]' in text(line)]
-    assert f"{len(unusable)} messages or rows were put aside" in ended.out
+    assert f"{len(unusable)} messages or rows were quarantined" in ended.out
     _assert_only_deletes_are_missing(target, golden, variant, script, Counter(canal(u)["table"] for u in unusable))
     retried = bridge("quarantine", "retry", "--all", "--target", target, "--timezone", "UTC")
     assert f"0 done, {len(unusable)} left" in retried.out
@@ -209,8 +209,8 @@ def test_a_held_schema_change_ends_a_replay_with_4(target: str, golden: Path) ->
     [entry] = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
     assert (entry["state"], entry["statement"]) == ("held", "RECOVER TABLE `rec`")
     assert f"held            {entry['id']}" in bridge("status", "--target", target).out
-    mend = ("ddl", "replace", entry["id"], "CREATE TABLE rec (id INT PRIMARY KEY)", "--target", target)
-    assert bridge(*mend).code == 0
+    fix = ("ddl", "replace", entry["id"], "CREATE TABLE rec (id INT PRIMARY KEY)", "--target", target)
+    assert bridge(*fix).code == 0
     again = bridge(*arguments)
     assert again.code == 4
     assert "FLASHBACK TABLE `rec` TO `rec_back`" in again.last_line

@@ -1,4 +1,4 @@
-"""A genuine capture with damaged messages in it: each message ends applied or put aside, with its position."""
+"""A genuine capture with damaged messages in it: each message ends applied or quarantined, with its position."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_wrong_password(target: str, configured: Configured, monkeypatch: pyte
 def test_a_missing_certificate(
     configured: Configured, monkeypatch: pytest.MonkeyPatch, way: str, left_out: list[str]
 ) -> None:
-    """The authority's, or the client's own: the mend names the properties."""
+    """The authority's, or the client's own: the fix names the properties."""
     if way != "SSL":
         monkeypatch.setenv("BRIDGE_KAFKA_PASSWORD", PASSWORD)
     ended = bridge("check", *configured(way, *left_out))

@@ -1,4 +1,4 @@
-"""Triggers and cascading foreign keys on the target: refused with the mend by `check` and at the start."""
+"""Triggers and cascading foreign keys on the target: refused with the fix by `check` and at the start."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_refused(target: str, tmp_path: Path, made: str, fields: dict[str, Any],
         assert sql(target, "SELECT id FROM d.t") == [(1,)]
         return
     assert checked.code == 2
-    assert any(words in line and "drop" in line for line in checked.out.splitlines() if line.startswith("MEND"))
+    assert any(words in line and "drop" in line for line in checked.out.splitlines() if line.startswith("FIX"))
     assert ended.code == 3
     assert words in ended.last_line
-    assert "mend: drop" in ended.last_line
+    assert "fix: drop" in ended.last_line
     assert sql(target, "SELECT id FROM d.t") == []
     without = bridge("replay", *flags, "--filter", "d.*", "--filter", "!d.child", "--filter", "!d.t")
     assert without.code == 0, without.err

@@ -207,7 +207,7 @@ def made_anew(kafka: Kafka, name: str) -> Feed:
 
 def test_a_topic_made_anew_with_more_in_it_is_noticed(target: str, kafka: Kafka, topic: Topics) -> None:
     """Offsets of another topic of the same name say nothing: it must not pass for the old one.  The line says what to
-    do, and doing it mends it."""
+    do, and doing it fixes it."""
     name = topic(1)
     with replayed(kafka, name, target, 1) as (_, arguments):
         at = applied_ts(target)

@@ -19,7 +19,8 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline import applier_thread, job
+from bridge.pipeline import pipeline as pipelines
+from bridge.pipeline.watching import heartbeat
 from bridge.spark.session import start_session
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running
 from tests.support.command import bridge
@@ -88,8 +89,8 @@ def test_the_heartbeat_begins_before_spark_has_started(
             time.sleep(0.5)
         return start_session(*arguments, **more)
 
-    monkeypatch.setattr(job, "start_session", start_slowly)
-    monkeypatch.setattr(applier_thread, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(pipelines, "start_session", start_slowly)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.1)
     assert bridge(*replay_arguments(golden, "canal-ext", "keys", target)).code == 0
     assert beats[0] < beats[1]
 

@@ -69,7 +69,7 @@ def test_a_topic_comes_and_goes(target: str, topic: Topics, pipeline: Pipeline) 
         ended = pipeline.replay(old, given)
         assert (ended.code, pipeline.ids("t"), pipeline.ids("u")) == (0, [10, 28], [35]), ended.err
         assert "late" not in ended.out + ended.err
-    assert "began at 30, not at 31; at pipeline bridge; mend: leave @31 out" in pipeline.replay(old, f"{new}@31").err
+    assert "began at 30, not at 31; at pipeline bridge; fix: leave @31 out" in pipeline.replay(old, f"{new}@31").err
     ended = pipeline.replay(old)
     assert (ended.code, f"bridge reset --topic {new}" in ended.last_line) == (2, True), ended.err
     assert bridge("reset", "--topic", "unknown", "--target", target, "--yes").code == 2

@@ -105,7 +105,7 @@ def test_captures_that_hold_less(
     variant: str,
 ) -> None:  # fmt: skip
     """Rows cut to their key, updates of the changed columns only, values that the target's types make exact: no false
-    alarm, and in each table a row that is changed, lost or there too much is found and mended."""
+    alarm, and in each table a row that is changed, lost or there too much is found and fixed."""
     arguments = _arguments(golden, variant, "all_types", target, tmp_path)
     monkeypatch.setattr(historical_rows, "enter_moment", StandIn(golden, "all_types", old_target).enter)
     ended = bridge("replay", *arguments, *(("--source", old_target) if variant in CUT_ROWS else ()))
@@ -154,7 +154,7 @@ DROP TABLE two_uk;
 """
 
 
-def test_damage_is_found_and_mended(target: str, golden: Path, tmp_path: Path) -> None:
+def test_damage_is_found_and_fixed(target: str, golden: Path, tmp_path: Path) -> None:
     """Rows are named, with the position of their last message; after the fix SQL all is equal but what only a person
     can bring back."""
     verify = replayed(golden, "canal-ext", "keys", target)
@@ -282,7 +282,7 @@ def test_verify_while_transactions_flow(target: str, kafka: Kafka, topic: Callab
 
 def test_updates_that_hold_a_part_of_their_rows(target: str, tmp_path: Path) -> None:
     """What official Canal leaves out (binlog_row_image=NOBLOB) is what the log had before, also of a row whose key
-    moves: a value that is lost on the target is found, and mended; one that the log never had is not covered."""
+    moves: a value that is lost on the target is found, and fixed; one that the log never had is not covered."""
     execute(
         target,
         "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, n INT, doc TEXT);"

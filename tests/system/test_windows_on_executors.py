@@ -37,7 +37,7 @@ def keep_on_executors(spark: SparkSession, pipeline: Pipeline, monkeypatch: pyte
     def moved(stores: list[RowStore], low: int, high: int) -> object:
         return executors.rows_of([FrameStore.of(spark, store.table) for store in stores], low, high)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(pipeline.applier, "_rows_of", moved)
+    monkeypatch.setattr(pipeline.applier.order, "_rows_of", moved)
 
 
 def applied_ts(session: Session) -> int:

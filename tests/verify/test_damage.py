@@ -129,7 +129,7 @@ DAMAGE = [
 
 @pytest.fixture(scope="module")
 def equal_pair(mariadb: Any, old_mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Servers that hold the same tables; every test mends what it damages."""
+    """Servers that hold the same tables; every test fixes what it damages."""
     pair = Pair(old_mariadb.url, mariadb.url, tmp_path_factory.mktemp("fix"))
     pair.both(TABLES)
     yield pair
@@ -137,12 +137,12 @@ def equal_pair(mariadb: Any, old_mariadb: Any, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("case", DAMAGE, ids=[case[0][:70] for case in DAMAGE])
-def test_damage_is_found_named_and_mended(equal_pair: Pair, case: tuple[str, ...]) -> None:
+def test_damage_is_found_named_and_fixed(equal_pair: Pair, case: tuple[str, ...]) -> None:
     """Exactly what was damaged is named, and after the fix SQL nothing differs."""
     damage, *expected = case
     equal_pair.damage(f"USE app; {damage}")
     report = equal_pair.verify("app.*")
-    equal_pair.mend()
+    equal_pair.fix()
     assert said(report) == set(expected)
     assert not report.is_equal
     assert said(equal_pair.verify("app.*")) == set()

@@ -32,7 +32,7 @@ KEYLESS = [
 
 
 @pytest.mark.parametrize(("upstream", "downstream"), SERVERS)
-def test_equal_damaged_and_mended(
+def test_equal_damaged_and_fixed(
     upstream: str, downstream: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Types that servers print otherwise are equal; each value that is not is found and named, and the fix SQL makes
@@ -48,7 +48,7 @@ def test_equal_damaged_and_mended(
     for damage, *_ in KEYLESS:
         pair.damage(f"USE app; {damage}")
     named = said(pair.verify("app.*"))
-    pair.mend()
+    pair.run_fix()
     assert {line for line in named if not line.startswith("t ")} == {line for _, *found in KEYLESS for line in found}
     assert {row: set(c) for _, row, _, *c in (line.split() for line in named if line.startswith("t "))} == columns
     assert said(pair.verify("app.*")) == set()
@@ -62,7 +62,7 @@ def test_tables_that_are_missing(
     pair = Pair(request.getfixturevalue(upstream), request.getfixturevalue(downstream), tmp_path)
     execute(pair.source, MYSQL_TABLES + FOREIGN)
     pair.verify("app.*")
-    pair.mend()
+    pair.run_fix()
     assert said(pair.verify("app.*")) == set()
     assert execute(pair.target, "SELECT COUNT(*) FROM app.a_child") == [(2,)]
 
@@ -96,6 +96,6 @@ def test_collations_of_mysql_8(mysql_target: str, target: str, tmp_path: Path) -
     assert said(pair.verify("app.*")) == {
         *("k 'a' different k", "k ' ' missing", "c 'á' missing", "c 'Á' extra"),
     }
-    pair.mend()
+    pair.run_fix()
     assert said(pair.verify("app.*")) == set()
     assert execute(target, "SELECT COUNT(*) FROM app.k") == [(9,)]

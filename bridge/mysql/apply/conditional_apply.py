@@ -1,4 +1,4 @@
-"""Applies a row change that was put aside, if the target's row is still as the change found it."""
+"""Applies a row change that was quarantined, if the target's row is still as the change found it."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class SchemaChangeRunner:
                 f" bytes lets the bridge record and run {packet // COPIES_IN_A_PACKET:,}; the longest begins:"
                 f" {longest.text[:200]}",
                 where=_where(longest),
-                mend=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
+                fix=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
                 " bridge again; or leave the table out with --filter",
             )
 
@@ -237,7 +237,7 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
             where=_where(change),
-            mend=f"bridge ddl skip {_id(change)} leaves it out, bridge ddl replace {_id(change)} runs another statement"
+            fix=f"bridge ddl skip {_id(change)} leaves it out, bridge ddl replace {_id(change)} runs another statement"
             " in its place; then start the bridge again",
         )
 
@@ -247,7 +247,7 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
             where=_where(change),
-            mend="bring the target by hand to where the statement would have brought it, then start the bridge again:"
+            fix="bring the target by hand to where the statement would have brought it, then start the bridge again:"
             " it sees that the definition of what the statement touches has changed and goes on behind it; or bridge"
             f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
         )
@@ -319,7 +319,7 @@ def _held(entry: Entry, change: SchemaChange) -> HeldError:
     return HeldError(
         f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
         where=_where(change),
-        mend=f"bridge ddl approve, skip or replace {entry.id}",
+        fix=f"bridge ddl approve, skip or replace {entry.id}",
     )
 
 

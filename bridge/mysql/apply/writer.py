@@ -62,17 +62,17 @@ class WriterCounts:
     schema_changes: int = 0
 
 
-_ASIDE: Final = "or put such rows aside with --on-bad-message quarantine"
+_QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.sql[:200]}"
-    mend = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
+    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
     if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
-        mend = f"{mend}; {_ASIDE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, mend=mend)
-    return ApplyError(what, where=where, mend=mend)
+        fix = f"{fix}; {_QUARANTINE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
+    return ApplyError(what, where=where, fix=fix)
 
 
 def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
@@ -109,9 +109,9 @@ def check_matched(statement: Statement, matched: int) -> None:
         table=statement.table,
         code=Code.ROW_NOT_FOUND,
         where=f"table {statement.table}; statement {statement.sql[:300]}",
-        mend="the target differs from the upstream; "
+        fix="the target differs from the upstream; "
         + ("" if statement.is_part else "give the table a key, or ")
-        + f"copy it anew and begin there; {_ASIDE}",
+        + f"copy it anew and begin there; {_QUARANTINE}",
     )
 
 
@@ -127,7 +127,12 @@ def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
     return stop
 
 
-def _raise_held(held: HeldError) -> None:
+OnHeld = Callable[[HeldError], None]
+"""Told again and again while a schema change waits for the operator; may raise."""
+
+
+def raise_held(held: HeldError) -> None:
+    """Does not wait."""
     raise held
 
 
@@ -136,7 +141,6 @@ class Writer:
 
     retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
     ddl: how schema changes are handled.
-    on_held: told again and again while a schema change waits for the operator; may raise, and does unless it is set.
     trace: told the name of each step (tests crash there).
     load_bytes: how much is loaded at once.
     """
@@ -159,10 +163,7 @@ class Writer:
         self._session: Session | None = None
         self._outcome_unknown = False
         self._takes_loads = False
-        self.on_held: Callable[[HeldError], None] = _raise_held
         self.counts = WriterCounts()
-        self.cascades_are_lost = False
-        """The log lacks rows that foreign keys cascade upstream."""
 
     @property
     def connections(self) -> list[int]:
@@ -180,16 +181,19 @@ class Writer:
             self._takes_loads = not load_data.server_objection(self._session)
         return self._session
 
-    def load_tables(self, names: Iterable[TableName]) -> dict[TableName, Table]:
+    def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
-        would change rows by itself."""
+        would change rows by itself.
+
+        cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
+        """
         names = list(names)
         loaded: dict[TableName, Table] = {}
         for attempt in self._retrying():
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
-                    refuse_side_effects(find_side_effects(self.session(), names, cascades=self.cascades_are_lost))
+                    refuse_side_effects(find_side_effects(self.session(), names, cascades=cascades_are_lost))
                     for name in self._loadable(loaded) if self._takes_loads else ():
                         loaded[name] = replace(loaded[name], takes_loads=True)
                     self.session().rollback()
@@ -252,7 +256,7 @@ class Writer:
                     raise
         return found
 
-    def run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
+    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
 
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
@@ -260,7 +264,7 @@ class Writer:
         """
         for done, change in enumerate(pending):
             while (held := self._run_or_hold(change, pending[done + 1 :])) is not None:
-                self.on_held(held)
+                on_held(held)
             self._trace("ddl taken off")
             self.counts.schema_changes += 1
 
@@ -309,7 +313,7 @@ class Writer:
             raise ApplyError(
                 f"the target refused rows: {server_words(error)}",
                 where=f"commit ts {step.old_ts} to {step.new_ts}",
-                mend="compare the table on the target with the upstream's; the target is unchanged since"
+                fix="compare the table on the target with the upstream's; the target is unchanged since"
                 f" commit ts {step.old_ts}",
             ) from error
         except BaseException as error:
@@ -358,7 +362,7 @@ class Writer:
         raise ApplyError(
             f"progress on the target stands at {progress.applied_ts}, not at {step.old_ts} as this bridge left it",
             where=f"pipeline {self._table.name}",
-            mend="somebody changed the progress row by hand; restart the bridge to go on from what it says",
+            fix="somebody changed the progress row by hand; restart the bridge to go on from what it says",
         )
 
     def _committed(self, step: Advance) -> bool:
@@ -408,5 +412,5 @@ class Writer:
             f"the target did not take a transaction within {self._retry_seconds:g} s:"
             f" {server_words(error) if error else ''}",
             where=str(self._target),
-            mend="see that the server runs and is reachable, then start the bridge again",
+            fix="see that the server runs and is reachable, then start the bridge again",
         ) from error

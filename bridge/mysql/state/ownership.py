@@ -100,7 +100,7 @@ class Ownership:
         return OwnedError(
             f"another bridge has taken over the pipeline {self._table.name!r}",
             where=f"epoch {self.epoch}",
-            mend="nothing to do here: the other one goes on; `bridge status` shows it",
+            fix="nothing to do here: the other one goes on; `bridge status` shows it",
         )
 
     def beat(self, session: Session, connections: list[int], state: str) -> None:
@@ -157,7 +157,7 @@ class Ownership:
             raise OwnedError(
                 f"the pipeline {self._table.name!r} belongs to another bridge",
                 where=f"process {pid} on {host}, heartbeat {age} s old",
-                mend="stop that one, or take over with --take-over",
+                fix="stop that one, or take over with --take-over",
             )
         holder = self._holder()
         if holder is not None and not wait_while_running(
@@ -170,7 +170,7 @@ class Ownership:
             raise OwnedError(
                 f"the pipeline {self._table.name!r} could not be taken over",
                 where=f"process {pid} on {host}",
-                mend="its connections did not end when killed; stop that process",
+                fix="its connections did not end when killed; stop that process",
             )
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:

@@ -5,7 +5,7 @@ progress         one row per pipeline; every target transaction starts with a co
 owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
                  transaction holds locked)
 schema_changes   what ran, when, with which outcome
-quarantine       what was put aside (`mysql.state.quarantine`)
+quarantine       what was quarantined (`mysql.state.quarantine`)
 version          which form these tables have (`mysql.state.schema`)
 """
 
@@ -101,7 +101,7 @@ class ProgressTable:
         return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
-        """The compare-and-set at the start of every target transaction, and what it puts aside; False when the row is
+        """The compare-and-set at the start of every target transaction, and what it quarantines; False when the row is
         not as expected.  Raises ProgressOrderError."""
         step.check()
         matched = session.execute(
@@ -118,7 +118,7 @@ class ProgressTable:
             ),
         )
         if matched == 1:
-            quarantine.put_aside(session, self.schema, self.name, step.put_aside)
+            quarantine.add_entries(session, self.schema, self.name, step.quarantined)
         return matched == 1
 
     def mark(self, session: Session, epoch: int, step: Advance) -> bool:

@@ -59,7 +59,7 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-def put_aside(session: Session, schema: str, name: str, entries: Iterable[Entry]) -> None:
+def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entry]) -> None:
     """Writes entries in the session's open transaction; one that is there already stays as it is."""
     packet = 0
     for entry in entries:
@@ -173,7 +173,7 @@ class StoredEntry:
 
 
 def entry_ids(session: Session, schema: str, name: str, states: Iterable[State]) -> list[int]:
-    """The entries of a pipeline in these states, in the order in which they were put aside."""
+    """The entries of a pipeline in these states, in the order in which they were quarantined."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
@@ -184,7 +184,7 @@ def entry_ids(session: Session, schema: str, name: str, states: Iterable[State])
 
 
 def list_entries(session: Session, schema: str, name: str, states: Iterable[State]) -> list[StoredEntry]:
-    """The entries of a pipeline in these states, in the order in which they were put aside, without messages' bytes."""
+    """The entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"

@@ -99,7 +99,7 @@ def are_usable(session: Session, schema: str) -> bool:
         raise TargetError(
             f"the bridge's own tables are those of an earlier version (form {version}, this is {VERSION})",
             where=schema,
-            mend="start the pipeline once with this version, which brings them forward",
+            fix="start the pipeline once with this version, which brings them forward",
         )
     _refuse_newer(version, schema)
     return True
@@ -118,7 +118,7 @@ def make(session: Session, schema: str) -> None:
             raise TargetError(
                 "another bridge is making or altering the bridge's own tables",
                 where=schema,
-                mend="see what it waits for with SHOW PROCESSLIST; then start again",
+                fix="see what it waits for with SHOW PROCESSLIST; then start again",
             )
         try:
             _make(session, schema)
@@ -183,7 +183,7 @@ def _refuse_interrupted(session: Session, schema: str) -> None:
         raise TargetError(
             f"a schema change was interrupted under an earlier version of the bridge: {statement}",
             where=f"pipeline {name}, commit ts {commit_ts}",
-            mend="start that version once more, which ends it; or see whether it ran, and UPDATE its row in"
+            fix="start that version once more, which ends it; or see whether it ran, and UPDATE its row in"
             f" {schema}.schema_changes to the state 'done' if it did, DELETE the row if it did not",
         )
 
@@ -212,7 +212,7 @@ def _refuse_newer(version: int, schema: str) -> None:
         raise TargetError(
             f"the bridge's own tables are those of a later version (form {version}, this is {VERSION})",
             where=schema,
-            mend="start the later version; this one could misread the progress",
+            fix="start the later version; this one could misread the progress",
         )
 
 
@@ -225,7 +225,7 @@ def _refuse_others(session: Session, schema: str) -> None:
             "the bridge's own tables are those of an earlier version of the bridge, and others that run write to them:"
             f" {', '.join(running)}",
             where=schema,
-            mend="stop those, start this one, then those again with this version",
+            fix="stop those, start this one, then those again with this version",
         )
 
 

@@ -444,7 +444,7 @@ def _in_partition_order(
     found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Times of steps such that a key's steps of one partition never go back: there the order is the partition's, and
-    between partitions that of event times (as `pipeline.ordered.merge` has it)."""
+    between partitions that of event times (as `pipeline.by_partitions.merge` has it)."""
     times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
     partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
     order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))

@@ -14,7 +14,7 @@ from pyspark import RDD, StorageLevel
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import TableName
-from bridge.pipeline.backlog import LeftOut, without_left_out
+from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.sources.source import MicroBatch

@@ -12,7 +12,7 @@ from bridge.errors import SourceError
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target, error_code, is_lost_connection, server_words
 from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
-from bridge.pipeline.truncated_rows import Literals, RowsGoneError
+from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import readable
 from bridge.verify.compare.key_sql import literal_of
@@ -85,7 +85,7 @@ class UpstreamRows:
         return SourceError(
             f"{what}: {server_words(error)}",
             where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
-            mend="point --source at the TiDB that the changefeed reads, with a user that may read its tables",
+            fix="point --source at the TiDB that the changefeed reads, with a user that may read its tables",
         )
 
     def _retrying(self) -> Retrying:
@@ -101,7 +101,7 @@ class UpstreamRows:
         raise SourceError(
             f"the source does not answer: {server_words(error) if error else ''}",
             where=str(self._upstream),
-            mend="rows that were too large for the topic are read back from it; check --source and that it runs",
+            fix="rows that were too large for the topic are read back from it; check --source and that it runs",
         ) from error
 
 
@@ -138,7 +138,7 @@ def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, va
             raise SourceError(
                 f"a value of {definition.name}, column {column.name}, is larger than the source's max_allowed_packet",
                 where=str(definition.name),
-                mend="raise max_allowed_packet on the source",
+                fix="raise max_allowed_packet on the source",
             )
         row[column.name] = literal_of(column, None if value is None else bytes.fromhex(_text(value)))
     return row

@@ -21,7 +21,7 @@ _OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
 
 @dataclass(frozen=True)
 class SchemaFindings:
-    """differences: what must be mended; notes: what may be; missing_columns: lower-case names;
+    """differences: what must be fixed; notes: what may be; missing_columns: lower-case names;
     changed_columns: of another type, nullability or collation; missing_indexes: names of the source's;
     barring_columns: the target's own, without which the writer's rows are refused."""
 

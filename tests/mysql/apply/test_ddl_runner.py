@@ -117,7 +117,7 @@ def test_something_else_of_that_name_stops(target: str, session: Session, statem
     assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
 
 
-MENDS = [
+FIXES = [
     ("ALTER TABLE t DROP COLUMN nosuch", ["CREATE TABLE t (id INT PRIMARY KEY)"], ["ALTER TABLE t COMMENT 'x'"]),
     ("ALTER TABLE t ADD UNIQUE (a)", ["CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (1)"],
      ["DELETE FROM t LIMIT 1", "ALTER TABLE t ADD UNIQUE (a)"]),
@@ -128,9 +128,9 @@ MENDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("statement", "setup", "mend"), MENDS)
-def test_the_mend_of_a_refusal_works(
-    target: str, session: Session, statement: str, setup: list[str], mend: list[str]
+@pytest.mark.parametrize(("statement", "setup", "fix"), FIXES)
+def test_the_fix_of_a_refusal_works(
+    target: str, session: Session, statement: str, setup: list[str], fix: list[str]
 ) -> None:
     """A statement that the target refuses stops the bridge at every start, until the operator has brought the target by
     hand to where it would have brought it; then what follows runs."""
@@ -139,10 +139,10 @@ def test_the_mend_of_a_refusal_works(
     follow = "CREATE TABLE afterwards (a INT)"
     with pytest.raises(SchemaChangeError, match="the target refused"):
         run(target, statement, follow)
-    if mend:
+    if fix:
         with pytest.raises(SchemaChangeError, match="the target refused"):
             run(target, statement, follow)
-    for made in mend:
+    for made in fix:
         session.execute(made)
     run(target, statement, follow)
     assert {row[2] for row in journal(session)[:-1]} == {"done"}
@@ -171,7 +171,7 @@ def test_a_refused_statement_goes_on_once_skipped(target: str, session: Session,
         run(target, statement, follow)
     with pytest.raises(SchemaChangeError):
         run(target, statement, follow)
-    named = re.search(r"bridge ddl skip (\S+)", raised.value.mend)
+    named = re.search(r"bridge ddl skip (\S+)", raised.value.fix)
     assert named
     release(Target(target), ProgressTable("bridge"), named[1], State.SKIPPED)
     run(target, statement, follow)
@@ -442,7 +442,7 @@ def packet(session: Session) -> Iterator[int]:
 
 def test_a_statement_longer_than_a_packet(target: str, session: Session, packet: int) -> None:
     """What the server would not read, with its record, stops the bridge with the size it needs, and nothing is written;
-    what is just short enough runs, however much of it must be escaped.  The mend works."""
+    what is just short enough runs, however much of it must be escaped.  The fix works."""
     session.execute("CREATE TABLE t (a INT)")
     longest = packet // COPIES_IN_A_PACKET
     escaped = "'\"\\" * 99_999

@@ -93,7 +93,7 @@ def replay(url: str, events: pa.Table) -> list[str]:
         try:
             run_all(url, events)
         except HeldError as held:
-            named = re.search(r"(\d+-[0-9a-f]+)$", held.mend)
+            named = re.search(r"(\d+-[0-9a-f]+)$", held.fix)
             assert named
             by_hand.append(release(Target(url), ProgressTable("bridge"), named[1], State.SKIPPED).statement)
         except ApplyError as stopped:

@@ -16,12 +16,15 @@ import pytest
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.connection import Session
-from bridge.pipeline import applier_thread as worker
-from bridge.pipeline.applier_thread import Pulse, StatusReporter
+from bridge.pipeline.watching import heartbeat as heartbeats
+from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims
 
+SECONDS = 90.0
+"""For anything that a busy machine may take long for."""
 ALTER = SchemaChange(11, "m", "t", "ALTER TABLE t ADD COLUMN c INT", "cdc/0/1")
 EVENTS = in_one_partition(
     [
@@ -62,7 +65,7 @@ def test_a_live_owner_keeps_others_out(target: str) -> None:
             pass
     assert raised.value.exit_code == 5
     assert f"process {os.getpid()} on " in str(raised.value)
-    assert "--take-over" in raised.value.mend
+    assert "--take-over" in raised.value.fix
     with owner(target):
         pass
 
@@ -111,7 +114,7 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
     target: str, session: Session, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Without a heartbeat a bridge that lives and writes is taken over after 30 s."""
-    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.01)
     failed = threading.Event()
 
     def fail(*_: object) -> None:
@@ -119,20 +122,40 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
         raise RuntimeError(step)
 
     with owner(target) as pipeline:
-        pulse = Pulse(pipeline.target, pipeline.ownership, pipeline.writer, fail if step == "tell" else print, 0.01)
+        told = fail if step == "tell" else print
+        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, told, 0.01)
         if step == "tell":
-            pulse.reporter = StatusReporter(pipeline.applier, pipeline.writer, 0)
+            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, 0))
         elif step == "look":
-            pulse.reporter = SimpleNamespace(look=fail)  # type: ignore[assignment]
+            heartbeat.report_on(SimpleNamespace(look=fail))  # type: ignore[arg-type]
         beat = pipeline.ownership.beat
         if step == "beat":
             monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
-        with pulse:
+        with heartbeat:
             assert failed.wait(10)
             session.execute("UPDATE _bridge.owner SET heartbeat_at = NOW(3) - INTERVAL 32 SECOND")
             deadline = time.monotonic() + 10
             while session.value("SELECT TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)) FROM _bridge.owner") > 10:
                 assert time.monotonic() < deadline, "there is no heartbeat any more"
+
+
+def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: str) -> None:
+    """A pipeline without a heartbeat is taken over while it writes: it ends with its heartbeat."""
+
+    ends = iter([SystemExit(1)])
+
+    def die() -> None:
+        for error in ends:
+            raise error
+
+    with owner(target) as pipeline:
+        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 0.01)
+        heartbeat.report_on(SimpleNamespace(look=die))  # type: ignore[arg-type]
+        heartbeat.raise_failure()
+        with heartbeat:
+            heartbeat._thread.join(10)
+        with pytest.raises(SystemExit):
+            heartbeat.raise_failure()
 
 
 def test_a_stranger_is_not_killed(target: str, session: Session) -> None:
@@ -237,6 +260,12 @@ def is_altering(session: Session) -> bool:
     )
 
 
+def becomes_altering(session: Session) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_altering(session):
+        assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize("take_over", [True, False])
 def test_a_statement_that_outlives_its_process_runs_once(
     target: str, session: Session, victims: Victims, take_over: bool
@@ -250,12 +279,11 @@ def test_a_statement_that_outlives_its_process_runs_once(
     session.execute("INSERT INTO t SELECT seq FROM seq_1_to_400000")
     pid = victims.stop_at(target, victims.keep(slow), "ddl intent")
     os.kill(pid, signal.SIGCONT)
-    deadline = time.monotonic() + 20
-    while not is_altering(session):
-        assert time.monotonic() < deadline
+    becomes_altering(session)
     os.kill(pid, signal.SIGKILL)
-    assert victims.exit_code() == -signal.SIGKILL
     assert is_altering(session)
+    assert victims.exit_code() == -signal.SIGKILL
+    deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         with suppress(OwnedError):
             run_all(target, slow, take_over=take_over)
@@ -278,11 +306,9 @@ def test_a_statement_that_outlives_its_connection_is_not_sent_again(target: str,
     with owner(target) as pipeline:
         worker = threading.Thread(target=pipeline.take, args=(slow,))
         worker.start()
-        deadline = time.monotonic() + 20
-        while not is_altering(session):
-            assert time.monotonic() < deadline
+        becomes_altering(session)
         pipeline.ownership.control._raw._sock.shutdown(socket.SHUT_RDWR)
-        worker.join(60)
+        worker.join(SECONDS)
         assert not worker.is_alive()
     assert int(session.rows(counter)[0][1]) - before == 1
     assert session.rows("SELECT state, outcome FROM _bridge.schema_changes") == [

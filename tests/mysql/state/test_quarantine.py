@@ -15,11 +15,11 @@ from bridge.mysql.connection import Session
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import (
     State,
+    add_entries,
     count_held,
     dump_change,
     entry_ids,
     load_change,
-    put_aside,
     read_entry,
     settle,
 )
@@ -38,7 +38,7 @@ def session(target: str) -> Iterator[Session]:
 
 
 def put(session: Session, *entries: Entry, name: str = NAME) -> None:
-    put_aside(session, SCHEMA, name, entries)
+    add_entries(session, SCHEMA, name, entries)
 
 
 def message(value: bytes, code: str = "malformed") -> Entry:

@@ -192,7 +192,7 @@ def test_who_looks_does_not_bring_forward(target: str) -> None:
     make_form(target, FIRST_FORM)
     with pytest.raises(TargetError, match="earlier version") as refused:
         read_status(Target(target), ProgressTable("bridge"))
-    assert "start the pipeline once" in refused.value.mend
+    assert "start the pipeline once" in refused.value.fix
 
 
 def test_a_bridge_of_the_earlier_version_that_runs_is_not_cut_off(target: str) -> None:

@@ -63,5 +63,5 @@ def test_no_row_falls_between_two_ranges(pair: Pair, monkeypatch: pytest.MonkeyP
     assert [(t.different, t.missing, t.extra) for t in verify()] == [(1, 1, 0) if n == 3 else (4, 3, 0) for n in sizes]
     damage("DELETE FROM {t}; INSERT INTO {t} (v) VALUES (5)")
     assert [(t.different + t.missing, t.different + t.extra) for t in verify()] == [(n, 1) for n in sizes]
-    pair.mend()
+    pair.run_fix()
     assert said(pair.verify("app.*")) == set()

@@ -56,7 +56,7 @@ QUERIES = [
 
 
 def test_without_an_index(pair: Pair) -> None:
-    """One pass over each side, by pieces of the time that is given; what differs is named and mended."""
+    """One pass over each side, by pieces of the time that is given; what differs is named and fixed."""
     pair.both(PLAIN)
     for damage, *expected in QUERIES:
         pair.damage(f"USE app; {damage}")
@@ -64,7 +64,7 @@ def test_without_an_index(pair: Pair) -> None:
         assert said(report) == set(expected)
         assert report.tables[0].rows == 40_000
         assert report.tables[0].chunks > 3
-        pair.mend()
+        pair.run_fix()
     assert said(pair.verify("app.*")) == set()
 
 
@@ -89,7 +89,7 @@ def test_by_ranges_of_an_index(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> N
         [table] = pair.verify("app.*").tables
         assert (table.rows, table.missing, table.extra) == (32_503, missing, extra), damage
         assert table.chunks >= 5
-        pair.mend()
+        pair.run_fix()
         assert said(pair.verify("app.*")) == set()
 
 

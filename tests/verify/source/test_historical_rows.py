@@ -12,7 +12,7 @@ from bridge.errors import SourceError, TargetError
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import ColumnInfo, Definition
-from bridge.pipeline.truncated_rows import RowsGoneError
+from bridge.pipeline.bad_input.truncated_rows import RowsGoneError
 from bridge.verify.source import historical_rows
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.support.pipelines import admin

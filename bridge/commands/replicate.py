@@ -1,0 +1,28 @@
+"""A pipeline from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
+from bridge.commands.extra_unique_keys import warn_of_extra_keys
+from bridge.config import Settings, parse_moment
+from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.pipeline import Pipeline
+from bridge.table_filter import TableFilter
+from bridge.verify.source.historical_rows import UpstreamRows
+
+
+def assemble(settings: Settings, say: Callable[[str], None]) -> Pipeline:
+    """The pipeline of the settings, ready to run.  say: told which protocol was found.
+
+    Raises UsageError for settings that cannot be, SourceError and TargetError for ends that cannot be reached.
+    """
+    tables = TableFilter(settings.filter)
+    parse_moment(settings.begin)
+    target, source = target_of(settings), source_of(settings)
+    upstream = None
+    if settings.upstream.url:
+        upstream = UpstreamRows(upstream_of(settings), retry_seconds=settings.target.retry_seconds)
+        warn_of_extra_keys(target, upstream_of(settings), tables)
+    return Pipeline(Assembly(settings, target, source, protocol_of(settings, source, say), upstream))

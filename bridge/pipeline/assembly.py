@@ -1,0 +1,186 @@
+"""The one place where a pipeline is put together: what is made of the settings, and what each part is given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from bridge.config import Settings
+from bridge.errors import SourceError
+from bridge.model import PartitionId, goes_by_partition
+from bridge.mysql.apply.parallel_writer import ParallelWriter
+from bridge.mysql.apply.writer import Writer
+from bridge.mysql.connection import Target
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.order import first_offsets
+from bridge.pipeline.query import Reading
+from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.status import Status
+from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
+from bridge.rows.amount import Amount
+from bridge.sources.boundary_probe import HEAD_MESSAGES, look_at
+from bridge.sources.source import Extent, Source
+from bridge.spark.executor_rows import Executors
+from bridge.table_filter import TableFilter
+
+log = structlog.get_logger()
+
+Extents = Mapping[PartitionId, Extent]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Makes the parts of one pipeline.
+
+    upstream: where rows are read back that were too large for the topic, None without one.
+    """
+
+    settings: Settings
+    target: Target
+    source: Source
+    protocol: str
+    upstream: Upstream | None = None
+
+    @cached_property
+    def tables(self) -> TableFilter:
+        """The filter."""
+        return TableFilter(self.settings.filter)
+
+    def progress_table(self) -> ProgressTable:
+        """Where the pipeline's progress stands."""
+        return ProgressTable(self.settings.name, self.settings.target.schema_name)
+
+    def writer(self, table: ProgressTable, ownership: Ownership) -> Writer:
+        """The writer of the settings' consistency."""
+        seconds, ddl = self.settings.target.retry_seconds, self.settings.ddl.rules(self.tables)
+        if self.settings.consistency == "atomic":
+            return Writer(self.target, table, ownership, retry_seconds=seconds, ddl=ddl)
+        writers = self.settings.stream.writers
+        return ParallelWriter(self.target, table, ownership, writers=writers, retry_seconds=seconds, ddl=ddl)
+
+    def heartbeat(
+        self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
+    ) -> Heartbeat:
+        """The heartbeat of the owner, which tells the status every so many seconds."""
+        return Heartbeat(self.target, ownership, writer, on_status, seconds)
+
+    def reading(self, topics: Mapping[str, str], stop: threading.Event, watch: Callable[[], None]) -> Reading:
+        """How the topics of these ids are read."""
+        return Reading(self.source, self.protocol, self._decode_options(), self.settings.stream, topics, stop, watch)
+
+    def applier(
+        self,
+        spark: SparkSession,
+        writer: Writer,
+        progress: Progress,
+        extents: Extents,
+        counts: Counts,
+        *,
+        begins: Mapping[str, int],
+        until: int | None,
+        once: bool,
+    ) -> Applier[Any]:
+        """An applier that goes on from progress.
+
+        extents: what the source holds.  begins: where topics begin that do not with the pipeline (TSO).
+        until: see ApplierConfig.  once: the pipeline ends with its input.
+        Raises UsageError or TargetError for tables where the target would change rows by itself.
+        """
+        lows = {partition: extent.low for partition, extent in extents.items()}
+        if self.source.is_kafka:
+            lows = first_offsets(progress, lows)
+        by_partition = self._goes_by_partition(progress)
+        # Whatever comes from MySQL's log has no commit ts.
+        cascades_are_lost = by_partition and is_mysql_born(self.source.sample(HEAD_MESSAGES))
+        self._refuse_side_effects(cascades=cascades_are_lost)
+        return make_applier(
+            writer,
+            progress,
+            lows,
+            self._config(spark, extents, begins=begins, until=until, once=once),
+            counts,
+            by_partition=by_partition,
+            cascades_are_lost=cascades_are_lost,
+        )
+
+    def _config(
+        self, spark: SparkSession, extents: Extents, *, begins: Mapping[str, int], until: int | None, once: bool
+    ) -> ApplierConfig:
+        settings, stream = self.settings, self.settings.stream
+        writers = stream.writers if settings.consistency == "parallel" else 1
+        may_lack_boundaries = self.protocol in MAY_LACK_BOUNDARIES
+        return ApplierConfig(
+            tables=self.tables,
+            transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction),
+            until=until,
+            boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
+            idle=self._idle_policy(spark, extents, once=once),
+            rows_of=Executors(spark, Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
+            on_bad_message=OnBadMessage(
+                settings.on_bad_message == "quarantine",
+                self.protocol,
+                self._cut_rows(),
+                frozenset(settings.source.quarantine),
+            ),
+            most=Amount(stream.driver_rows, stream.driver_bytes),
+            settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
+            begins=begins,
+            waits_for_operator=not once,
+        )
+
+    def _goes_by_partition(self, progress: Progress) -> bool:
+        """Which order: progress knows, or a look at the source tells; by boundaries while neither does."""
+        if goes_by_partition(progress.positions):
+            return True
+        if progress.positions and self.protocol not in MAY_LACK_BOUNDARIES:
+            return False  # the first change without a commit ts changes it
+        without = self.settings.debezium.without_boundaries
+        look = look_at(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
+        log.info("order of commit ts" if not look.by_partition else "order of the partitions", why=look.why)
+        return look.by_partition is True
+
+    def _refuse_side_effects(self, *, cascades: bool) -> None:
+        session = self.target.connect(autocommit=True)
+        try:
+            refuse_side_effects(find_side_effects(session, cascades=cascades), self.tables)
+        finally:
+            session.close()
+
+    def _idle_policy(self, spark: SparkSession, extents: Extents, *, once: bool) -> IdlePolicy:
+        if once:
+            return IdlePolicy(0, lambda: _highs(extents))
+        return IdlePolicy(self.settings.stream.idle_seconds, lambda: self._highs_now(spark))
+
+    def _highs_now(self, spark: SparkSession) -> dict[PartitionId, int] | None:
+        try:
+            return _highs(self.source.extents(spark))
+        except SourceError as error:
+            log.warning("the ends of the partitions are not known", error=str(error))
+            return None
+
+    def _cut_rows(self) -> CutRows | None:
+        if self.upstream is None:
+            return None
+        return CutRows(self.upstream, make_decoder(self.protocol, replace(self._decode_options(), cut_rows=True)))
+
+    def _decode_options(self) -> DecodeOptions:
+        wanted = self.tables if self.tables.rules else None
+        return replace(self.settings.decode_options(wanted), tells_unwanted=True)
+
+
+def _highs(extents: Extents) -> dict[PartitionId, int]:
+    return {partition: extent.high for partition, extent in extents.items()}

@@ -1,0 +1,1 @@
+"""Messages and rows that cannot be applied as they came."""

@@ -1,0 +1,76 @@
+"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is quarantined (internals,
+decision 12).
+
+A message that stops freezes its partition's boundary at the last one before it.  One that is quarantined counts as a
+change at that boundary: it is written with the first transaction that goes beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from bridge.errors import BadMessageError
+from bridge.events import Code, Position
+from bridge.model import Entry, PartitionId
+
+
+class BadMessage(NamedTuple):
+    """A message that cannot be decoded.
+
+    boundary: of its partition, the last one before it in the same micro-batch; 0 without one.
+    """
+
+    entry: Entry
+    boundary: int
+
+    @property
+    def partition(self) -> PartitionId:
+        """Where it lies."""
+        return self.entry.position.topic, self.entry.position.partition
+
+
+class DueEntry(NamedTuple):
+    """What is to be quarantined by the transaction that brings the target beyond `ts`."""
+
+    ts: int
+    entry: Entry
+
+
+def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
+    """A micro-batch's boundaries without those that vouch for a message that stops; `stopping` in order."""
+    kept = dict(boundaries)
+    seen = set()
+    for bad in stopping:
+        if bad.partition in kept and bad.partition not in seen:
+            kept[bad.partition] = bad.boundary
+        seen.add(bad.partition)
+    return {partition: ts for partition, ts in kept.items() if ts}
+
+
+def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
+    """The error that names the first of them."""
+    first = stopping[0].entry
+    more = f" (and {len(stopping) - 1} more behind it)" if len(stopping) > 1 else ""
+    return BadMessageError(
+        f"a message cannot be decoded: {first.reason}{more}",
+        where=str(first.position),
+        fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
+        f" for good, {_ways_on(first)}; then start the bridge again",
+    )
+
+
+def _ways_on(entry: Entry) -> str:
+    if entry.code == Code.SCHEMA_CHANGE:
+        return (
+            "run by hand what it changed upstream, and quarantine it with --set"
+            f" source.quarantine={entry.position} (a schema change is never quarantined by itself)"
+        )
+    return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
+
+
+def message_entry(
+    position: Position, code: str | None, reason: str | None, key: str | None, value: str | None
+) -> Entry:
+    """The entry of a BAD event's fields."""
+    return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value)

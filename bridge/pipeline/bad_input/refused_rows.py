@@ -1,0 +1,245 @@
+"""Finds the row changes that the target refuses, so that they are quarantined and the rest of a transaction is applied.
+
+A refusal names a statement of many rows.  Which of them it means is found by trying parts of the transaction, in
+transactions that are rolled back: all changes of a key stay together, since only its last image is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from bridge.errors import RefusedRowsError
+from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position
+from bridge.model import Advance, Entry, Table, TableName
+from bridge.mysql.apply.writer import Writer
+from bridge.protocols.values.untyped import split_forms
+from bridge.rows.grouping import linked
+from bridge.rows.net_changes import choose_key
+from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
+from bridge.rows.resolve_types import typed
+from bridge.tso import tso_ms
+
+Group = Sequence[int]
+"""Numbers of the steps of one key, in order."""
+Trial = Callable[[Sequence[int]], RefusedRowsError | None]
+"""Why the target refuses these steps together, None when it takes them."""
+
+MOST_LOOKED_THROUGH: Final = 500_000
+"""Row changes of one transaction that are brought to the driver to find the one that is to blame."""
+
+
+def apply_or_quarantine(
+    writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table], protocol: str
+) -> Advance:
+    """Commits a transaction, and quarantines what the target refuses of it; gives the step as it was committed.
+
+    Raises what `Writer.apply` raises, RefusedRowsError only when the refusal comes from no row in particular.
+    """
+    while True:
+        try:
+            writer.apply(step, partial(rows.statements, catalog))
+        except RefusedRowsError as refusal:
+            name = TableName(*refusal.table)
+            kept, refused = divided(catalog[name], rows.changes(name), partial(_refusal, writer, catalog))
+            if not refused:
+                raise
+            entries = [replace(entry, protocol=protocol) for entry in refused]
+            step = replace(step, quarantined=(*step.quarantined, *entries))
+            rows = rows.with_changes(name, kept)
+        else:
+            return step
+
+
+def with_position(
+    writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
+) -> RefusedRowsError:
+    """Gives the refusal with the position and commit_ts of a row change that is to blame, or as it is where none is
+    found."""
+    if refusal.is_exact or rows.count > MOST_LOOKED_THROUGH:
+        return refusal
+    name = TableName(*refusal.table)
+    changes = rows.changes(name)
+    number, found = _first_refused(changes.num_rows, lambda n: _refusal(writer, catalog, changes.slice(0, n)))
+    if found is None:
+        return refusal
+    if not found.is_exact:
+        change = changes.slice(number, 1).to_pylist()[0]
+        position = Position(change["topic"], change["partition"], change["offset"])
+        found.where = f"{position}, commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms), {found.where}"
+    return found
+
+
+def _first_refused(
+    count: int, refusal_of: Callable[[int], RefusedRowsError | None]
+) -> tuple[int, RefusedRowsError | None]:
+    """Finds a row change whose predecessors the target takes, while it refuses them together with that one.  Gives its
+    number and the refusal; None where all are taken."""
+    taken, refused, why = 0, count, refusal_of(count)
+    while why is not None and refused - taken > 1:
+        middle = (taken + refused) // 2
+        earlier = refusal_of(middle)
+        if earlier is None:
+            taken = middle
+        else:
+            refused, why = middle, earlier
+    return refused - 1, why
+
+
+def _refusal(writer: Writer, catalog: Mapping[TableName, Table], changes: pa.Table) -> RefusedRowsError | None:
+    return writer.refusal(partial(DriverRows.of([changes]).statements, catalog))
+
+
+def divided(
+    table: Table, changes: pa.Table, refusal_of: Callable[[pa.Table], RefusedRowsError | None]
+) -> tuple[pa.Table, list[Entry]]:
+    """Divides one table's row changes (EVENT_SCHEMA, in order) into those that the target takes together, and entries
+    of the others."""
+    steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
+    held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
+    units = linked((step.old, step.key) for step in steps)
+    groups: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        groups.setdefault(units[step.key], []).append(number)
+    is_keyed = all(step.is_keyed for step in steps)
+    bisection = _Bisection(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
+    bisection.run(list(groups.values()))
+    kept = [number for number in range(len(steps)) if number not in bisection.refused]
+    return held.take(pa.array(kept, pa.int64())), _entries(table, changes, steps, bisection.refused)
+
+
+class _Step(NamedTuple):
+    """A row change, or one half of an update that moves its row to another key.  old: the key it moves from, where it
+    is no half."""
+
+    key: str
+    old: str
+    change: dict[str, Any]
+    is_keyed: bool
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Which row change it belongs to."""
+        return tuple(self.change[name] for name in ROW_ORDER)
+
+
+def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
+    """Raw values are compared as they are: equal ones become equal literals."""
+    names, _ = split_forms(change["columns"])
+    key = choose_key(table, names, change["key"])
+    old, new = (_key_of(names, change[image], key) for image in ("before", "after"))
+    if old is None or new is None or old == new or not _is_whole(table, names):
+        return [_Step(new or old or "", old or new or "", change, bool(key))]
+    return [
+        _Step(old, old, change | {"kind": int(Kind.DELETE), "after": None}, bool(key)),
+        _Step(new, new, change | {"kind": int(Kind.INSERT), "before": None}, bool(key)),
+    ]
+
+
+def _is_whole(table: Table, names: str) -> bool:
+    """The message holds all of a row.  Otherwise a half that is quarantined would find the rest of its row deleted."""
+    present = names.lower().split(SEP)
+    return all(name in present for name, column in table.columns.items() if not column.generated)
+
+
+def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
+    """The literals of the key; of a table without one, of the whole row."""
+    if image is None or not key:
+        return image if image is None else names + SEP + SEP + image
+    named = dict(zip(names.lower().split(SEP), image.split(SEP), strict=True))
+    return SEP.join(named[part] for part in key)
+
+
+@dataclass
+class _Bisection:
+    """Halves a transaction until the refused changes are alone."""
+
+    trial: Trial
+    is_keyed: bool
+    refused: dict[int, RefusedRowsError]
+
+    def run(self, groups: list[Group]) -> None:
+        """Keys that are refused by themselves, then those that are refused beside others (unique values)."""
+        self._bisect(groups, None)
+        rest = [[number for number in group if number not in self.refused] for group in groups]
+        self._bisect([group for group in rest if group], [])
+
+    def _bisect(self, groups: list[Group], beside: list[int] | None) -> None:
+        """Halves the groups until those that are refused are alone.
+
+        beside: what was taken so far, to which this adds; None to try each group by itself.
+        """
+        numbers = list(chain.from_iterable(groups))
+        if not numbers:
+            return
+        if self._refusal(numbers, beside) is None:
+            if beside is not None:
+                beside += numbers
+        elif len(groups) == 1:
+            self._trim(groups[0], beside)
+        else:
+            half = len(groups) // 2
+            self._bisect(groups[:half], beside)
+            self._bisect(groups[half:], beside)
+
+    def _trim(self, group: Group, beside: list[int] | None) -> None:
+        """Refuses changes of one key until the rest is taken.  Only a key's last image is written, so the last changes
+        go first; without a key each change counts by itself."""
+        kept = self._trim_last(list(group), beside) if self.is_keyed else self._trim_each(group, beside)
+        if beside is not None:
+            beside += kept
+
+    def _trim_last(self, kept: list[int], beside: list[int] | None) -> list[int]:
+        while kept and (refusal := self._refusal(kept, beside)):
+            self.refused[kept.pop()] = refusal
+        return kept
+
+    def _trim_each(self, group: Group, beside: list[int] | None) -> list[int]:
+        kept: list[int] = []
+        for number in group:
+            refusal = self._refusal([*kept, number], beside)
+            if refusal is None:
+                kept.append(number)
+            else:
+                self.refused[number] = refusal
+        return kept
+
+    def _refusal(self, numbers: Sequence[int], beside: list[int] | None) -> RefusedRowsError | None:
+        return self.trial([*(beside or ()), *numbers])
+
+
+def _entries(
+    table: Table, changes: pa.Table, steps: Sequence[_Step], refused: Mapping[int, RefusedRowsError]
+) -> list[Entry]:
+    """One entry per row change: all of it, or the half that was refused."""
+    whole = {tuple(change[name] for name in ROW_ORDER): change for change in changes.to_pylist()}
+    halves: dict[tuple[Any, ...], list[int]] = {}
+    for number, step in enumerate(steps):
+        halves.setdefault(step.place, []).append(number)
+    entries = []
+    for place, numbers in halves.items():
+        bad = [number for number in numbers if number in refused]
+        if bad:
+            change = whole[place] if len(bad) == len(numbers) else steps[bad[0]].change
+            entries.append(_entry(_ready(table, change), refused[bad[-1]]))
+    return entries
+
+
+def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
+    """The change with ready literals; with the raw ones and their forms, where they are what the target cannot take."""
+    try:
+        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA))
+    except RefusedRowsError:
+        return change
+    return change | dict(ready.to_pylist()[0])
+
+
+def _entry(change: dict[str, Any], refusal: RefusedRowsError) -> Entry:
+    position = Position(change["topic"], change["partition"], change["offset"])
+    event = Event(Kind(change["kind"]), *(change[name] for name in Event._fields[1:]))
+    return Entry(position, refusal.code, refusal.what, event.commit_ts, change=event)

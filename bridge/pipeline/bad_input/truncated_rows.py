@@ -1,0 +1,182 @@
+"""Rows that TiCDC has cut to their key, as they were too large for the topic (large-message-handle-option): the whole
+row is read back from the upstream as it was at the change's commit ts.
+
+Messages that hold such rows arrive as bad ones, with their bytes.  Here they are decoded again with cut rows allowed,
+and what cannot be completed stays bad.  A claim check is treated alike: its message holds the key too, and a path that
+comes from the wire is not opened.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
+from bridge.model import PartitionId, TableName
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.control_events import control_events
+from bridge.protocols import DecodeError, Decoder
+from bridge.protocols.values.untyped import split_forms
+
+CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
+
+Literals = Mapping[str, str]
+"""Column name to literal."""
+
+Floor = Callable[[PartitionId], int]
+"""The commit ts below which everything of a partition is in the target, and need not be asked for."""
+
+
+class RowsGoneError(Exception):
+    """The upstream does not show rows any more; the text says why."""
+
+
+class Upstream(Protocol):
+    """Where whole rows are read."""
+
+    def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
+        """The rows of these keys as they were at commit_ts, None where there is none; raises RowsGoneError."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """rows: the row changes (EVENT_SCHEMA) of messages that could be completed; bad: the other messages, in order."""
+
+    rows: pa.Table
+    bad: tuple[BadMessage, ...]
+
+
+class _Moment(NamedTuple):
+    """A table at a commit ts."""
+
+    commit_ts: int
+    name: TableName
+
+
+_Found = Mapping[tuple[_Moment, str], Literals | str]
+"""Moment and key image to the whole row, or to why there is none."""
+
+
+class CutRows:
+    """Completes messages; `decoder` is one of `DecodeOptions.cut_rows`."""
+
+    def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
+        self._upstream, self._decoder = upstream, decoder
+
+    def completed(self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0) -> Completed:
+        """The rows of those messages that were cut; what lies below the floor is not asked for any more.
+
+        Raises what reading the upstream raises.
+        """
+        decoded = [self._decoded(bad) for bad in bad_messages]
+        rows = self._found(
+            event
+            for bad, events in zip(bad_messages, decoded, strict=True)
+            if isinstance(events, list)
+            for event in events
+            if event.text and event.commit_ts >= floor(bad.partition)
+        )
+        done = [_with_rows(bad, found, rows) for bad, found in zip(bad_messages, decoded, strict=True)]
+        still_bad = tuple(found for found in done if isinstance(found, BadMessage))
+        return Completed(_table([row for found in done if isinstance(found, list) for row in found]), still_bad)
+
+    def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
+        """The same of events as they were read (EVENT_SCHEMA, each partition's in order), in any order."""
+        is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
+        if not pc.any(is_cut).as_py():
+            return events
+        done = self.completed(control_events(events.filter(is_cut)).bad, floor)
+        still_bad = _table([_as_read(bad) for bad in done.bad])
+        return pa.concat_tables([events.filter(pc.invert(is_cut)), done.rows, still_bad])
+
+    def _decoded(self, bad: BadMessage) -> list[Event] | BadMessage:
+        if bad.entry.code not in CUT:
+            return bad
+        key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
+        try:
+            events = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
+        except DecodeError as failure:
+            return _still_bad(bad, str(failure), failure.code)
+        if any(event.by_time or event.kind > Kind.DELETE for event in events):
+            return _still_bad(bad, "a row is cut to its key, and the message has no commit ts to read it back at")
+        return events
+
+    def _found(self, cut: Iterable[Event]) -> _Found:
+        """Reads what is wanted, moment by moment."""
+        wanted: dict[_Moment, dict[str, Literals]] = {}
+        for event in cut:
+            moment, image = _place(event)
+            wanted.setdefault(moment, {})[image] = _by_name(event.columns or "", image)
+        found: dict[tuple[_Moment, str], Literals | str] = {}
+        for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
+            rows = self._rows_at(moment, list(keys.values()))
+            for (image, key), row in zip(keys.items(), rows, strict=True):
+                found[moment, image] = row if isinstance(row, str) else _with_key(row, key)
+        return found
+
+    def _rows_at(self, moment: _Moment, keys: Sequence[Literals]) -> Sequence[Literals | str]:
+        try:
+            rows = self._upstream.rows_at(moment.commit_ts, moment.name, keys)
+        except RowsGoneError as gone:
+            return [str(gone)] * len(keys)
+        lost = f"the upstream has no such row of {moment.name} at commit ts {moment.commit_ts}"
+        return [lost if row is None else row for row in rows]
+
+
+def _with_rows(
+    bad: BadMessage, events: list[Event] | BadMessage, found: _Found
+) -> list[tuple[object, ...]] | BadMessage:
+    """The message's row changes with their position, or the message, with the reason, when a row is missing."""
+    if isinstance(events, BadMessage):
+        return events
+    missing = [why for event in events if isinstance(why := found.get(_place(event)), str)]
+    if missing:
+        return _still_bad(bad, missing[0], Code.NOT_READ_BACK)
+    return [(*bad.entry.position, *whole) for event in events for whole in _whole(event, found)]
+
+
+def _place(event: Event) -> tuple[_Moment, str]:
+    return _Moment(event.commit_ts, TableName(event.schema, event.table)), event.after or ""
+
+
+def _by_name(columns: str, image: str) -> Literals:
+    return dict(zip(split_forms(columns)[0].split(SEP), image.split(SEP), strict=True))
+
+
+def _with_key(row: Literals, key: Literals) -> Literals:
+    """The key's literals are the message's own, as rows are told apart by them."""
+    mine = {name.lower(): literal for name, literal in key.items()}
+    return {name: mine.get(name.lower(), literal) for name, literal in row.items()}
+
+
+def _whole(event: Event, found: _Found) -> list[Event]:
+    """The change with its whole row; one that moves its row to another key as a delete and an insert."""
+    row = found.get(_place(event)) if event.text else None
+    if not isinstance(row, Mapping):
+        return [event._replace(text=None)]
+    columns, after = SEP.join(row), SEP.join(row.values())
+    whole = event._replace(columns=columns, before=None, after=after, text=None)
+    if event.before is None or event.before == event.after:
+        return [whole]
+    return [event._replace(kind=Kind.DELETE, after=None, text=None), whole._replace(kind=Kind.INSERT)]
+
+
+def _still_bad(bad: BadMessage, reason: str, code: Code | None = None) -> BadMessage:
+    return bad._replace(entry=replace(bad.entry, reason=reason, code=code or bad.entry.code))
+
+
+def _as_read(bad: BadMessage) -> tuple[object, ...]:
+    entry = bad.entry
+    event = Event(Kind.BAD, 0, columns=entry.code, before=entry.key, after=entry.value, text=entry.reason)
+    return (*entry.position, *event)
+
+
+def _table(rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(EVENT_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)

@@ -1,0 +1,1 @@
+"""The order of commit ts: boundaries vouch that a transaction is whole."""

@@ -1,0 +1,296 @@
+"""The order of commit ts: waits for boundaries, and gives what is complete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Final
+
+import pyarrow as pa
+import structlog
+
+from bridge.model import Advance, PartitionId, Positions, SchemaChange, topic_begins
+from bridge.mysql.state.progress import Progress
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
+from bridge.pipeline.by_boundaries.backlog import Backlog
+from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.pipeline.decoded_batch import SortedBatch, batch_on_executors, sorted_batch
+from bridge.pipeline.order import Due, Handover
+from bridge.pipeline.segments import Segment, cut_window, fold_copies
+from bridge.pipeline.wanted_changes import is_wanted
+from bridge.pipeline.watching.counts import Counts
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.table_filter import TableFilter
+
+EMPTY_WINDOW_SECONDS: Final = 1.0
+"""A window without changes is written to progress at most this often."""
+VANISHED_SECONDS: Final = 30.0
+"""Without a boundary for so long, while changes come, the status says what may be the cause."""
+
+log = structlog.get_logger()
+
+RowsOf = Callable[[list[RowStore], int, int], WindowRows]
+"""Stores, low and high commit_ts to the row changes of a window."""
+
+
+def driver_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
+    """The window's row changes when all stores are in the driver's memory."""
+    return DriverRows.merged([store.due(low, high) for store in stores if isinstance(store, TableStore)])
+
+
+class BoundaryOrder:
+    """Everything below the resolved ts is due, in windows from the applied ts to it.
+
+    backlog: says where each partition begins.
+    until: nothing at or above this commit_ts is due (TSO), None without an end.
+    boundary_seconds: how long a first boundary is waited for before the order of the partitions has to do; None where
+        one is sure to come.
+    """
+
+    by_partition: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        progress: Progress,
+        frontier: Frontier,
+        backlog: Backlog,
+        *,
+        tables: TableFilter,
+        counts: Counts,
+        until: int | None = None,
+        boundary_seconds: float | None = None,
+        rows_of: RowsOf = driver_rows,
+        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._frontier, self._backlog, self._tables, self._counts = frontier, backlog, tables, counts
+        self._until, self._boundary_seconds, self._rows_of, self._clock = until, boundary_seconds, rows_of, clock
+        self._on_bad_message = on_bad_message
+        self._start_ts, self._begins = progress.start_ts, topic_begins(backlog.positions)
+        self._read_before = {partition: start.read for partition, start in progress.positions.items()}
+        self._written_at = -EMPTY_WINDOW_SECONDS
+        self._bad: list[BadMessage] = []
+        self._rows_since: float | None = None
+        self._leaving_because, self._ended = "", False
+        self.bad_since = 0.0
+        self.applied_ts = progress.applied_ts
+
+    # --- what a micro-batch brings in
+
+    @staticmethod
+    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> SortedBatch:  # noqa: ARG004
+        """Row changes by commit_ts, apart from everything else; whether more was there does not matter."""
+        return sorted_batch(events, ends)
+
+    on_executors = staticmethod(batch_on_executors)
+
+    def take(self, batch: SortedBatch) -> None:
+        """Takes one micro-batch in, but for one with changes that lack a TSO: then the other order takes over."""
+        if batch.control.by_time:
+            self._leaving_because = "messages without a commit ts have come"
+            return
+        batch = self._completed(batch)
+        self._counts.note_left_out(batch.control.left_out)
+        self._count_dropped(batch.rows)
+        rows = batch.rows.from_ts(self.applied_ts)
+        if ahead := {topic: begin for topic, begin in self._begins.items() if begin > self.applied_ts}:
+            rows = rows.from_begins(ahead)
+        self._take_in(replace(batch, rows=rows))
+
+    def _completed(self, batch: SortedBatch) -> SortedBatch:
+        """With the whole rows of messages that were cut to their key."""
+        rows, control = batch.rows, batch.control
+        if self._on_bad_message.cut_rows is None or not control.bad:
+            return batch
+        done = self._on_bad_message.cut_rows.completed(control.bad, lambda _: self.applied_ts)
+        rows = rows.with_rows(done.rows) if done.rows.num_rows else rows
+        return replace(batch, rows=rows, control=replace(control, bad=done.bad))
+
+    def _take_in(self, batch: SortedBatch) -> None:
+        control = batch.control
+        for partition in batch.read:
+            self._frontier.admit(partition)
+        quarantined = self._quarantined(control.bad)
+        stopping = tuple(filter(self._on_bad_message.stops, control.bad))
+        for partition, ts in boundaries_before(control.boundaries, stopping).items():
+            self._frontier.observe(partition, ts)
+        for bad in stopping:
+            self.bad_since = self.bad_since or self._clock()
+            self._frontier.freeze(bad.entry.position)
+            self._bad.append(bad)
+        changes = tuple(c for c in control.changes if c.commit_ts >= self._lowest_ts(c))
+        for change in control.changes:
+            if change.commit_ts < self._lowest_ts(change):
+                self._count_dropped_change(change)
+        batch = replace(batch, control=replace(control, changes=changes, bad=stopping))
+        self._backlog.add(batch, quarantined, {p: self._frontier.boundary(p) for p in self._frontier.partitions})
+
+    def _begin_of(self, topic: str) -> int:
+        return max(self._start_ts, self._begins.get(topic, 0))
+
+    def _lowest_ts(self, change: SchemaChange) -> int:
+        """From which on schema changes are to run that lie where this one does."""
+        return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
+
+    def _quarantined(self, bad_messages: tuple[BadMessage, ...]) -> tuple[DueEntry, ...]:
+        """When those that do not stop the bridge are due; before the micro-batch's own boundaries are observed."""
+        entries = []
+        for bad in bad_messages:
+            if self._on_bad_message.stops(bad):
+                continue
+            boundary = max(bad.boundary, self._frontier.boundary(bad.partition))
+            if boundary < self.applied_ts and bad.entry.position.offset < self._read_before.get(bad.partition, 0):
+                self._counts.repeated[bad.partition] += 1
+            else:
+                entries.append(self._on_bad_message.due(bad, max(boundary, self.applied_ts)))
+        return tuple(entries)
+
+    def _count_dropped(self, rows: RowStore) -> None:
+        dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
+        self._counts.repeated.update(dropped.repeated)
+        self._counts.late.update(dropped.late)
+        if dropped.late:
+            log.warning(
+                "changes came below the applied ts and were dropped: copies of what is in the target, if the"
+                " changefeed was restarted; if not, run bridge verify",
+                changes=dropped.late.total(),
+                applied_ts=self.applied_ts,
+                partitions=sorted(f"{topic}/{partition}" for topic, partition in dropped.late),
+            )
+
+    def _count_dropped_change(self, change: SchemaChange) -> None:
+        topic, partition, offset = change.position.rsplit("/", 2)
+        where = (topic, int(partition))
+        if int(offset) < self._read_before.get(where, 0) or change.commit_ts < self._begin_of(topic):
+            self._counts.repeated[where] += 1
+            return
+        self._counts.late[where] += 1
+        log.warning(
+            "a schema change came below the applied ts and was dropped: a copy of one that ran, if the changefeed was"
+            " restarted; if not, compare the table with the upstream's",
+            statement=change.text,
+            position=change.position,
+            commit_ts=change.commit_ts,
+        )
+
+    def tick(self) -> None:
+        """Nothing becomes due by time alone."""
+
+    def end(self) -> None:
+        """Nothing more will be read."""
+        self._ended = True
+
+    # --- what is due
+
+    def due(self) -> Iterator[Due]:
+        """The window up to the resolved ts."""
+        low, high = self.applied_ts, self.resolved_ts
+        if high <= low:
+            return
+        backlog, counts = self._backlog, self._counts
+        changes = fold_copies(c for c in backlog.changes(low, high) if is_wanted(c, self._tables, counts.tables))
+        rows = self._rows_of([chunk.store for chunk in backlog.chunks], low, high)
+        if rows.count == 0 and not changes and not backlog.quarantined(low, high):
+            if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
+                yield Due(Segment(low, high), None)
+            return
+        bounds = [low, *(change.commit_ts + 1 for change in changes), high]
+        for segment in cut_window(low, high, changes, rows.marks(bounds)):
+            yield Due(segment, rows.between(segment.low, segment.high))
+
+    @property
+    def is_stuck(self) -> bool:
+        """The resolved ts has come to a bad message."""
+        return bool(self.next_bad()) and self.resolved_ts == self._frontier.frozen_at
+
+    def next_bad(self) -> Sequence[BadMessage]:
+        """Those that were read, unless `until` is reached."""
+        return self._bad if self._until is None or self.applied_ts < self._until else ()
+
+    def handover(self) -> Handover | None:
+        """Changes without a TSO have come, or no boundary for too long, or in the whole input: everything below the
+        applied ts is in the target, and the rest is read again."""
+        reason = self._leaving_because or self._lack_of_boundaries()
+        if not reason:
+            return None
+        rest = self._backlog.restart_positions(self.applied_ts)
+        floors = {where: start._replace(floor=self.applied_ts) for where, start in rest.items()}
+        return Handover(Advance(self.applied_ts, self.applied_ts, floors), reason)
+
+    def _lack_of_boundaries(self) -> str:
+        seconds = self._boundary_seconds
+        if seconds is None or self._frontier.has_boundary or not self._backlog.rows:
+            return ""
+        self._rows_since = self._clock() if self._rows_since is None else self._rows_since
+        if self._ended:
+            return "the input holds no boundary"
+        if self._clock() - self._rows_since >= seconds:
+            return f"changes have come for {seconds:g} s, and no boundary"
+        return ""
+
+    def final_ts(self) -> int:
+        """The resolved ts: an empty window may not be written yet."""
+        return max(self.applied_ts, self.resolved_ts)
+
+    # --- what a restart needs
+
+    def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
+        """Progress must not pass the segment's end, nor the resolved ts; it may stand still where nothing is
+        resolved."""
+        return Advance(
+            self.applied_ts,
+            high,
+            self._backlog.restart_positions(high),
+            changes,
+            self._backlog.quarantined(self.applied_ts, high),
+            (end, max(self.applied_ts, self.resolved_ts)),
+        )
+
+    def moved(self, step: Advance) -> None:
+        """A transaction was committed."""
+        self.applied_ts = step.new_ts
+        self._backlog.release(step.new_ts)
+        self._written_at = self._clock()
+
+    @property
+    def positions(self) -> Positions:
+        """Up to where each partition is read."""
+        return self._backlog.positions
+
+    # --- how it stands
+
+    @property
+    def resolved_ts(self) -> int:
+        """The frontier's, not beyond `until`."""
+        resolved = self._frontier.resolved_ts
+        return resolved if self._until is None else min(resolved, self._until)
+
+    @property
+    def until_reached(self) -> bool:
+        """Everything below `until` is in the target, or there is no such end."""
+        return self._until is None or self.applied_ts >= self._until
+
+    @property
+    def rows(self) -> int:
+        """How many row changes wait."""
+        return self._backlog.rows
+
+    @property
+    def held(self) -> Amount:
+        """All that wait, wherever they are."""
+        return self._backlog.amount
+
+    def waiting_for(self) -> str:
+        """The partition that holds the resolved ts back, and why."""
+        if self._until is not None and self.applied_ts >= self._until:
+            return "nothing: --until is reached"
+        said = self._frontier.waiting_for()
+        if self._boundary_seconds is not None and self._frontier.silence > VANISHED_SECONDS and self._backlog.rows:
+            said += (
+                "; changes came meanwhile: if the extension was switched off, switch it on again, or when it is to stay"
+                " off, start the bridge again with --set debezium.without_boundaries=true"
+            )
+        return said

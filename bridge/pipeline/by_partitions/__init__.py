@@ -1,0 +1,1 @@
+"""The order of the partitions, for topics without boundaries."""

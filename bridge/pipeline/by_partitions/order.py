@@ -1,0 +1,282 @@
+"""The order of the partitions, for formats without boundaries: the end of a micro-batch is the boundary (internals,
+decision 13)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from bridge.model import Advance, PartitionId, Positions, SchemaChange
+from bridge.mysql.state.progress import Progress
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.control_events import without_left_out
+from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
+from bridge.pipeline.order import Due, Handover
+from bridge.pipeline.segments import Segment
+from bridge.pipeline.wanted_changes import is_wanted
+from bridge.pipeline.watching.counts import Counts
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import DriverRows
+from bridge.table_filter import TableFilter
+
+POSITIONS_SECONDS: Final = 10.0
+"""Positions that move without a change (of tables that are filtered out) are written this often."""
+SETTLE_SECONDS: Final = 10.0
+"""How long rows are held for boundaries that have begun to come again; TiCDC sends them about once a second."""
+SETTLE_AGAIN_SECONDS: Final = 100.0
+"""So long after a vain wait they are not waited for again."""
+
+RunsLike = Callable[[SchemaChange], Mapping[int, str]]
+"""A schema change to commit ts and position of those that ran with its text, in the millisecond of its commit_ts."""
+
+
+@dataclass(frozen=True)
+class IdlePolicy:
+    """How long a schema change waits for a partition that brings nothing.
+
+    seconds: the idle limit.
+    ends: the offsets at which the partitions end, asked when one has been idle for so long; None while nobody knows.
+    """
+
+    seconds: float
+    ends: Callable[[], Mapping[PartitionId, int] | None]
+
+
+class PartitionOrder:
+    """Prefixes of the partitions are due as soon as they are read, each target transaction with exact offsets.
+
+    runs_like: what ran already, so that copies of a schema change run once.
+    until: nothing at or above this time is due (TSO), None without an end.
+    settles: goes over to boundaries where they come again.
+    """
+
+    by_partition: ClassVar[bool] = True
+    on_executors: ClassVar[None] = None
+    is_stuck: ClassVar[bool] = False
+    """A bad message stops its own partition only."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        backlog: PartitionBacklog,
+        idle: IdlePolicy,
+        runs_like: RunsLike,
+        *,
+        tables: TableFilter,
+        counts: Counts,
+        until: int | None = None,
+        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        settles: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backlog, self._idle, self._runs_like = backlog, idle, runs_like
+        self._tables, self._counts, self._until, self._clock = tables, counts, until, clock
+        self._on_bad_message = on_bad_message
+        self._asked: dict[PartitionId, int] = {}
+        self._recorded: Positions = backlog.positions
+        self._written_at = -math.inf
+        self._waiting = ""
+        self._read_ts = 0
+        self._bad: Sequence[BadMessage] = ()
+        self._settled_ts: int | None = None
+        self._settling_since: float | None = None
+        self._no_settling_before = 0.0 if settles else math.inf
+        self._ended = False
+        self.bad_since = 0.0
+        self.applied_ts = progress.applied_ts
+
+    # --- what a micro-batch brings in
+
+    @staticmethod
+    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:
+        """The events as they were read."""
+        return unsorted_batch(events, ends, is_cut=is_cut)
+
+    def take(self, batch: UnsortedBatch) -> None:
+        """Takes one micro-batch in, all of whose changes are due now."""
+        events, left_out = without_left_out(batch.events)
+        self._counts.note_left_out(left_out)
+        repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        ends = self._idle.ends() if batch.is_cut else {}
+        if ends is not None:
+            self._backlog.hold_for(ends)
+        self._counts.repeated.update(repeated)
+
+    def _with_cut_rows(self, events: pa.Table) -> pa.Table:
+        """Whatever the order, a message that TiCDC cut has a commit ts, at which its whole row can be read."""
+        cut_rows = self._on_bad_message.cut_rows
+        return events if cut_rows is None else cut_rows.completed_among(events, self._backlog.floor)
+
+    def tick(self) -> None:
+        """Lets partitions pass that have been idle for the limit, when nothing of them is left to read."""
+        silent = self._backlog.silent(self._clock(), self._idle.seconds)
+        if any(where not in self._asked for where in silent):
+            ends = self._idle.ends()
+            if ends is None:
+                return
+            for where in silent:
+                self._asked.setdefault(where, ends.get(where, 0))
+        for where, read in silent.items():
+            if read >= self._asked[where]:
+                self._backlog.excuse(where)
+
+    def end(self) -> None:
+        """Nothing more will be read: every partition counts as having passed everything."""
+        self._ended = True
+        self._backlog.end()
+
+    # --- what is due
+
+    def due(self) -> Iterator[Due]:
+        """The steps of the backlog, and positions alone where they have not been written for long."""
+        yield from self._steps()
+        if self._gives_up_settling():
+            yield from self._steps()
+        self._read_ts = self._backlog.last_time
+        self._bad = self._backlog.bad()
+        self.bad_since = (self.bad_since or self._clock()) if self._bad else 0.0
+        self._waiting = self._what_waits()
+        if self._positions_moved() and self._clock() - self._written_at >= POSITIONS_SECONDS:
+            yield Due(Segment(self.applied_ts, self.applied_ts), None)
+        self._backlog.spill()
+
+    def _steps(self) -> Iterator[Due]:
+        while (step := self._backlog.next_step(self._judge)) is not None:
+            self._asked.clear()
+            yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
+
+    def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
+        """The change to run, None for one that the filter leaves out and for a copy of one that ran.
+
+        With a TSO a copy is known by it.  Without, a change of another partition with the same time and text is the
+        same one, broadcast; in one partition it happened twice, and runs under a number of its own.
+        """
+        if not is_wanted(change, self._tables, self._counts.tables):
+            return None
+        runs = self._runs_like(change)
+        if not by_time:
+            return None if change.commit_ts in runs else change
+        if any(_partition_of(position) != _partition_of(change.position) for position in runs.values()):
+            return None
+        return replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in runs))
+
+    def next_bad(self) -> Sequence[BadMessage]:
+        """Those that come next in their partitions."""
+        return self._bad
+
+    # --- boundaries that come again
+
+    def _gives_up_settling(self) -> bool:
+        """Whether boundaries have been waited for in vain, so that the rows held for them are due."""
+        now = self._clock()
+        self._settled_ts = self._backlog.settle() if now >= self._no_settling_before else None
+        if not self._backlog.is_settling:
+            self._settling_since = None
+            return False
+        self._settling_since = self._settling_since or now
+        if self._settled_ts is not None or not (self._ended or now - self._settling_since > SETTLE_SECONDS):
+            return False
+        self._backlog.unsettle()
+        self._no_settling_before = now + SETTLE_AGAIN_SECONDS
+        self._settling_since = None
+        return True
+
+    def handover(self) -> Handover | None:
+        """Boundaries come again: every partition has reached the same moment, below which everything is in the
+        target."""
+        ts = self._settled_ts
+        if ts is None:
+            return None
+        quarantined = self._backlog.quarantined(self.applied_ts, ts)
+        advance = Advance(self.applied_ts, ts, self._backlog.settled_positions(ts), quarantined=quarantined)
+        return Handover(advance, "every partition has boundaries: transactions are whole from here on")
+
+    def final_ts(self) -> int | None:
+        """`until`, where all of the input below it is in the target; otherwise only positions may have to be
+        written."""
+        if self._until is not None and self._backlog.is_at_bound and not self._bad:
+            return self._until
+        return self.applied_ts if self._positions_moved() else None
+
+    # --- what a restart needs
+
+    def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
+        """Nothing is resolved: a step ends where its rows do."""
+        return Advance(
+            self.applied_ts,
+            high,
+            self._backlog.restart_positions(high),
+            changes,
+            self._backlog.quarantined(self.applied_ts, high),
+            (end,),
+        )
+
+    def moved(self, step: Advance) -> None:
+        """A transaction was committed."""
+        self.applied_ts = step.new_ts
+        self._backlog.release(step.new_ts)
+        self._written_at = self._clock()
+        self._recorded = step.positions
+
+    def _positions_moved(self) -> bool:
+        return self._backlog.restart_positions(self.applied_ts) != self._recorded
+
+    @property
+    def positions(self) -> Positions:
+        """Up to where each partition is read and taken."""
+        return self._backlog.positions
+
+    # --- how it stands
+
+    @property
+    def resolved_ts(self) -> int:
+        """The highest event time read so far."""
+        return max(self.applied_ts, self._read_ts)
+
+    @property
+    def until_reached(self) -> bool:
+        """Some partition has come to `until`, and everything below it that was read is in the target."""
+        return self._until is None or self.applied_ts == self._until
+
+    @property
+    def rows(self) -> int:
+        """How many row changes wait."""
+        return self._backlog.rows
+
+    @property
+    def held(self) -> Amount:
+        """None: what waits for long goes to the disk."""
+        return Amount(0, 0)
+
+    def waiting_for(self) -> str:
+        """As it was when something was last applied."""
+        return self._waiting
+
+    def _what_waits(self) -> str:
+        if self._bad:
+            return f"a bad message at {self._bad[0].entry.position} stops its partition"
+        change, held_by = self._backlog.waiting_change, self._backlog.held_by()
+        if change is not None and held_by:
+            names = ", ".join(f"{topic}/{partition}" for topic, partition in held_by[:5])
+            return (
+                f"a schema change at {change.position} waits until {names} {'has' if len(held_by) == 1 else 'have'}"
+                f" passed its time or been idle for {self._idle.seconds:g} s: {change.text[:80]}"
+            )
+        if (slow := self._backlog.slowest()) is not None and self._backlog.rows:
+            return f"{slow[0]}/{slow[1]} is still being read; what it holds may be earlier than what others brought"
+        if self._backlog.is_settling:
+            return "boundaries have begun to come; rows are held until all partitions have reached the same moment"
+        if self._until is not None and self._backlog.is_at_bound:
+            return "nothing: --until is reached"
+        return "nothing: everything that was read is in the target"
+
+
+def _partition_of(position: str) -> str:
+    return position.rpartition("/")[0]

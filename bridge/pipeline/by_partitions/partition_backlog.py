@@ -1,0 +1,398 @@
+"""The backlog of formats without boundaries: a queue per partition, of which only prefixes are ever applied.
+
+Every target transaction records exact offsets, so that a restart begins right behind what is in the target (internals,
+decision 13).  While a schema change waits, every partition stops before its first row with a later time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.merge import Longs, merge
+from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
+from bridge.pipeline.control_events import control_events
+from bridge.pipeline.order import Starts
+from bridge.rows.amount import Amount
+from bridge.rows.gathering import taken
+from bridge.tso import ms_tso, tso_ms
+
+_NO_BOUND: Final = (1 << 63) - 1
+MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+
+Judge = Callable[[SchemaChange, bool], SchemaChange | None]
+"""A schema change as read, and whether it lacks a TSO, to the one that must run; None for a copy of one that ran and
+for one that the filter leaves out."""
+
+
+class Step(NamedTuple):
+    """What comes next in the target: row changes in order, then perhaps a schema change.  high: the applied ts
+    afterwards; the rows' commit_ts are below it and ascend from the old one."""
+
+    rows: pa.Table
+    high: int
+    changes: tuple[SchemaChange, ...]
+
+
+@dataclass(frozen=True)
+class _Barrier:
+    """The schema change that is next by time; `bound`: the last time that counts as not later."""
+
+    where: PartitionId
+    stop: Stop
+    change: SchemaChange
+    bound: int
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A step's rows: their numbers and offsets by partition; where each partition stands behind its rows, and behind
+    the step's schema change."""
+
+    high: int
+    numbers: Mapping[PartitionId, tuple[Longs, Longs]]
+    behind_rows: Mapping[PartitionId, int]
+    behind: Mapping[PartitionId, int]
+
+
+class PartitionBacklog:
+    """The queues of all partitions.
+
+    positions: where each partition begins; a `floor` of None counts as `applied_ts`.
+    start_ts: where the pipeline began; everything below it counts as being in the target.
+    on_bad_message: whether a bad message stops its partition or is quarantined.
+    until: nothing at or above this time is applied (TSO), None without an end.
+    most: about how much of row changes a step holds, and how much stays in memory while it waits; more goes to disk.
+    """
+
+    def __init__(
+        self,
+        positions: Starts,
+        applied_ts: int,
+        *,
+        start_ts: int = 0,
+        until: int | None = None,
+        most: Amount = MOST_IN_MEMORY,
+        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        now: float = 0.0,
+    ) -> None:
+        self.positions = positions
+        self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
+        self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
+        self._start_ts, self._most = start_ts, most
+        self._begins = topic_begins(positions)
+        self._bound = _NO_BOUND if until is None else until - 1
+        self._on_bad_message = on_bad_message
+        self._quarantined: list[Entry] = []
+        self._settling: int | None = None
+        self._behind: set[PartitionId] = set()
+        self._next_ts = applied_ts
+        self._barrier: _Barrier | None = None
+        self._taken: _Taken | None = None
+        self._excused: set[PartitionId] = set()
+        self._ended = False
+
+    # --- in
+
+    def take_in(self, events: pa.Table, read: Mapping[PartitionId, int], now: float) -> Counter[PartitionId]:
+        """One micro-batch (EVENT_SCHEMA, any order) and the offsets up to which it read; gives how many changes are in
+        the target already, by partition."""
+        dropped: Counter[PartitionId] = Counter()
+        for where in read:
+            self._queues.setdefault(where, PartitionQueue(0, now))
+        order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
+        for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
+            fresh = mine.filter(self._is_fresh(where, mine))
+            self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
+            dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
+            if self._queues[where].append(self._without_quarantined(fresh), now):
+                self._excused.discard(where)
+        for where, end in read.items():
+            self._queues[where].read = end
+        self.positions = self._at(self._offsets())
+        return dropped
+
+    def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
+        """Tells where the partitions end: one that is not read so far may hold a schema change, and until it is no row
+        with a later time than the last one read of it is applied."""
+        self._behind = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+
+    def _without_quarantined(self, events: pa.Table) -> pa.Table:
+        """The events without bad messages that do not stop; they are quarantined when their position is passed."""
+        is_bad = pc.equal(events["kind"], int(Kind.BAD))
+        if not pc.any(is_bad).as_py():
+            return events
+        kept = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
+        self._quarantined += [self._on_bad_message.due(bad, self._next_ts).entry for bad in kept]
+        offsets = pa.array([bad.entry.position.offset for bad in kept], pa.int64())
+        return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
+
+    def floor(self, where: PartitionId) -> int:
+        """The TSO below which everything of a partition is in the target."""
+        return max(self._floors.get(where, 0), self._begin(where))
+
+    def _begin(self, where: PartitionId) -> int:
+        return max(self._start_ts, self._begins.get(where[0], 0))
+
+    def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.ChunkedArray:
+        is_change = pc.less_equal(events["kind"], int(Kind.SCHEMA_CHANGE))
+        floor = pc.if_else(events["by_time"], self._begin(where), self.floor(where))
+        return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
+
+    def spill(self) -> None:
+        """Moves what waits beyond `most` out of the memory; to be called when a micro-batch has been applied."""
+        if Amount(self.rows, sum(queue.bytes_in_memory for queue in self._queues.values())).exceeds(self._most):
+            for queue in self._queues.values():
+                queue.to_disk()
+
+    # --- out
+
+    def next_step(self, judge: Judge) -> Step | None:
+        """What is applied next, None while there is nothing that may be."""
+        self._find_barrier(judge)
+        rows = [(where, queue.rows_below(self._bound_of(where))) for where, queue in sorted(self._queues.items())]
+        rows = [(where, mine) for where, mine in rows if len(mine.times)]
+        merged = merge(rows, self._next_ts, self._most) if rows else None
+        if merged is not None:
+            self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
+            for where, count in merged.taken.items():
+                self._queues[where].advance(count)
+        behind_rows = self._offsets()
+        changes = self._passed_change()
+        if merged is None and not changes:
+            return None
+        self._taken = _Taken(self._next_ts, merged.numbers if merged else {}, behind_rows, self._offsets())
+        return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
+
+    def _bound_of(self, where: PartitionId) -> int:
+        bound = min((self._queues[slow].seen for slow in self._behind), default=_NO_BOUND)
+        if self._barrier is not None and self._barrier.where != where:
+            bound = min(bound, self._barrier.bound)
+        return min(bound, self._hard_bound)
+
+    @property
+    def _hard_bound(self) -> int:
+        return self._bound if self._settling is None else min(self._bound, self._settling - 1)
+
+    def _find_barrier(self, judge: Judge) -> None:
+        """The earliest of the partitions' first schema changes; those that must not run are taken out."""
+        while True:
+            found = [
+                (stop.event["commit_ts"], where, stop)
+                for where, queue in self._queues.items()
+                if (stop := queue.first_stop(self._hard_bound)) and _is_change(stop, self._hard_bound)
+            ]
+            if not found:
+                self._barrier = None
+                return
+            time, where, stop = min(found, key=lambda one: one[:2])
+            if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
+                return
+            change = judge(_schema_change(stop), bool(stop.event["by_time"]))
+            if change is not None:
+                self._barrier = _Barrier(where, stop, change, _last_not_later(time, bool(stop.event["by_time"])))
+                return
+            self._queues[where].drop(stop)
+
+    def _passed_change(self) -> tuple[SchemaChange, ...]:
+        """The schema change that waits, when every partition has passed it."""
+        barrier = self._barrier
+        if barrier is None or self.held_by():
+            return ()
+        self._queues[barrier.where].drop(replace(barrier.stop, index=0))
+        self._barrier = None
+        self._excused.clear()
+        self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
+        return (barrier.change,)
+
+    # --- waiting
+
+    @property
+    def waiting_change(self) -> SchemaChange | None:
+        """The schema change that waits for partitions to pass it."""
+        return self._barrier.change if self._barrier else None
+
+    def held_by(self) -> list[PartitionId]:
+        """The partitions that have not passed the schema change that waits."""
+        return [where for where, queue in sorted(self._queues.items()) if not self._has_passed(where, queue)]
+
+    def _has_passed(self, where: PartitionId, queue: PartitionQueue) -> bool:
+        barrier = self._barrier
+        if barrier is None:
+            return True
+        head = queue.head
+        if head is not None:
+            return not head.is_bad and (barrier.where != where or head.event == barrier.stop.event)
+        if barrier.where == where:
+            return False
+        time = queue.head_time
+        if time is None:
+            return self._ended or where in self._excused or queue.boundary > barrier.bound
+        return time > min(barrier.bound, self._hard_bound)
+
+    def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
+        """Of the partitions that keep a schema change waiting, those that have brought nothing for so long since it
+        was read; with the offset up to which each is read."""
+        if self._barrier is None:
+            return {}
+        since = self._barrier.stop.arrived
+        queues = ((where, self._queues[where]) for where in self.held_by())
+        return {w: q.read for w, q in queues if not len(q) and now - max(since, q.arrived) >= seconds}
+
+    def excuse(self, where: PartitionId) -> None:
+        """Lets a partition count as having passed the schema change that waits, until it brings something."""
+        self._excused.add(where)
+
+    def slowest(self) -> PartitionId | None:
+        """Of the partitions that are not read to their end, the one that holds rows of the others back."""
+        return min(self._behind, key=lambda where: self._queues[where].seen, default=None)
+
+    def end(self) -> None:
+        """Nothing more will be read: every partition without a bad message counts as having passed everything."""
+        self._ended = True
+        self._behind.clear()
+
+    def bad(self) -> list[BadMessage]:
+        """The bad messages that come next in their partitions."""
+        heads = (queue.head for _, queue in sorted(self._queues.items()))
+        events = [head.event for head in heads if head is not None and head.is_bad]
+        return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
+
+    @property
+    def is_at_bound(self) -> bool:
+        """Some partition has come to `until`, and all that is below is in the target."""
+        times = [queue.head_time for queue in self._queues.values() if len(queue)]
+        return bool(times) and all(time is not None and time > self._bound for time in times)
+
+    # --- back to boundaries
+
+    def settle(self) -> int | None:
+        """To be called when there is no next step.  When every partition has boundaries again (TSO), rows from a
+        moment on are held until all boundaries have reached it; that moment, then everything below it is in the target
+        and nothing else.  None until then."""
+        boundaries = [queue.boundary for queue in self._queues.values()]
+        if not boundaries or not all(boundaries) or self._next_ts > self._bound:
+            self._settling = None
+            return None
+        if self._settling is None:
+            self._settling = self._next_ts
+        times = [queue.head_time for queue in self._queues.values() if len(queue)]
+        at_rest = all(time is not None and time >= self._settling for time in times) and self._barrier is None
+        return self._settling if at_rest and min(boundaries) >= self._settling else None
+
+    @property
+    def is_settling(self) -> bool:
+        """Rows are held until all boundaries have reached a moment."""
+        return self._settling is not None
+
+    def unsettle(self) -> None:
+        """Gives up waiting for boundaries; they count from now on."""
+        self._settling = None
+        for queue in self._queues.values():
+            queue.boundary = 0
+
+    def settled_positions(self, ts: int) -> Starts:
+        """Where a restart with boundaries begins, once everything below ts is in the target."""
+        return {
+            where: PartitionStart(
+                queue.offset,
+                ts if len(queue) else max(ts, queue.boundary),
+                queue.read,
+                begin=self._begins.get(where[0], 0),
+            )
+            for where, queue in self._queues.items()
+        }
+
+    # --- positions
+
+    @property
+    def rows(self) -> int:
+        """Row changes that wait."""
+        return sum(map(len, list(self._queues.values())))
+
+    @property
+    def last_time(self) -> int:
+        """The highest time read and not applied (TSO), 0 when nothing waits."""
+        return max((queue.last_time for queue in self._queues.values()), default=0)
+
+    def restart_positions(self, applied_ts: int) -> Starts:
+        """Exact offsets: behind the last message of each partition whose rows are all below applied_ts."""
+        taken = self._taken
+        if taken is None or applied_ts >= taken.high:
+            return self._at(self._offsets())
+        return self._at({where: _offset_at(taken, where, applied_ts) for where in self._queues})
+
+    def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
+        """The bad messages that are behind the restart positions of `high`, and were not before."""
+        passed = self.restart_positions(high) if self._quarantined else {}
+        return tuple(entry for entry in self._quarantined if _is_behind(entry.position, passed))
+
+    def release(self, applied_ts: int) -> None:
+        """The step in hand, or a part of it, is in the target."""
+        self._quarantined = [
+            e for e in self._quarantined if not _is_behind(e.position, self.restart_positions(applied_ts))
+        ]
+        if self._taken is not None and applied_ts >= self._taken.high:
+            self._taken = None
+
+    def _offsets(self) -> dict[PartitionId, int]:
+        return {where: queue.offset for where, queue in self._queues.items()}
+
+    def _at(self, offsets: Mapping[PartitionId, int]) -> Starts:
+        return {
+            where: PartitionStart(
+                offset, 0, self._queues[where].read, self._floors.get(where, 0), self._begins.get(where[0], 0)
+            )
+            for where, offset in offsets.items()
+        }
+
+
+def _offset_at(taken: _Taken, where: PartitionId, applied_ts: int) -> int:
+    numbers, offsets = taken.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
+    first = int(np.searchsorted(numbers, applied_ts, "left"))
+    return int(offsets[first]) if first < len(offsets) else taken.behind_rows[where]
+
+
+def _by_partition(events: pa.Table) -> Iterable[tuple[PartitionId, pa.Table]]:
+    """Events in order of topic and partition, cut into those of each."""
+    counts = events.group_by(["topic", "partition"], use_threads=False).aggregate([([], "count_all")])
+    start = 0
+    names = ("topic", "partition", "count_all")
+    for topic, partition, count in zip(*(counts[name].to_pylist() for name in names), strict=True):
+        yield (topic, partition), events.slice(start, count)
+        start += count
+
+
+def _is_behind(position: Position, positions: Starts) -> bool:
+    return position.offset < positions[position.topic, position.partition].offset
+
+
+def _is_change(stop: Stop, bound: int) -> bool:
+    return not stop.is_bad and bool(stop.event["commit_ts"] <= bound)
+
+
+def _position(stop: Stop) -> Position:
+    return Position(stop.event["topic"], stop.event["partition"], stop.event["offset"])
+
+
+def _schema_change(stop: Stop) -> SchemaChange:
+    event = stop.event
+    return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(_position(stop)))
+
+
+def _last_not_later(time: int, by_time: bool) -> int:
+    """The last time (TSO) that is not later than a schema change's; one in whole seconds stands for its second."""
+    if not by_time:
+        return time
+    ms = tso_ms(time)
+    return ms_tso(ms + (1 if ms % 1000 else 1000)) - 1

@@ -1,0 +1,93 @@
+"""What a micro-batch brings besides row changes: boundaries, schema changes, bad messages, and tables left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import Kind, Position
+from bridge.model import PartitionId, SchemaChange
+from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
+
+
+class LeftOut(NamedTuple):
+    """Rows of a table that is not replicated.
+
+    why: nothing is ever written to its database, None where the filter leaves it out.
+    position: of the first.  rows: how many there are, where nothing is ever written.
+    """
+
+    schema: str
+    table: str
+    why: str | None
+    position: Position
+    rows: int
+
+
+@dataclass(frozen=True)
+class ControlEvents:
+    """The events of a micro-batch that are not row changes.
+
+    boundaries: highest boundary per partition (TSO).
+    changes, bad: schema changes and bad messages, in order of partition and offset.
+    by_time: some changes lack a TSO, so that boundaries say nothing of them.
+    left_out: tables whose rows it did not read.
+    """
+
+    boundaries: dict[PartitionId, int]
+    changes: tuple[SchemaChange, ...] = ()
+    bad: tuple[BadMessage, ...] = ()
+    by_time: bool = False
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
+    """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
+    others, left_out = without_left_out(others)
+    boundaries: dict[PartitionId, int] = {}
+    changes: list[SchemaChange] = []
+    bad: list[BadMessage] = []
+    names = (
+        "topic",
+        "partition",
+        "offset",
+        "kind",
+        "commit_ts",
+        "schema",
+        "table",
+        "text",
+        "columns",
+        "before",
+        "after",
+    )
+    for topic, partition, offset, kind, commit_ts, schema, table, text, code, key, value in _rows_of(others, names):
+        where, position = (topic, partition), Position(topic, partition, offset)
+        if kind == Kind.BAD:
+            bad.append(BadMessage(message_entry(position, code, text, key, value), boundaries.get(where, 0)))
+        elif kind == Kind.SCHEMA_CHANGE:
+            changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
+        else:
+            boundaries[where] = max(commit_ts, boundaries.get(where, 0))
+    return ControlEvents(boundaries, tuple(changes), tuple(bad), by_time=by_time, left_out=left_out)
+
+
+def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
+    """Events (EVENT_SCHEMA, any order) without those of tables that are not replicated, and those tables."""
+    is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
+    if not pc.any(is_left_out).as_py():
+        return events, ()
+    found = events.filter(is_left_out).group_by(["schema", "table", "text", "topic", "partition"])
+    groups = found.aggregate([("offset", "min"), ("offset", "count")])
+    names = ("schema", "table", "text", "topic", "partition", "offset_min", "offset_count")
+    return events.filter(pc.invert(is_left_out)), tuple(
+        LeftOut(schema, table, why, Position(*where), count)
+        for schema, table, why, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[3:])
+    )
+
+
+def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)

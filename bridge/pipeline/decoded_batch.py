@@ -1,0 +1,109 @@
+"""A decoded micro-batch, in the form that each order takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from bridge.events import Kind
+from bridge.model import NO_ENDS, PartitionId
+from bridge.pipeline.control_events import ControlEvents, control_events
+from bridge.rows.gathering import taken
+from bridge.rows.grouping import distinct
+from bridge.rows.order_and_slices import RowStore, TableStore, in_order
+from bridge.spark.executor_rows import on_executors
+
+_ROWS_PER_SLICE: Final = 200
+"""A slice costs as much as copying so many row changes."""
+
+
+@dataclass(frozen=True)
+class SortedBatch:
+    """A micro-batch for the order of commit ts.
+
+    rows: its row changes, sorted by commit_ts.
+    control: its other events.
+    read: per partition, the offset after the last message read.
+    """
+
+    rows: RowStore
+    control: ControlEvents
+    read: Mapping[PartitionId, int]
+
+    def admitting(self, partitions: Iterable[PartitionId]) -> SortedBatch:
+        """The same with partitions of which nothing was read."""
+        return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
+
+
+@dataclass(frozen=True)
+class UnsortedBatch:
+    """A micro-batch for the order of the partitions.
+
+    events: all its events (EVENT_SCHEMA), in any order.
+    read: per partition, the offset after the last message read.
+    is_cut: the source may have held more when it was read.
+    """
+
+    events: pa.Table
+    read: Mapping[PartitionId, int]
+    is_cut: bool = False
+
+    def admitting(self, partitions: Iterable[PartitionId]) -> UnsortedBatch:
+        """The same with partitions of which nothing was read."""
+        return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
+
+
+def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> SortedBatch:
+    """Sorts the events of a micro-batch (EVENT_SCHEMA, any order), in the driver.
+
+    ends: the offsets up to which it read, where they are known: its last messages may have no events.
+    """
+    is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+    others = _in_offset_order(_taken(events, np.flatnonzero(~is_row)))
+    by_time = bool(pc.any(events["by_time"]).as_py())
+    rows = TableStore(in_order(events, np.flatnonzero(is_row)))
+    return SortedBatch(rows, control_events(others, by_time=by_time), _read(events) | dict(ends))
+
+
+def batch_on_executors(events: DataFrame, ends: Mapping[PartitionId, int]) -> SortedBatch:
+    """What `sorted_batch` gives, with the row changes left on the executors.
+
+    Raises what Spark raises when a task fails.
+    """
+    rows, others, read, by_time = on_executors(events)
+    return SortedBatch(rows, control_events(others, by_time=by_time), read | dict(ends))
+
+
+def unsorted_batch(
+    events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False
+) -> UnsortedBatch:
+    """The events of a micro-batch (EVENT_SCHEMA) as they were read.  ends: as for `sorted_batch`."""
+    return UnsortedBatch(events, _read(events) | dict(ends), is_cut)
+
+
+def _taken(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """The events of these numbers; where they are few, without looking at the others."""
+    if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
+        return taken(events, numbers)
+    return pa.concat_tables([events.slice(0, 0), *(events.slice(number, 1) for number in numbers)])
+
+
+def _in_offset_order(events: pa.Table) -> pa.Table:
+    return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
+
+
+def _read(events: pa.Table) -> dict[PartitionId, int]:
+    """The offset after the last event of each partition."""
+    topics, numbers = distinct(events, ("topic",))
+    partitions = events["partition"].to_numpy().astype(np.int64)
+    widths = int(partitions.max(initial=0)) + 1
+    ends = np.zeros(len(topics) * widths, np.int64)
+    np.maximum.at(ends, numbers * widths + partitions, events["offset"].to_numpy() + 1)
+    return {(topics[n // widths][0], int(n % widths)): int(ends[n]) for n in np.flatnonzero(ends)}

@@ -1,1 +1,0 @@
-"""Topics without boundaries, applied in the order of their partitions."""

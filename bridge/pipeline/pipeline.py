@@ -1,0 +1,257 @@
+"""One pipeline at work, from its owner's start to its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pymysql.err import MySQLError
+from pyspark.sql import SparkSession
+
+from bridge.config import parse_moment
+from bridge.errors import BridgeError, SourceError, TargetError, UsageError
+from bridge.model import PartitionId, Positions
+from bridge.mysql.apply.writer import Writer
+from bridge.mysql.connection import Target, is_lost_connection, server_words
+from bridge.mysql.state.ownership import AbandonedError, Ownership
+from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.order import OrderChanged
+from bridge.pipeline.query import messages_ahead
+from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.outcome import Outcome, outcome_of
+from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.sources.source import Extent
+from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
+from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
+from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
+from bridge.spark.session import start_session
+from bridge.spark.tuning import switch_off
+
+PROGRESS_SECONDS: Final = 0.5
+"""How often a catch-up shows its progress."""
+
+log = structlog.get_logger()
+
+
+class Pipeline:
+    """Runs one pipeline until it is stopped (`follow`) or has caught up (`catch_up`)."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly, self._settings = assembly, assembly.settings
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """Asks the pipeline to end; safe from a signal handler."""
+        self._stop.set()
+
+    def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+        """Replicates until `stop` is called; `on_status` is told each stream.status_seconds."""
+        return self._run(_Plan(None, take_over, False, on_status, self._settings.stream.status_seconds))
+
+    def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+        """Applies everything that is complete at the end of the input as seen at the start, below `until` (TSO)."""
+        return self._run(_Plan(until, take_over, True, on_status, PROGRESS_SECONDS))
+
+    def _run(self, plan: _Plan) -> Outcome:
+        try:
+            return self._owning(plan)
+        except AbandonedError:
+            return Outcome(applied_ts=0, interrupted=True)
+
+    def _owning(self, plan: _Plan) -> Outcome:
+        began = time.monotonic()
+        switch_off(self._settings.stream.tuning_off)
+        keep_freed_memory()
+        with _expected_errors(self._assembly.target), self._owned(plan) as owned:
+            writer = self._assembly.writer(owned.table, owned.ownership)
+            with (
+                closing(writer),
+                self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
+            ):
+                started = self._start()
+                if started is None:
+                    seconds = time.monotonic() - began
+                    return Outcome(applied_ts=owned.progress().applied_ts, seconds=seconds, interrupted=True)
+                keep_what_is_loaded()
+                take_small_pages()  # the JVM has started: its workers' memory stays as it is
+                streaming = time.monotonic()
+                applier, has_ended = self._apply(started, owned, writer, heartbeat, plan)
+                ended = time.monotonic()
+            met = applier.counts.tables
+            return outcome_of(
+                applier,
+                writer,
+                seconds=ended - began,
+                stream_seconds=ended - streaming,
+                apply_seconds=ended - (applier.counts.applying_since or ended),
+                unmatched=self._assembly.tables.unmatched(met) if met else (),
+                interrupted=not has_ended,
+            )
+
+    def _apply(
+        self, started: _Started, owned: _Owned, writer: Writer, heartbeat: Heartbeat, plan: _Plan
+    ) -> tuple[Applier[Any], bool]:
+        """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes, an
+        executor is lost or Spark missed a partition.  The last applier, with the counts of all, and whether it came to
+        the end."""
+        spark, extents = started
+        counts, losses = Counts(), Losses()
+        reading = self._assembly.reading(self._keep_topics(owned), self._stop, heartbeat.raise_failure)
+        while True:
+            progress = owned.progress()
+            applier = self._assembly.applier(
+                spark, writer, progress, extents, counts, begins=owned.begins, until=plan.until, once=plan.once
+            )
+            if self._assembly.source.is_kafka:
+                _check_retained(applier.order.positions, extents)
+            ahead = messages_ahead(applier.order.positions, extents)
+            heartbeat.report_on(StatusReporter(applier, writer, counts.messages + ahead))
+            try:
+                has_ended = reading.run(spark, applier, progress.pending, once=plan.once)
+            except OrderChanged as changed:
+                log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
+            except PartitionsAdded as added:
+                log.info(
+                    "partitions were added; reading begins anew behind what is in the target", partitions=str(added)
+                )
+            except ChunksLost as lost:
+                log.warning("an executor is lost; reading begins anew behind what is in the target")
+                losses.count(lost, owned.progress().applied_ts)
+            else:
+                return applier, has_ended
+            extents = self._assembly.source.extents(spark)
+
+    def _start(self) -> _Started | None:
+        """Spark and what the source holds; None when `stop` came first and ended the JVM."""
+        source = self._assembly.source
+        try:
+            spark = start_session(self._settings.spark, with_kafka=source.is_kafka)
+            return spark, source.extents(spark)
+        except (BridgeError, *SPARK_ENDED):
+            if not self._stop.is_set():
+                raise
+            return None
+
+    def _keep_topics(self, owned: _Owned) -> dict[str, str]:
+        """The ids of the topics, kept with the progress before anything of them is applied."""
+        progress = owned.progress()
+        ids = topics_to_keep(progress, ids_of(self._assembly.source.topics()))
+        if ids != progress.topics and not owned.table.set_topics(owned.ownership.control, owned.ownership.epoch, ids):
+            raise owned.ownership.lost()
+        return ids
+
+    @contextmanager
+    def _owned(self, plan: _Plan) -> Iterator[_Owned]:
+        start_ts = parse_moment(self._settings.begin)
+        target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
+        ownership = Ownership(target, table)
+        try:
+            ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
+            target.announce(ownership.control)
+            progress = _progress(table, ownership)
+            _check_until(progress, plan.until)
+            self._check_begin(progress, start_ts)
+            begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
+            yield _Owned(table, ownership, begins)
+        finally:
+            ownership.release()
+
+    def _check_begin(self, progress: Progress, start_ts: int) -> None:
+        """A beginning that is given is that of the pipeline, or the operator expects what will not happen."""
+        if "begin" in self._settings.model_fields_set and start_ts != progress.start_ts:
+            began = progress.start_ts or "earliest"
+            raise UsageError(
+                f"the pipeline began at {began}, not at --from {self._settings.begin}; a known one goes on from its"
+                f" progress, applied ts {progress.applied_ts}",
+                where=f"pipeline {progress.name}",
+                fix=f"leave --from out, or give --from {began}; to begin elsewhere, give another --name, or `bridge"
+                " reset` first",
+            )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    until: int | None
+    take_over: bool
+    once: bool
+    on_status: Callable[[Status], None]
+    status_seconds: float
+
+
+_Started = tuple[SparkSession, dict[PartitionId, Extent]]
+"""Spark, and what the source held when it had started."""
+
+
+@dataclass(frozen=True)
+class _Owned:
+    """The progress row that this process owns.  begins: where topics begin that do not with the pipeline (TSO)."""
+
+    table: ProgressTable
+    ownership: Ownership
+    begins: Mapping[str, int]
+
+    def progress(self) -> Progress:
+        """As the row stands now; raises OwnershipError when somebody else has it."""
+        return _progress(self.table, self.ownership)
+
+
+def _progress(table: ProgressTable, ownership: Ownership) -> Progress:
+    progress = table.read(ownership.control)
+    if progress is None:
+        raise ownership.lost()
+    return progress
+
+
+def _check_until(progress: Progress, until: int | None) -> None:
+    if until is not None and progress.applied_ts > until:
+        raise UsageError(
+            f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
+            where=f"pipeline {progress.name}",
+            fix="give a later --until; for an earlier state replay into an empty target under another --name",
+        )
+
+
+def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) -> None:
+    for (topic, partition), start in starts.items():
+        low, high = extents[topic, partition].low, extents[topic, partition].high
+        if start.offset > high:
+            raise SourceError(
+                f"the partition ends at offset {high}, before offset {start.offset}, from which on it is to be read",
+                where=f"{topic}/{partition}",
+                fix="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
+                " bridge again when it has ended; else the topic was cut or made anew: copy the upstream's tables to"
+                " the target, then `bridge reset` and begin there with --from",
+            )
+        if start.offset < low:
+            raise SourceError(
+                f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
+                where=f"{topic}/{partition}",
+                fix="changes are missing for good, or the topic was made anew: copy the upstream's tables to the"
+                " target, then `bridge reset` and begin there with --from",
+            )
+
+
+@contextmanager
+def _expected_errors(target: Target) -> Iterator[None]:
+    """What Spark, and the target's driver outside of a transaction, raise."""
+    try:
+        yield
+    except SPARK_ENDED as error:
+        raise source_error(error) from error
+    except (MySQLError, OSError) as error:
+        what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
+        raise TargetError(
+            f"the target {what}: {server_words(error)}",
+            where=str(target),
+            fix="check --target, that the server runs, and that the user may create and write the database"
+            " that holds progress",
+        ) from error

@@ -1,0 +1,46 @@
+"""Looks at a running pipeline."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bridge.mysql.apply.writer import Writer
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.watching.status import Status
+from bridge.tso import tso_ms
+
+
+class StatusReporter:
+    """Looks at the applier and says how it stands."""
+
+    def __init__(self, applier: Applier[Any], writer: Writer, messages_total: int) -> None:
+        self._applier, self._writer, self._messages_total = applier, writer, messages_total
+        self._last_rows, self._last_look = 0, time.monotonic()
+
+    def look(self) -> Status:
+        """The status now; rows/s since the last look."""
+        order, counts, writer = self._applier.order, self._applier.counts, self._writer.counts
+        now, rows, resolved = time.monotonic(), counts.rows, order.resolved_ts
+        rate = (rows - self._last_rows) / max(now - self._last_look, 1e-3)
+        self._last_rows, self._last_look = rows, now
+        return Status(
+            applied_ts=order.applied_ts,
+            resolved_ts=resolved,
+            source_lag=time.time() - tso_ms(resolved) / 1000 if resolved else None,
+            apply_lag=max(0.0, (tso_ms(resolved) - tso_ms(order.applied_ts)) / 1000)
+            if resolved and order.applied_ts
+            else None,
+            rows=rows,
+            rows_per_second=round(rate, 1),
+            messages=counts.messages,
+            messages_total=self._messages_total,
+            backlog_rows=order.rows,
+            late=counts.late.total(),
+            repeated=counts.repeated.total(),
+            left_out=counts.left_out.total(),
+            quarantined=counts.quarantined,
+            safe_mode=writer.safe_mode,
+            retries=writer.retries,
+            waiting_for=self._applier.waiting_for(),
+        )

@@ -1,0 +1,72 @@
+"""Boundaries per partition, and the resolved ts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.events import Position
+from bridge.pipeline.by_boundaries.frontier import Frontier
+
+A, B = ("cdc", 0), ("cdc", 1)
+
+
+def at_zero() -> float:
+    return 0.0
+
+
+OBSERVATIONS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.sampled_from(["boundary", "bad", "new"])))
+
+
+@given(OBSERVATIONS)
+def test_resolved_is_never_beyond_any_boundary(observations: list[tuple[int, int, str]]) -> None:
+    """The resolved ts is the least of the partitions' highest boundaries; what comes behind a bad message does not
+    count, and a partition without a boundary holds everything back."""
+    frontier = Frontier([(A, 0), (B, 0)], at_zero)
+    highest = {0: 0, 1: 0}
+    frozen: set[int] = set()
+    for partition, ts, kind in observations:
+        highest.setdefault(partition, 0)
+        if kind == "boundary":
+            frontier.observe(("cdc", partition), ts)
+            if partition not in frozen:
+                highest[partition] = max(highest[partition], ts)
+        elif kind == "bad":
+            frontier.freeze(Position("cdc", partition, ts))
+            frozen.add(partition)
+        else:
+            frontier.admit(("cdc", partition))
+        assert frontier.resolved_ts == min(highest.values())
+        assert frontier.frozen_at == min((highest[p] for p in frozen), default=None)
+        assert {p: frontier.boundary(("cdc", p)) for p in highest} == highest
+
+
+def test_begins_at_the_recorded_boundaries() -> None:
+    """After a restart the boundaries of the progress row count until later ones come; a repeated lower one does not."""
+    frontier = Frontier([(A, 7), (B, 9)], at_zero)
+    assert frontier.resolved_ts == 7
+    frontier.observe(A, 5)
+    assert frontier.resolved_ts == 7
+    frontier.observe(A, 12)
+    assert frontier.resolved_ts == 9
+
+
+def test_without_partitions_nothing_is_resolved() -> None:
+    """No partition, no moment that is complete."""
+    frontier = Frontier([], at_zero)
+    assert (frontier.resolved_ts, frontier.frozen_at) == (0, None)
+    assert frontier.waiting_for() == "the source has no partitions"
+
+
+def test_says_who_holds_it_back() -> None:
+    """The reason names the partition, with its topic when there are several, and for how long it has been silent."""
+    now = 100.0
+    frontier = Frontier([(A, 5), (B, 9)], lambda: now)
+    now = 141.0
+    assert frontier.waiting_for() == "partition 0 has had no boundary for 41 s"
+    frontier.observe(A, 6)
+    assert frontier.waiting_for() == "partition 0 has had no boundary for 0 s"
+    frontier.freeze(Position("cdc", 0, 17))
+    assert frontier.waiting_for() == "partition 0 is stopped by a bad message at cdc/0/17"
+    frontier.admit(("other", 0))
+    assert frontier.waiting_for() == "other/0 has had no boundary for 0 s"

@@ -1,0 +1,280 @@
+"""Queues of partitions, of which prefixes are applied."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.events import Code, Event, Kind
+from bridge.model import PartitionStart, SchemaChange
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
+from bridge.pipeline.order import Starts
+from bridge.rows.amount import Amount
+from bridge.tso import ms_tso
+from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
+
+SECOND = 1000
+
+
+def row(ms: int, id_: int = 1) -> Event:
+    return row_change(ms_tso(ms), "t", ["id"], ["id"], after=[id_])._replace(by_time=True)
+
+
+def change(ms: int, text: str = "ALTER") -> Event:
+    return schema_change(ms_tso(ms), text)._replace(by_time=True)
+
+
+BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+
+
+def prefixes(partitions: int, **options: object) -> PartitionBacklog:
+    starts: Starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(partitions)}
+    return PartitionBacklog(starts, 0, **options)  # type: ignore[arg-type]
+
+
+def give(held: PartitionBacklog, placed: list[tuple[int, int, Event]], now: float = 0.0) -> None:
+    read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in {p for p, _, _ in placed}}
+    held.take_in(events_table(placed), read, now)
+
+
+def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
+    return found
+
+
+def steps(held: PartitionBacklog) -> list[Step]:
+    """Everything that may be applied now."""
+    found = []
+    while step := held.next_step(run_it):
+        held.release(step.high)
+        found.append(step)
+    return found
+
+
+def shown(found: list[Step]) -> list[object]:
+    """Partition and offset of rows, text of schema changes."""
+    out: list[object] = []
+    for step in found:
+        out += zip(step.rows["partition"].to_pylist(), step.rows["offset"].to_pylist(), strict=True)
+        out += [c.text for c in step.changes]
+    return out
+
+
+def offsets(held: PartitionBacklog, ts: int = 1 << 62) -> list[int]:
+    return [start.offset for start in held.restart_positions(ts).values()]
+
+
+LATER: list[tuple[str, int, int, bool]] = [
+    ("the same millisecond is earlier", 5300, 5300, False),
+    ("the next one is later", 5300, 5301, True),
+    ("a whole second stands for its second", 5000, 5999, False),
+    ("so the next one is later", 5000, 6000, True),
+    ("a row of a whole second is earlier than a change in it", 5300, 5000, False),
+]
+
+
+@pytest.mark.parametrize(("what", "changed", "came", "waits"), LATER)
+def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, waits: bool) -> None:
+    """Beside a waiting schema change: equal counts as earlier."""
+    held = prefixes(2)
+    give(held, [(0, 0, change(changed)), (1, 0, row(came))])
+    assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
+
+
+def test_a_schema_change_waits_for_every_partition() -> None:
+    """It runs when each has a later row, and what comes behind it comes behind it."""
+    held = prefixes(3)
+    give(held, [(0, 0, row(1)), (0, 1, change(5)), (0, 2, row(6)), (1, 0, row(4)), (1, 1, row(7))])
+    assert shown(steps(held)) == [(0, 0), (1, 0)]
+    assert held.held_by() == [(TOPIC, 2)]
+    assert offsets(held) == [1, 1, 0]
+    give(held, [(2, 0, row(2)), (2, 1, row(SECOND))])
+    assert shown(steps(held)) == [(2, 0), "ALTER", (0, 2), (1, 1), (2, 1)]
+    assert offsets(held) == [3, 2, 2]
+
+
+def test_a_partition_counts_as_idle_from_when_the_change_was_read() -> None:
+    """Not from its own last message; what it brings before it is excused starts the time anew."""
+    held = prefixes(2)
+    give(held, [(1, 0, row(1))], now=0)
+    assert shown(steps(held)) == [(1, 0)]
+    give(held, [(0, 0, change(SECOND))], now=100)
+    assert steps(held) == []
+    assert held.silent(104.9, 5) == {}
+    give(held, [(1, 1, row(2))], now=104)
+    assert shown(steps(held)) == [(1, 1)]
+    assert held.silent(108.9, 5) == {}
+    assert held.silent(109, 5) == {(TOPIC, 1): 2}
+    held.excuse((TOPIC, 1))
+    assert shown(steps(held)) == ["ALTER"]
+
+
+def test_an_excuse_ends_when_the_partition_brings_something() -> None:
+    """A partition that was idle, and is not any more, is waited for again."""
+    held = prefixes(3)
+    give(held, [(0, 0, change(SECOND))])
+    assert steps(held) == []
+    held.excuse((TOPIC, 1))
+    give(held, [(1, 0, row(2))])
+    held.excuse((TOPIC, 2))
+    assert shown(steps(held)) == [(1, 0)]
+    assert held.held_by() == [(TOPIC, 1)]
+
+
+def test_the_earliest_schema_change_comes_first() -> None:
+    """By time, then by partition; later ones of other partitions are passed."""
+    held = prefixes(3)
+    give(held, [(0, 0, change(9, "late")), (1, 0, change(3, "early")), (2, 0, row(4)), (2, 1, row(10))])
+    assert shown(steps(held)) == ["early", (2, 0)]
+    held.end()
+    assert shown(steps(held)) == ["late", (2, 1)]
+
+
+def test_a_change_that_must_not_run_is_taken_out() -> None:
+    """A copy, or one the filter leaves out, holds nobody back."""
+    held = prefixes(2)
+    give(held, [(0, 0, change(3, "copy")), (0, 1, row(4)), (1, 0, row(5)), (1, 1, row(2))])
+    step = held.next_step(lambda *_: None)
+    assert step is not None
+    assert shown([step]) == [(0, 1), (1, 0), (1, 1)]
+    assert offsets(held) == [2, 2]
+
+
+def test_until_stops_each_partition_at_its_first_row_at_or_above() -> None:
+    """A prefix stays one; a schema change above it is not run; below it nobody is waited for that stands there."""
+    held = prefixes(2, until=ms_tso(5))
+    give(held, [(0, 0, row(1)), (0, 1, row(5)), (0, 2, row(2)), (1, 0, change(3)), (1, 1, change(5, "no"))])
+    assert not held.is_at_bound
+    assert shown(steps(held)) == [(0, 0), "ALTER"]
+    assert offsets(held) == [1, 1]
+    assert held.is_at_bound
+
+
+def test_what_lies_below_the_start_counts_as_applied() -> None:
+    """With --from: everything below it; with a floor: only what has a TSO below it."""
+    starts: Starts = {(TOPIC, 0): PartitionStart(0, 0, 0, ms_tso(9))}
+    held = PartitionBacklog(starts, 0, start_ts=ms_tso(5))
+    with_tso = row(8)._replace(by_time=False)
+    dropped = held.take_in(
+        events_table(
+            [(0, 0, row(4)), (0, 1, row(8)), (0, 2, with_tso), (0, 3, with_tso._replace(commit_ts=ms_tso(9)))]
+        ),
+        {(TOPIC, 0): 4},
+        0.0,
+    )
+    assert dropped == {(TOPIC, 0): 2}
+    assert shown(steps(held)) == [(0, 1), (0, 3)]
+
+
+def test_positions_inside_a_step_are_exact() -> None:
+    """Each transaction's: behind the last message of each partition whose rows are all below it; a message is one."""
+    held = prefixes(2)
+    many = [(0, 1, row(3, i)._replace(index=i)) for i in range(3)]
+    give(held, [(0, 0, row(1)), *many, (0, 5, row(9)), (1, 7, row(2))])
+    step = held.next_step(run_it)
+    assert step is not None
+    numbers = step.rows["commit_ts"].to_pylist()
+    assert [n - numbers[0] for n in numbers] == [ms_tso(ms - 1) for ms in (1, 2, 3, 3, 3, 9)]
+    assert [offsets(held, n) for n in (numbers[0], *numbers[1:3], numbers[5])] == [[0, 7], [1, 7], [1, 8], [5, 8]]
+    assert offsets(held, step.high) == [6, 8]
+
+
+def test_a_bad_message_stops_its_partition_only() -> None:
+    """Under `stop`: the others go on, but no schema change passes it."""
+    held = prefixes(2)
+    give(held, [(0, 0, row(1)), (0, 1, BAD), (0, 2, row(2)), (1, 0, row(3)), (1, 1, change(4)), (1, 2, row(5))])
+    held.end()
+    assert shown(steps(held)) == [(0, 0), (1, 0)]
+    assert [bad.entry.position.offset for bad in held.bad()] == [1]
+    assert offsets(held) == [1, 1]
+
+
+def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
+    """Under `quarantine`: once, with the first positions behind it."""
+    held = prefixes(2, on_bad_message=OnBadMessage(quarantine=True, protocol="ckafka"))
+    give(held, [(0, 0, row(1)), (0, 1, BAD), (0, 2, row(5)), (1, 0, row(3))])
+    step = held.next_step(run_it)
+    assert step is not None
+    first, second, third = step.rows["commit_ts"].to_pylist()
+    assert first < second < third
+    assert held.quarantined(0, first) == ()
+    assert [entry.position.offset for entry in held.quarantined(first, second)] == [1]
+    held.release(second)
+    assert held.quarantined(second, step.high) == ()
+    held.release(step.high)
+    assert held.quarantined(step.high, step.high) == ()
+
+
+def test_what_waits_is_counted_in_bytes_too() -> None:
+    """A few rows may be all that the memory holds, and more than one step has."""
+    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, most=Amount(1000, 2000))
+    rows = [row_change(ms_tso(n), "t", ["id"], ["id"], after=[f"{n}" * 1000])._replace(by_time=True) for n in (1, 2, 3)]
+    held.take_in(events_table((0, n, row) for n, row in enumerate(rows)), {(TOPIC, 0): 3}, 0.0)
+    assert held._queues[TOPIC, 0].bytes_in_memory > 2000
+    held.spill()
+    assert held._queues[TOPIC, 0].bytes_in_memory == 0
+    steps = [held.next_step(lambda change, _: change) for _ in range(3)]
+    assert [step and step.rows["offset"].to_pylist() for step in steps] == [[0], [1], [2]]
+
+
+def test_what_waits_beyond_the_memory_goes_to_disk() -> None:
+    """And comes back the same."""
+    held = prefixes(2, most=Amount(2, 1 << 20))
+    placed = [(1, offset, row(10 + offset, offset)) for offset in range(9)]
+    give(held, [(0, 0, change(5)), *placed])
+    assert steps(held) != []
+    held = prefixes(3, most=Amount(2, 1 << 20))
+    give(held, [(0, 0, change(5)), *placed])
+    assert steps(held) == []
+    held.spill()
+    give(held, [(2, 0, row(99))])
+    found = steps(held)
+    assert shown(found) == ["ALTER", *((1, offset) for offset in range(9)), (2, 0)]
+    assert max(step.rows.num_rows for step in found) <= 2
+    assert [literal for step in found for literal in step.rows["after"].to_pylist()][:9] == [str(i) for i in range(9)]
+
+
+def test_boundaries_take_over_where_all_have_reached_the_same_moment() -> None:
+    """Rows at or above it wait meanwhile; progress then stands at that moment, the frontier where boundaries were."""
+    held = prefixes(2)
+    with_tso = row(50)._replace(by_time=False)
+    give(held, [(0, 0, row(3)), (0, 1, boundary(ms_tso(4))), (1, 0, row(9))])
+    assert len(steps(held)) == 1
+    assert held.settle() is None, "partition 1 has no boundary behind its last change without a TSO"
+    give(held, [(1, 1, boundary(ms_tso(4)))])
+    assert held.settle() is None
+    assert held.is_settling
+    give(held, [(0, 2, with_tso), (0, 3, boundary(ms_tso(60))), (1, 2, boundary(ms_tso(70)))])
+    assert steps(held) == []
+    ts = held.settle()
+    assert ts == ms_tso(9) + 1
+    assert held.settled_positions(ts) == {
+        (TOPIC, 0): PartitionStart(2, ts, 4),
+        (TOPIC, 1): PartitionStart(3, ms_tso(70), 3),
+    }
+    held.unsettle()
+    assert shown(steps(held)) == [(0, 2)]
+
+
+def test_nothing_overtakes_what_is_still_being_read() -> None:
+    """A partition that is not read to its end may hold a schema change: rows with a later time than its last one wait,
+    as after a start far behind."""
+    held = prefixes(3)
+    give(held, [(0, 0, row(1)), (0, 1, row(4)), (1, 0, row(2)), (1, 1, row(5)), (2, 0, row(9))])
+    held.hold_for({(TOPIC, 0): 4, (TOPIC, 1): 2, (TOPIC, 2): 1})
+    assert shown(steps(held)) == [(0, 0), (1, 0), (0, 1)]
+    assert held.slowest() == (TOPIC, 0)
+    give(held, [(0, 2, change(4)), (0, 3, row(9))])
+    held.hold_for({(TOPIC, 0): 4, (TOPIC, 1): 2, (TOPIC, 2): 1})
+    assert held.slowest() is None
+    assert shown(steps(held)) == ["ALTER", (1, 1), (0, 3), (2, 0)]
+
+
+def test_a_waiting_schema_change_is_not_passed_by_what_is_held_for_another_reason() -> None:
+    """A row that waits for a slower partition, and is not later than the schema change, comes before it."""
+    held = prefixes(3)
+    give(held, [(0, 0, change(SECOND + 8)), (1, 0, row(6)), (1, 1, row(SECOND + 9)), (2, 0, row(3))])
+    held.hold_for({(TOPIC, 2): 2})
+    assert shown(steps(held)) == [(2, 0)]
+    give(held, [(2, 1, row(SECOND + 10))])
+    held.hold_for({})
+    assert shown(steps(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]

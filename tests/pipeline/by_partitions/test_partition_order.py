@@ -1,0 +1,165 @@
+"""The applier of formats without boundaries: what it waits for, where it ends, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from bridge.errors import BadMessageError
+from bridge.events import Code, Event, Kind
+from bridge.mysql.state.progress import Progress
+from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
+from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
+from bridge.pipeline.watching.counts import Counts
+from bridge.table_filter import TableFilter
+from bridge.tso import ms_tso
+from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
+from tests.support.models import Clock, FakeWriter, give
+from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
+
+Ends = Mapping[tuple[str, int], int]
+BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+
+
+def row(ms: int, id_: int) -> Event:
+    return row_change(ms_tso(ms), "k", ["id"], [], after=[id_])._replace(by_time=True)
+
+
+def change(ms: int, text: str = "ALTER TABLE t ADD COLUMN c int") -> Event:
+    return schema_change(ms_tso(ms), text)._replace(by_time=True)
+
+
+class Bench:
+    """Two partitions; `ends` is what Kafka says of them."""
+
+    def __init__(self, *, until: int | None = None, filters: tuple[str, ...] = ()) -> None:
+        self.clock, self.target = Clock(), Target(upstream=Upstream([[], []], {}, [], []))
+        self.clock.now = 100.0
+        self.ends: Ends | None = {}
+        self.applier = make_applier(
+            FakeWriter(self.target, None),  # type: ignore[arg-type]
+            Progress("bridge", 1, 0, 0, {}, ()),
+            {(TOPIC, 0): 0, (TOPIC, 1): 0},
+            ApplierConfig(
+                tables=TableFilter(filters),
+                until=until,
+                idle=IdlePolicy(10, lambda: self.ends),
+                clock=self.clock,
+            ),
+            Counts(),
+            by_partition=True,
+        )
+
+    def take(self, *placed: tuple[int, int, Event], is_cut: bool = False) -> None:
+        give(self.applier, events_table(placed), is_cut=is_cut)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+        self.applier.tick()
+
+    @property
+    def ran(self) -> list[str]:
+        return [found.text for found in self.target.ran]
+
+    @property
+    def offsets(self) -> list[int]:
+        return [start.offset for start in self.target.positions.values()]
+
+
+def test_an_idle_partition_is_waited_for_so_long() -> None:
+    """And only counts as idle when all that Kafka held of it then has been read; the status names it."""
+    bench = Bench()
+    bench.take((0, 0, row(1, 1)), (0, 1, change(5)), (0, 2, row(6, 2)))
+    bench.ends = {(TOPIC, 1): 1}
+    bench.wait(9.9)
+    assert "waits until cdc/1 has passed its time or been idle for 10 s" in bench.applier.waiting_for()
+    bench.wait(0.1)
+    assert (bench.ran, bench.target.ids) == ([], [1])
+    bench.take((1, 0, row(2, 3)))
+    bench.wait(10)
+    assert (len(bench.ran), bench.target.ids) == (1, [1, 3, 2])
+    assert bench.applier.waiting_for() == "nothing: everything that was read is in the target"
+
+
+def test_nobody_is_idle_while_kafka_does_not_answer() -> None:
+    """What is left to read cannot be known."""
+    bench = Bench()
+    bench.take((0, 0, change(5)))
+    bench.ends = None
+    bench.wait(60)
+    assert bench.ran == []
+    bench.ends = {(TOPIC, 1): 0}
+    bench.wait(0.2)
+    assert len(bench.ran) == 1
+
+
+def test_a_micro_batch_that_was_cut_holds_back_what_is_later() -> None:
+    """Partition 1 has more to be read, which may be a schema change; the status says so."""
+    bench = Bench()
+    bench.ends = {(TOPIC, 0): 1, (TOPIC, 1): 3}
+    bench.take((0, 0, row(9, 1)), (1, 0, row(5, 2)), is_cut=True)
+    assert bench.target.ids == [2]
+    assert "cdc/1 is still being read" in bench.applier.waiting_for()
+    bench.take((1, 1, change(7)), (1, 2, row(8, 3)))
+    assert (len(bench.ran), bench.target.ids) == (1, [2, 3, 1])
+
+
+def test_schema_changes_outside_of_the_filter_hold_nobody_back() -> None:
+    """They are neither run nor waited for."""
+    bench = Bench(filters=("*.*", "!m.t"))
+    bench.take((0, 0, change(5)), (0, 1, row(6, 1)))
+    assert (bench.ran, bench.target.ids, bench.offsets) == ([], [1], [2, 0])
+
+
+def test_copies_of_other_partitions_run_once_and_repetitions_of_one_partition_again() -> None:
+    """Also within one millisecond; each run has a number of its own in the journal."""
+    bench = Bench()
+    bench.take((0, 0, change(5)), (1, 0, change(5)), (0, 1, change(5, "TRUNCATE t")), (0, 2, change(5, "TRUNCATE t")))
+    bench.applier.finish()
+    assert bench.ran == ["ALTER TABLE t ADD COLUMN c int", "TRUNCATE t", "TRUNCATE t"]
+    assert [found.commit_ts for found in bench.target.ran] == [ms_tso(5), ms_tso(5), ms_tso(5) + 1]
+
+
+def test_until_is_reached_where_a_partition_comes_to_it() -> None:
+    """The target then stands there; the rest waits."""
+    bench = Bench(until=ms_tso(7))
+    bench.take((0, 0, row(5, 1)), (0, 1, row(7, 2)), (0, 2, row(6, 3)), (1, 0, row(6, 4)))
+    bench.applier.finish()
+    assert (bench.target.ids, bench.target.applied_ts, bench.applier.order.until_reached) == ([1, 4], ms_tso(7), True)
+    assert bench.applier.order.rows == 2
+    assert bench.offsets == [1, 1]
+
+
+def test_until_is_not_reached_by_an_input_that_ends_before() -> None:
+    """Later rows below it may still come."""
+    bench = Bench(until=ms_tso(7))
+    bench.take((0, 0, row(5, 1)))
+    bench.applier.finish()
+    assert (bench.target.ids, bench.applier.order.until_reached) == ([1], False)
+
+
+def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:
+    """The other partitions go on meanwhile; at the end of the input it stops at once."""
+    bench = Bench()
+    bench.take((0, 0, row(5, 1)), (0, 1, BAD), (0, 2, row(6, 2)))
+    bench.wait(BAD_MESSAGE_GRACE_SECONDS)
+    bench.take((1, 0, row(9, 3)))
+    assert (bench.target.ids, bench.offsets) == ([1, 3], [1, 1])
+    assert bench.applier.waiting_for() == "a bad message at cdc/0/1 stops its partition"
+    with pytest.raises(BadMessageError, match="broken"):
+        bench.wait(1)
+    with pytest.raises(BadMessageError, match="cdc/0/1"):
+        bench.applier.finish()
+
+
+def test_positions_move_where_nothing_is_applied() -> None:
+    """Messages of tables that are filtered out: else Kafka would lose what progress still asks for."""
+    bench = Bench()
+    bench.take((0, 0, row(5, 1)))
+    bench.take((0, 7, boundary(0)), (1, 4, boundary(0)))
+    bench.wait(POSITIONS_SECONDS - 1)
+    assert bench.offsets == [1, 0]
+    bench.wait(1)
+    assert bench.offsets == [8, 5]
