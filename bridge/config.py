@@ -39,7 +39,14 @@ _LISTS = {
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
 }
 Tuning = Literal[
-    "small-pages", "frozen-modules", "niceness", "installed-modules", "no-pandas", "zip-folders", "event-files"
+    "kept-memory",
+    "small-pages",
+    "frozen-modules",
+    "niceness",
+    "installed-modules",
+    "no-pandas",
+    "zip-folders",
+    "event-files",
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 _MAX_TSO = (1 << 63) - 1

@@ -33,7 +33,7 @@ from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
-from bridge.spark.process_memory import keep_what_is_loaded, take_small_pages
+from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
 
@@ -71,6 +71,7 @@ class Pipeline:
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         switch_off(self._settings.stream.tuning_off)
+        keep_freed_memory()
         with _expected_errors(self._assembly.target), self._owned(plan) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership)
             with (

@@ -158,8 +158,10 @@ def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKe
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
+    spelled = steps.otherwise_spelled(shapes, shape_of, ~steps.is_image[ends(steps.number)[1]])
+    absent = pa.concat_arrays([parts.absent, steps.key.take(pa.array(spelled))])
     return KeyedChanges(
-        shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews, parts.loses
+        shapes[0].table, shapes[0].key, absent, written, tuple(parts.patched), parts.renews, parts.loses
     )
 
 
@@ -184,13 +186,14 @@ class _Keyed:
 
     images: of rows that stay, those of each shape together; then those that are freed, in the same way.
     absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
-    Those of a shape are in the order of their keys.
+    Those of a shape are in the order of their keys.  spelled: by shape, other spellings of keys whose rows go.
     """
 
     shapes: Sequence[RowShape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
+    spelled: Mapping[int, pa.Array]
 
     @classmethod
     def of(
@@ -223,7 +226,12 @@ class _Keyed:
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
         images = after.images.take(pa.array(steps.row[last[stays]]))
-        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds)
+        went = steps.otherwise_spelled(shapes, shape_of, state != _IMAGE)
+        shape_of_went = shape_of[steps.row[went]]
+        spelled = {
+            int(number): steps.key.take(pa.array(went[shape_of_went == number])) for number in np.unique(shape_of_went)
+        }
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, spelled)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
         """Gives the net changes of the table that has these shapes."""
@@ -233,6 +241,7 @@ class _Keyed:
             for number in numbers
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
+        absent += [self.spelled[number] for number in numbers if number in self.spelled]
         kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
         return KeyedChanges(shape.table, shape.key, absent[0] if len(absent) == 1 else pa.concat_arrays(absent), kept)
 

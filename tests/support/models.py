@@ -18,7 +18,7 @@ from bridge.rows.sql.statement import Rendering
 
 Streams = list[list[Event]]
 """The messages of each partition."""
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Other histories in every run."""
 MANY = settings(FEW, max_examples=3000)
 

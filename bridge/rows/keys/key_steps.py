@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
 from bridge.model import Column, Table
-from bridge.rows.grouping import Bools, Longs, numbered
+from bridge.rows.grouping import Bools, Longs, ends, numbered
 from bridge.rows.keys.key_spellings import SameKeys, is_exact, respelled, spellings
 from bridge.rows.literal_offsets import Cells, to_numpy
 
@@ -61,6 +61,19 @@ class Steps(NamedTuple):
         """The row change holds the row of this key as it was, unless there was none."""
         known: Bools = ~(self.is_image & self.moves)
         return known
+
+    def otherwise_spelled(self, shapes: Sequence[RowShape], shape_of: Longs, goes: Bools) -> Longs:
+        """Steps by which rows went from another spelling of their key than its last one has, where the server finds a
+        row by one spelling only: it holds the beginnings of values for one, and compares all of them.  goes: of each
+        number, whether its row is deleted."""
+        is_prefix = np.array([shape.key in shape.table.prefixes for shape in shapes], np.bool_)
+        if not is_prefix.any():
+            return np.empty(0, np.int64)
+        found = np.flatnonzero(is_prefix[shape_of[self.row]] & ~self.is_image & goes[self.number])
+        last = ends(self.number)[1][self.number[found]]
+        differs = to_numpy(pc.not_equal(self.key.take(pa.array(found)), self.key.take(pa.array(last))))
+        chosen: Longs = found[differs]
+        return chosen
 
     @classmethod
     def of(

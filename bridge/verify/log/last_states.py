@@ -140,13 +140,17 @@ def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
 
 class LoggedShape(NamedTuple):
     """Columns of row changes.  schema, table: that hold the rows now; columns: their names there, in message order;
-    handle: the handle key's; retyped: those that have got another type since.  Names are joined by SEP."""
+    handle: the handle key's; retyped: those that have got another type since.  Names are joined by SEP.
+    first: the lowest commit_ts of any.  in_place: the highest of those by event time that change a row which is there,
+    so that what they lack is as it was; -1 when there is none."""
 
     schema: str
     table: str
     columns: str
     handle: str
     retyped: str
+    first: int
+    in_place: int
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -155,11 +159,17 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     for span, changes in spans_of(plan, in_target(plan, events)):
         if span.place is None:
             continue
-        for shape in changes.select(["columns", "key"]).group_by(["columns", "key"]).aggregate([]).to_pylist():
+        is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
+        in_place = pc.if_else(is_in_place, changes["commit_ts"], -1)
+        told = changes.select(["columns", "key", "commit_ts"]).append_column("in_place", in_place)
+        for shape in (
+            told.group_by(["columns", "key"]).aggregate([("commit_ts", "min"), ("in_place", "max")]).to_pylist()
+        ):
             names = [span.now(name) for name in split_forms(shape["columns"])[0].split(SEP)]
             handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
-            texts = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
-            found.add(LoggedShape(*span.place, *texts))
+            columns, key, retyped = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
+            times = shape["commit_ts_min"], shape["in_place_max"]
+            found.add(LoggedShape(*span.place, columns, key, retyped, *times))
     return found
 
 

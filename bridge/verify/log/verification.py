@@ -55,6 +55,10 @@ from bridge.verify.snapshots import open_moment
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
+_LOST: Final = (
+    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what these are"
+    " now; compare it with the source (--against source)"
+)
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
 
 
@@ -249,6 +253,8 @@ class LogVerification:
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
         if one.refused:
             result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        elif table.is_lost:
+            result.schema += (_LOST,)
         else:
             self._compare_rows(table, reader, throttle, result)
         result.seconds = time.monotonic() - began

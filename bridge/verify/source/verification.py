@@ -105,6 +105,7 @@ class SourceVerification:
             self._seconds = self._patience(moment.progress)
             report = Report("source", moment.progress.applied_ts if moment.progress else 0, moment.held_seconds)
             report.tables = self._all_tables(sources, moment.sessions)
+            report.notes += (f"the filter rule {rule!r} matches no table of either side" for rule in self._unmatched)
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
@@ -166,8 +167,10 @@ class SourceVerification:
 
     def _planned(self) -> tuple[list[_Table], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
-        found = {name: self._key(name) for name in list_tables(self._source_look) if self._is_wanted(name)}
-        there = {self._key(name): name for name in list_tables(self._look) if self._is_wanted(name)}
+        on_source, on_target = list_tables(self._source_look), list_tables(self._look)
+        self._unmatched = self._options.tables.unmatched({*on_source, *on_target})
+        found = {name: self._key(name) for name in on_source if self._is_wanted(name)}
+        there = {self._key(name): name for name in on_target if self._is_wanted(name)}
         if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
             schemas = {key.schema for key in found.values()}
             there = {key: name for key, name in there.items() if key.schema in schemas}

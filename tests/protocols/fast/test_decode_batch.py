@@ -1,61 +1,49 @@
-"""Rows that are decoded together come out as they do one by one, or are left to that."""
+"""`decode_batch` gives of each message what parsing gives, or leaves it to that."""
 
 from __future__ import annotations
 
 import json
 import random
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind
-from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
+from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.protocols.decoder import FAILURES
 from bridge.protocols.fast.byte_buffer import Texts
-from bridge.protocols.fast.learner import sample_of
+from bridge.protocols.fast.column_literals import ColumnForm
+from bridge.protocols.fast.decoder import FastDecoder, sample_of
 from tests.bench.decoding import rows_of
 from tests.bench.encoders import ENCODERS
+from tests.bench.workload import WORKLOADS
 from tests.support.oracles import (
     CHANGES,
     MESSAGE,
     ORACLES,
     TAUGHT,
     WARM,
+    Pair,
+    decoded_fast,
+    decoder_of,
     in_message_order,
     messages_of,
     unbase64,
-    unlearning,
 )
 
-TAUGHT_HEADS = make_decoder("canal-json", DecodeOptions("UTC"))
-for _ in range(2 * WARM):
-    TAUGHT_HEADS.decode(b"", orjson.dumps(MESSAGE))
+TAUGHT_HEADS = decoder_of("canal-json")
+decoded_fast(TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE))] * 600)
 
-Pairs = list[tuple[bytes | None, bytes | None]]
-"""Keys and values."""
-
-
-def _together(decoder: Decoder, pairs: Pairs) -> dict[int, list[Event]]:
-    """The events of those messages that were decoded together."""
-    found: dict[int, list[Event]] = {}
-    with suppress(*FAILURES, pa.ArrowException):
-        for rows in decoder.usual_rows([key for key, _ in pairs], [value for _, value in pairs]):
-            assert rows.numbers.tolist() == sorted(rows.numbers.tolist())
-            for number, event in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
-                found.setdefault(number, []).append(Event(**{**event, "kind": Kind(event["kind"])}))
-    return {number: sorted(events, key=lambda event: event.index) for number, events in found.items()}
+Pairs = list[Pair]
+"""Keys and values of messages."""
 
 
-def _compare(protocol: str, decoder: Decoder, pairs: Pairs) -> set[int]:
+def _compare(protocol: str, decoder: FastDecoder, pairs: Pairs) -> set[int]:
     """The numbers of messages that were decoded together, after a look at what they became."""
-    together = _together(decoder, pairs)
+    together = decoded_fast(decoder, pairs)
     for number, events in together.items():
         assert events == decode_message(ORACLES[protocol], *pairs[number])
     return set(together)
@@ -71,27 +59,52 @@ def _pairs(protocol: str, changes: list[tuple[Any, Any]]) -> Pairs:
         ("canal-json", "canal-ext"),
         ("canal-json", "canal"),
         ("canal-json", "canal-updated-only"),
+        ("canal-json", "canal-handle-key-only"),
         ("open-protocol", "open"),
         ("open-protocol", "open-lz4"),
         ("open-protocol", "open-updated-only"),
+        ("open-protocol", "open-handle-key-only"),
         ("debezium", "debezium-ext"),
         ("debezium", "debezium-noschema-ext"),
     ],
 )
 def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: str) -> None:
-    """Every message of every capture, in many copies, as one batch: positions, events."""
+    """Every message of every capture, in many copies, as one batch, before and after it taught: positions, events."""
+    read = 0
     for capture in sorted((golden / variant).glob("*.jsonl")):
-        lines = [json.loads(line) for line in capture.read_text().splitlines()] * 3
+        once = [json.loads(line) for line in capture.read_text().splitlines()]
+        lines = once * 3
         keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
-        decoder, oracle = make_decoder(protocol, DecodeOptions("UTC")), unlearning(protocol)
+        decoder, oracle = decoder_of(protocol), decoder_of(protocol)
         offsets = list(range(len(lines)))
         batch = Messages(["t"] * len(lines), [7] * len(lines), offsets, keys, values)
-        decode_messages(decoder, batch)
-        expected = [(n, e) for n in offsets for e in decode_message(oracle, keys[n], values[n])]
-        rows = in_message_order(decode_messages(decoder, batch)).to_pylist()
-        places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
-        assert places == [("t", 7, number) for number, _ in expected]
-        assert rows == [event._asdict() for _, event in expected]
+        parsed = [decode_message(oracle, keys[n], values[n]) for n in range(len(once))]
+        expected = [(n, event) for n in offsets for event in parsed[n % len(once)]]
+        for _ in range(2):
+            rows = in_message_order(decode_messages(decoder, batch)).to_pylist()
+            places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
+            assert places == [("t", 7, number) for number, _ in expected]
+            assert rows == [event._asdict() for _, event in expected]
+        read += len(decoded_fast(decoder, list(zip(keys, values, strict=True))))
+    assert read > 1000 or variant not in {"canal-ext", "open", "debezium-ext", "debezium-noschema-ext"}
+
+
+def test_a_template_that_reads_otherwise_than_parsing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried on the message that it was learned from, and must make the same event."""
+    without_quotes = ColumnForm(True, lambda values: values)
+    monkeypatch.setattr("bridge.protocols.fast.column_template.column_form", lambda *_: without_quotes)
+    decoder = decoder_of("canal-json")
+    assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
+    assert not decoder.templates_learned
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read them together costs more."""
+    monkeypatch.setattr("bridge.protocols.fast.decoder._MANY", 512)
+    pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(512)])
+    assert decoded_fast(TAUGHT[protocol], pairs[1:]) == {}
+    assert len(decoded_fast(TAUGHT[protocol], pairs)) == 512
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
@@ -151,24 +164,23 @@ def test_messages_that_are_not_there(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_wide_rows_are_decoded_together(protocol: str) -> None:
     """Sixty columns of all types, some of them null."""
-    pairs = [(m.key, m.value) for m in rows_of(protocol, "wide", 400)]
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    for key, value in pairs:
-        decoder.decode(key, value)
+    pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS["wide"], 400)]
+    decoder = decoder_of(protocol)
+    decoded_fast(decoder, pairs)
     assert len(_compare(protocol, decoder, pairs)) > 0.9 * len(pairs)
 
 
 @pytest.mark.parametrize("odd", [12, -1, 1.0, '1,"x":1', "1"])
 def test_heads_that_are_alike_only_in_those_looked_at(odd: Any) -> None:
-    """Where things lie is taken from some messages; what lies elsewhere in others, or is no number, is seen."""
-    decoder, looked_at = make_decoder("canal-json", DecodeOptions("UTC")), set(sample_of(400))
+    """Where things lie is taken from some messages; what lies elsewhere in others, or is no number, is seen.  One part
+    more is another form, which is learned."""
+    decoder, looked_at = decoder_of("canal-json"), set(sample_of(400))
     usual = orjson.dumps({**MESSAGE, "ts": 7})
     other = orjson.dumps({**MESSAGE, "ts": odd}) if odd != '1,"x":1' else usual.replace(b'"ts":7', b'"ts":1,"x":1')
-    for _ in range(2 * WARM):
-        decoder.decode(b"", usual)
+    decoded_fast(decoder, [(b"", usual)] * 2 * WARM)
     pairs: Pairs = [(b"", usual if number in looked_at else other) for number in range(400)]
     read = _compare("canal-json", decoder, pairs)
-    assert read == (set(range(400)) if type(odd) is int else looked_at)
+    assert read == (looked_at if odd in (1.0, "1") else set(range(400)))
 
 
 @given(at=st.integers(0, 1_000), put=st.sampled_from([b'"', b",", b":", b"{", b"}", b"1", b"a"]))
@@ -210,11 +222,10 @@ def test_values_of_every_type(data: st.DataObject) -> None:
         row = {"id": str(number), "v": v, "w": w}
         return orjson.dumps({**MESSAGE, "mysqlType": types, "sqlType": dict.fromkeys(types, 1), "data": [row]})
 
-    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    decoder = decoder_of("canal-json")
     usual = TYPED[kind][0]
     taught = [message(number, usual, usual if number % 2 else None) for number in range(2 * WARM)]
-    for value in taught:
-        decoder.decode(b"", value)
+    decoded_fast(decoder, [(b"", value) for value in taught])
     odd = data.draw(st.lists(st.tuples(values, values), max_size=9))
     pairs: Pairs = [(b"", message(number, *pair)) for number, pair in enumerate(odd)]
     pairs += [(b"", value) for value in taught[:6]]

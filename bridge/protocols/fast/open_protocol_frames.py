@@ -1,4 +1,4 @@
-"""Frames of many Open Protocol messages at once, and the heads of their events; see `open_protocol`."""
+"""Splits many messages of the Open Protocol into frames at once, and reads the heads of their events."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.protocols.fast.batch import NO_HEAD, HoleReader, TableName, hole_reader
+from bridge.model import TableName
 from bridge.protocols.fast.byte_buffer import Mask, Numbers, Texts, joined
 from bridge.protocols.fast.column_literals import matched
-from bridge.protocols.fast.message_shape import TSO, Cell
+from bridge.protocols.fast.hole_reader import NO_HEAD, HoleReader, hole_reader
+from bridge.protocols.fast.message_shape import TSO, ValueHole
 
 _LENGTH: Final = 8
 _MOST_FRAMES: Final = 1000
-"""Of a message; one with more is left to be read by itself, since each costs a round."""
+"""Frames of a message; one with more is left to parsing, since each costs a round."""
 _HEAD: Final = cast(
     HoleReader,
-    hole_reader([Cell("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']),
+    hole_reader(
+        [ValueHole("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']
+    ),
 )
-"""Of the event of a row: its commit_ts, schema and table."""
+"""Reads the head of a row's event: its commit_ts, schema and table."""
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of messages, in order.
+    """The frames of many messages, in order.
 
-    messages, index: the number of each one's message, and its own in that.
-    texts: what they hold.
+    messages, index: of each frame, the number of its message, and its own number in that.
+    texts: what the frames hold.
     """
 
     messages: Numbers
@@ -39,13 +42,13 @@ class Frames:
     texts: Texts
 
     def of(self, wanted: Mask) -> Frames:
-        """Those of the wanted messages."""
+        """Keeps the frames of the messages that a mask marks."""
         which = wanted[self.messages]
         return Frames(self.messages[which], self.index[which], self.texts.only(which))
 
 
 class Heads(NamedTuple):
-    """What the key says of frames.
+    """What the keys say of frames.
 
     commit_ts: of every frame, 0 where it is not of a row, or not plain.
     tables: of every frame the number of its table in `names`, -1 where it is not of a row, or not plain.
@@ -58,8 +61,10 @@ class Heads(NamedTuple):
 
 
 def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Numbers]:
-    """The frames of messages that begin so many bytes into each, and how many each has; of one that is not made of
-    frames there are none."""
+    """Gives the frames of messages, which begin `behind` bytes into each, and how many each message has.
+
+    A message that does not consist of frames has none.
+    """
     content, starts, ends = joined(messages)
     lengths = np.ndarray((len(content) - _LENGTH + 1,), ">i8", content, strides=(1,))
     at = starts + behind
@@ -84,7 +89,7 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
 
 
 def heads_of(frames: Frames) -> Heads:
-    """What frames of keys say."""
+    """Reads what the frames of keys say."""
     size = len(frames.messages)
     commit_ts, tables = np.zeros(size, np.int64), np.full(size, -1)
     numbers, [ts, *names] = _HEAD.read(frames.texts, frames.texts.plain(), NO_HEAD)
@@ -94,4 +99,4 @@ def heads_of(frames: Frames) -> Heads:
     numbers = numbers[is_ts]
     commit_ts[numbers] = ts.drop_null().cast(pa.int64()).to_numpy()
     tables[numbers] = encoded.indices.to_numpy()[is_ts]
-    return Heads(commit_ts, tables, [tuple(name.split(SEP)) for name in encoded.dictionary.to_pylist()])
+    return Heads(commit_ts, tables, [TableName(*name.split(SEP)) for name in encoded.dictionary.to_pylist()])

@@ -1,4 +1,4 @@
-"""Tables with the same columns share what is learnt of one of them; what comes of it is what parsing gives."""
+"""Tables with the same columns share what is learned of one of them; what comes of it is what parsing gives."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.demo.model import Change, Column, Row, Shape, Transaction
-from bridge.events import Event, Kind
-from bridge.protocols import DecodeOptions, Decoder, decode_message, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.events import Kind
+from bridge.protocols import decode_message
 from bridge.protocols.fast.byte_buffer import Texts
-from bridge.protocols.fast.learner import JsonDecoder
+from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import ENCODERS
 from tests.support.debezium_wire import TICDC_SOURCE, payload, plain
-from tests.support.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, in_message_order, unlearning
+from tests.support.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, Pair, decoded, decoded_fast, decoder_of
 from tests.support.wire import compact
-
-Pair = tuple[bytes | None, bytes | None]
-"""Key and value."""
 
 KEY, NUMBER = Column("id", "int", key="primary"), Column("n", "bigint")
 TEXT, ALSO_KEY = Column("v", "varchar", "99"), Column("n", "bigint", key="primary")
@@ -76,25 +72,9 @@ def _encoded(protocol: str, changes: Sequence[Change]) -> list[Pair]:
     return [(m.key, m.value) for transaction in transactions for m in encoder.transaction(transaction)]
 
 
-def _decoded(decoder: Decoder, pairs: Sequence[Pair]) -> list[list[Event]]:
-    """The events of each message, decoded as one lot."""
-    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-    lot = Messages(["t"] * len(pairs), [0] * len(pairs), list(range(len(pairs))), keys, values)
-    events: list[list[Event]] = [[] for _ in pairs]
-    for row in in_message_order(decode_messages(decoder, lot)).to_pylist():
-        fields = {name: row[name] for name in Event._fields}
-        events[row["offset"]].append(Event(**{**fields, "kind": Kind(row["kind"])}))
-    return events
-
-
-def _decoder(protocol: str, **options: Any) -> Decoder:
-    return make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64", **options))
-
-
-def _together(decoder: Decoder, pairs: Sequence[Pair]) -> int:
-    """How many messages are decoded together."""
-    found = decoder.usual_rows([key for key, _ in pairs], [value for _, value in pairs])
-    return sum(len(set(rows.numbers.tolist())) for rows in found)
+def _together(decoder: FastDecoder, pairs: Sequence[Pair]) -> int:
+    """How many messages the fast path reads."""
+    return len(decoded_fast(decoder, pairs))
 
 
 def _tables(count: int, columns: tuple[Column, ...] = LAYOUTS[0]) -> list[Shape]:
@@ -110,7 +90,7 @@ def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: 
     layouts = dice.choices(LAYOUTS, [9, 1, 1, 1, 1], k=20)
     names = [dice.choice(NAMES) if dice.random() < 0.3 else f"t{n}" for n in range(20)]
     twists = dice.choices(TWISTS, [30, *[2] * (len(TWISTS) - 1)], k=20)
-    decoder = _decoder(protocol)
+    decoder = decoder_of(protocol)
     for _ in range(3):
         tables = dice.choices(range(20), k=400)
         changes = [_change(Shape("d", names[table], layouts[table]), dice) for table in tables]
@@ -118,87 +98,82 @@ def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: 
             (key, (value or b"").replace(*twists[table]))
             for table, (key, value) in zip(tables, _encoded(protocol, changes), strict=True)
         ]
-        assert _decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
+        assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
         changed = dice.randrange(20)
         layouts[changed], twists[changed] = dice.choice(LAYOUTS), dice.choice(TWISTS)
-    assert decoder.learnt
+    assert decoder.templates_learned
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_a_table_never_seen_is_decoded_together(protocol: str) -> None:
-    """By what was learnt of another with the same columns: one row of each of a thousand tables."""
-    decoder, dice = _decoder(protocol), random.Random(1)
+    """By what was learned of another with the same columns: one row of each of a thousand tables."""
+    decoder, dice = decoder_of(protocol), random.Random(1)
     [taught] = _tables(1)
-    _decoded(decoder, _encoded(protocol, [Change(taught, None, (n, n, "x")) for n in range(WARM)]))
+    decoded(decoder, _encoded(protocol, [Change(taught, None, (n, n, "x")) for n in range(WARM)]))
     pairs = _encoded(protocol, [Change(shape, None, (dice.randrange(99), 1, "y")) for shape in _tables(1000)])
     assert _together(decoder, pairs) == 1000
-    assert _decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
+    assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_tables_that_are_not_wanted_stay_away(protocol: str) -> None:
     """Though a template of a wanted table matches their messages, and names that none can have are told."""
-    decoder, asked = _decoder(protocol, accepts=lambda _, table: table != "t1"), unlearning(protocol)
+    decoder, asked = decoder_of(protocol, accepts=lambda _, table: table != "t1"), decoder_of(protocol)
     shapes = [*_tables(2), Shape("d", "n" * 65, LAYOUTS[0])]
     pairs = _encoded(protocol, [Change(shapes[n % 20 if n % 20 < 3 else 0], None, (n, n, "x")) for n in range(900)])
     expected = [decode_message(asked, *pair) for pair in pairs]
     assert {events[0].kind for events in expected} == {Kind.INSERT, Kind.BAD}
     for _ in range(2):
-        found = _decoded(decoder, pairs)
+        found = decoded(decoder, pairs)
         assert found == [[] if events[0].table == "t1" else events for events in expected]
     assert _together(decoder, pairs) == 900 - 2 * 45
-    if isinstance(decoder, JsonDecoder):
-        wanted, other = ((pairs[n][1] or b"") for n in range(2))
-        assert decoder._templates.event(decoder._kind_of(wanted), wanted.decode())
-        assert not decoder._templates.event(decoder._kind_of(wanted), other.decode())
 
 
 def test_a_lot_of_one_table() -> None:
     """Its name is a constant then, rows of others in the same lot come out all the same, and an unwanted one none."""
-    decoder, shapes = _decoder("canal-json"), _tables(2)
+    decoder, shapes = decoder_of("canal-json"), _tables(2)
     pairs = _encoded("canal-json", [Change(shapes[n % 100 == 50], None, (n, n, "x")) for n in range(900)])
-    assert isinstance(decoder, JsonDecoder)
     for _ in range(2):
-        assert _decoded(decoder, pairs) == [decode_message(ORACLES["canal-json"], *pair) for pair in pairs]
+        assert decoded(decoder, pairs) == [decode_message(ORACLES["canal-json"], *pair) for pair in pairs]
     assert _together(decoder, pairs) == 891
     [[form]] = decoder._templates._forms.values()
-    assert form.columns is not None
+    assert form.template is not None
     texts = Texts.of([value for _, value in pairs])
     for is_wanted, expected in ((True, 891), (False, 0)):
         wants = partial(lambda answer, *_: answer, is_wanted)
-        rows = form.columns.read(texts, texts.plain(), [0, 1], wants, of_one_table=True)
+        rows = form.template.read(texts, texts.plain(), [0, 1], wants, of_one_table=True)
         assert sum(len(found.numbers) for found in rows) == expected
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_a_flood_of_tables_is_no_burden(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known of tables is forgotten when it is too much; what was learnt of their columns stays in use."""
+    """What is known of tables is forgotten when it is too much; what was learned of their columns stays in use."""
     monkeypatch.setattr("bridge.protocols.fast.learner.MAX_CACHED", 20)
-    decoder = _decoder(protocol)
+    decoder = decoder_of(protocol)
     pairs = _encoded(protocol, [Change(shape, None, (1, 1, "y")) for shape in _tables(600)])
     for _ in range(2):
-        assert _decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
+        assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
     assert _together(decoder, pairs) == 600
-    assert decoder.learnt == 1
+    assert decoder.templates_learned == 1
 
 
 @pytest.mark.parametrize("protocol", ["debezium", "ckafka"])
 def test_columns_of_the_same_names_and_other_types(protocol: str) -> None:
-    """Messages that do not say the types: numbers in one table are texts in another, or the key; all are learnt."""
-    decoder = _decoder(protocol)
+    """Messages that do not say the types: numbers in one table are texts in another, or the key; all are learned."""
+    decoder = decoder_of(protocol)
     shapes = [Shape("d", name, columns) for name, columns in zip("abc", LAYOUTS, strict=False)]
     changes = [
         Change(shape, None, (1, shape.name if shape.name == "b" else n, "x")) for n in range(200) for shape in shapes
     ]
     pairs = _encoded(protocol, changes)
-    assert _decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
+    assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
     assert _together(decoder, pairs) == 600
 
 
 def test_old_values_begin_in_all_tables() -> None:
     """A changefeed that is switched over: every table's updates have another form, with the same columns, from then on.
-    It is learnt, whatever there was before that cannot be learnt from."""
-    decoder = _decoder("canal-json")
+    It is learned, whatever there was before that cannot be learned from."""
+    decoder = decoder_of("canal-json")
 
     def lot(size: int, v: str, old: list[Any] | None) -> list[Pair]:
         message = {**MESSAGE, "type": "UPDATE", "old": old, "data": [{"id": "1", "v": v}]}
@@ -206,20 +181,20 @@ def test_old_values_begin_in_all_tables() -> None:
 
     switched = lot(1000, "x", [{"id": "1", "v": "y"}])
     for pairs in (lot(1000, "x", None), lot(1300, "\\", None), switched):
-        assert _decoded(decoder, pairs) == [decode_message(ORACLES["canal-json"], *pair) for pair in pairs]
+        assert decoded(decoder, pairs) == [decode_message(ORACLES["canal-json"], *pair) for pair in pairs]
     assert _together(decoder, switched) == 1000
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_the_first_lot_is_decoded_together(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as enough has been learnt of it: few of its messages are parsed, however many tables there are."""
-    decoder, parsed = _decoder(protocol), []
-    parse = decoder._events  # type: ignore[attr-defined]
-    monkeypatch.setattr(decoder, "_events", lambda key, value: parsed.append(value) or parse(key, value))
+    """As soon as enough has been learned of it: few of its messages are parsed, however many tables there are."""
+    decoder, parsed = decoder_of(protocol), []
+    decode = decoder.decode
+    monkeypatch.setattr(decoder, "decode", lambda key, value: parsed.append(value) or decode(key, value))
     dice = random.Random(1)
     shapes = _tables(1000)
     pairs = _encoded(protocol, [_change(dice.choice(shapes), dice) for _ in range(3000)])
-    assert _decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
+    assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
     assert len(parsed) < 1200
 
 
@@ -240,7 +215,7 @@ def test_schemas_name_the_table() -> None:
         )
 
     pairs = [message(number) for number in range(1200)]
-    decoder = _decoder("debezium")
+    decoder = decoder_of("debezium")
     for _ in range(2):
-        assert _decoded(decoder, pairs) == [decode_message(ORACLES["debezium"], *pair) for pair in pairs]
+        assert decoded(decoder, pairs) == [decode_message(ORACLES["debezium"], *pair) for pair in pairs]
     assert _together(decoder, pairs) >= 0.8 * len(pairs)
