@@ -18,7 +18,14 @@ from bridge.protocols.decoder import DecodeOptions
 from bridge.tso import ms_tso
 
 Tuning = Literal[
-    "small-pages", "frozen-modules", "niceness", "installed-modules", "no-pandas", "zip-folders", "event-files"
+    "kept-memory",
+    "small-pages",
+    "frozen-modules",
+    "niceness",
+    "installed-modules",
+    "no-pandas",
+    "zip-folders",
+    "event-files",
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 _MAX_TSO = (1 << 63) - 1

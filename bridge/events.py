@@ -10,7 +10,7 @@ again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
 Some formats do not say the types of their values.  Their images hold *raw* literals, which the target's catalog of the
 segment makes exact (internals, decision 9): behind the names, `columns` then has RAW and the forms of the values.
 There stand the upstream's types, too, where messages declare them.  `protocols.values.untyped` tells what forms there
-are, `rows.resolve_types.typed` looks at all that and takes it away before anything else.
+are, `rows.types.resolve_types.typed` looks at all that and takes it away before anything else.
 """
 
 from __future__ import annotations

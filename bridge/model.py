@@ -55,9 +55,6 @@ class Table:
         or a hidden column holds ``""`` for that part.
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: it has an AUTO_INCREMENT column.
-    takes_loads: rows may be sent by LOAD DATA as far as the table goes (`load_data`).
-    compared: column lists (`Event.columns`) whose declared types have been found to fit.
-    refused_loads: why loads were not taken as they are; with any, rows go by INSERT.
     """
 
     name: TableName
@@ -66,9 +63,6 @@ class Table:
     uniques: tuple[tuple[str, ...], ...] = field(default=())
     prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
     counts: bool = False
-    takes_loads: bool = False
-    compared: set[str] = field(default_factory=set, compare=False, repr=False)
-    refused_loads: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @cached_property
     def written_names(self) -> frozenset[str]:

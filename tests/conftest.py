@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
 import shutil
 import subprocess
@@ -56,6 +58,8 @@ TIERS = {
     "unit": set[str](),
 }
 """The tiers of tests, the heaviest first, and the fixtures and parameters that make a test one of them."""
+MOST_PROCESSES = 4
+"""Each has servers, a broker and a Spark session of its own: about 3 GiB with all of them."""
 LOCK_WAIT_SECONDS = 15
 CONTAINER_SECONDS = 120
 
@@ -69,16 +73,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Whole tiers run in a process for each core; files that are named, and the soak, in this one."""
+    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr != "soak"
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0))) if is_whole else 0
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sets each test's tier, unless it names one: by the fixtures that it uses, whatever their way to it.  Soak tests
-    are of no tier, so that none runs with one."""
+    are of no tier, so that none runs with one.  Files with tests of heavy tiers come first: what is left at the end,
+    when one process has nothing more to do, is short."""
+    weights: dict[Path, int] = {}
     for item in items:
         if not any(item.get_closest_marker(mark) for mark in (*TIERS, "soak")):
             item.add_marker(_tier(set(getattr(item, "fixturenames", ()))))
+        weight = next((n for n, tier in enumerate(TIERS) if item.get_closest_marker(tier)), len(TIERS))
+        weights[item.path] = min(weight, weights.get(item.path, weight))
+    items.sort(key=lambda item: weights[item.path])
 
 
 def _tier(fixtures: set[str]) -> str:
     return next((tier for tier, needed in TIERS.items() if needed & fixtures), "unit")
+
+
+def pytest_collection_finish() -> None:
+    """What is there once the tests are known stays: the collector of garbage need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -177,18 +197,29 @@ def old_mysql() -> Iterator[MySQL]:
 
 
 @pytest.fixture(scope="session")
-def kafka(use_docker: bool) -> Iterator[Kafka | KafkaInDocker]:
+def _class_archive(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Bridges start sooner with it.  One process makes it, and fetches Spark's connector, while the others wait: Ivy
+    takes no lock."""
+    from bridge.spark.java_options import java_options
+
+    with (tmp_path_factory.getbasetemp().parent / "class_archive.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not java_options():
+            subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="session")
+def kafka(use_docker: bool, _class_archive: None) -> Iterator[Kafka | KafkaInDocker]:
     """A Kafka broker: `.bootstrap_servers`, `.create_topic()`, `.kill()`, `.restart()`.
 
-    Whoever asks for one starts bridges, and those start sooner with the archive.
+    Whoever asks for one starts bridges.
     """
-    subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
     with KafkaInDocker() if use_docker else Kafka() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(_class_archive: None) -> Iterator[SparkSession]:
     """The Spark session of this process, which every command that runs in it shares."""
     from bridge.spark.session import start_session
 

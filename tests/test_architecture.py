@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of the package, by its dotted name."""
     found = {}
@@ -41,7 +43,7 @@ def modules() -> dict[str, Path]:
 
 def imported(path: Path) -> Iterator[str]:
     """The modules of the package that one imports, wherever in it the import stands."""
-    known = MODULES
+    known = modules()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -52,8 +54,10 @@ def imported(path: Path) -> Iterator[str]:
                 yield node.module
 
 
-MODULES = modules()
-IMPORTS = {name: set(imported(path)) - {name} for name, path in MODULES.items()}
+@cache
+def imports() -> dict[str, set[str]]:
+    """What each module imports."""
+    return {name: set(imported(path)) - {name} for name, path in modules().items()}
 
 
 def floor_of(name: str) -> int:
@@ -66,7 +70,7 @@ def test_imports_point_downward() -> None:
     """A lower floor knows nothing of a higher one."""
     upward = [
         f"{name} -> {other}"
-        for name, others in IMPORTS.items()
+        for name, others in imports().items()
         for other in others
         if "." in name and "." in other and floor_of(other) > floor_of(name)
     ]
@@ -75,7 +79,7 @@ def test_imports_point_downward() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     """There is an order in which each module can be understood after those that it imports."""
-    left = {name: others & IMPORTS.keys() for name, others in IMPORTS.items()}
+    left = {name: others & imports().keys() for name, others in imports().items()}
     while ready := {name for name, others in left.items() if not others & left.keys()}:
         left = {name: others for name, others in left.items() if name not in ready}
     assert not left
@@ -84,14 +88,20 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 @pytest.mark.parametrize("room", PURE)
 def test_the_core_is_pure(room: str) -> None:
     """Decoding, folding, rendering and the rules of schema changes load neither Spark nor a driver, by any way."""
-    names = sorted(name for name in MODULES if name.startswith(f"bridge.{room}"))
+    names = sorted(name for name in modules() if name.startswith(f"bridge.{room}"))
     code = f"import importlib, sys; [importlib.import_module(n) for n in {names!r}]; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not DRIVERS & set(loaded)
 
 
+def test_sqlalchemy_is_used_in_one_file() -> None:
+    """Why, and for what, is in bridge/mysql/README.md."""
+    users = {name for name, path in modules().items() if "sqlalchemy" in path.read_text(encoding="utf-8")}
+    assert users == {"bridge.mysql.connection"}
+
+
 def test_no_folder_is_crowded() -> None:
     """A folder holds about a dozen files."""
-    folders = {path.parent for path in MODULES.values()}
+    folders = {path.parent for path in modules().values()}
     crowded = {str(f.relative_to(ROOT)) for f in folders if len(list(f.glob("*.py"))) > 17}
     assert not crowded

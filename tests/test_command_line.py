@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from bridge import demo, exits
 from bridge.cli import options
 from bridge.errors import StoppedError
 from bridge.mysql.state.progress import ProgressTable
-from tests.support.command import Ended, bridge
+from tests.support.command import SECONDS, Ended, Process, bridge
 from tests.support.pipelines import admin
 
 NOWHERE = "mysql://root@127.0.0.1:1/"
@@ -147,6 +149,11 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("inspect", *KAFKA, "--set", "source.kafka.ssl.ca.location=/nowhere", "--set",
          "source.kafka.security.protocol=SSL"), "ssl.ca.location"),
     (2, ("replay", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1"), "No such configuration property"),
+    *(
+        (2, (command, "--protocol", "canal-json", "--target", NOWHERE, *KAFKA, "--set", f"source.kafka.{wrong}"), words)
+        for command in ("run", "replay")
+        for wrong, words in {"no.such=1": "No such configuration property", "sasl.username=x": "sasl.mechanism"}.items()
+    ),
 ]  # fmt: skip
 """Exit code, arguments, and words of the line."""
 
@@ -179,6 +186,28 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
     ended = bridge("check", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1")
     assert (ended.code, ended.err) == (2, "")
     assert "\nFIX  the Kafka client does not take its settings" in ended.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("run", 0, "bridge: stopped; nothing yet"),
+        ("replay", 4, "bridge: interrupted before the end of the input; this command has applied nothing"),
+    ],
+)
+def test_a_signal_while_kafka_is_looked_at(tmp_path: Path, command: str, code: int, words: str, number: int) -> None:
+    """Before anything has begun the command ends as it does later."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        arguments = (command, "--target", NOWHERE, "--bootstrap-servers", servers, "--topic", "t")
+        with Process(tmp_path, *arguments) as process:
+            silent.settimeout(SECONDS)
+            silent.accept()[0].close()
+            process.signal(number)
+            assert process.wait() == code, process.log
+    assert any(line.startswith(words) for line in process.lines), process.log
+    assert "Traceback" not in process.log, process.log
 
 
 @pytest.mark.parametrize("text", [b"\xff", b""])

@@ -25,16 +25,15 @@ from bridge.commands.inspect import Around, Record
 from bridge.commands.inspect_table import table_lines
 from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
-from bridge.ddl.rewrite import Step
+from bridge.ddl.rewrite import RewriteStep
 from bridge.errors import StoppedError
 from bridge.events import Event, Kind, Position
 from bridge.foreign_text import redacted, visible
 from bridge.logs import configure_logs
 from bridge.model import PartitionStart, SchemaChange, TableName
-from bridge.mysql.state.ddl_journal import Entry, State
+from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.quarantine import State as Put
-from bridge.mysql.state.quarantine import StoredEntry
+from bridge.mysql.state.quarantine import QuarantineState, StoredEntry
 from bridge.verify.compare.row_diff import DifferenceKind
 from bridge.verify.report import Report, ShownCell, ShownRow, TableResult
 from tests.support.captures import write_lines
@@ -67,15 +66,18 @@ def harmless(out: str) -> bool:
     return all(c == "\n" or unicodedata.category(c) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in out)
 
 
-def entry(text: str) -> Entry:
-    step = Step(text, text, text)
-    return Entry(7, "0" * 40, text, text, text, State.HELD, text, text, f"x{text}", (step,), text, text, NOW, None)
+def entry(text: str) -> JournalEntry:
+    step = RewriteStep(text, text, text)
+    return JournalEntry(
+        7, "0" * 40, text, text, text, JournalState.HELD, text, text, f"x{text}", (step,), text, text, NOW, None
+    )
 
 
 def stored(text: str) -> StoredEntry:
     change = Event(Kind.INSERT, 7, 0, text, text, "a", "a", None, "1")
     return StoredEntry(
-        1, Position(text, 0, 1), 0, Put.HELD, text, text, 7, text, 0, change, text, NOW, None, b"\x1b", b"\xff"
+        1, Position(text, 0, 1), 0, QuarantineState.HELD, text, text, 7, text, 0, change, text, NOW, None, b"\x1b",
+        b"\xff",
     )  # fmt: skip
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -25,7 +28,7 @@ from bridge.cli.options import (
 from bridge.commands import manual
 from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.config import Settings, parse_moment
-from bridge.errors import UnknownPipelineError, UsageError
+from bridge.errors import BridgeError, UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
 from bridge.logs import configure_logs
@@ -42,13 +45,32 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(quarantine.app, name="quarantine")
 
 
-def _pipeline(settings: Settings) -> Any:
+def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    """Assembles a pipeline and lets it work.  A signal that comes before there is one ends the command at once, with
+    the exit code that it would have later: nothing has begun."""
+    stopped = threading.Event()
+    _on_stop(lambda *_: stopped.set())  # a module that is half imported cannot be imported again
     from bridge.commands.replicate import assemble
+    from bridge.pipeline.watching.outcome import Outcome
 
-    pipeline = assemble(settings, output.note)
+    def interrupt(*_: object) -> None:
+        stopped.set()
+        raise KeyboardInterrupt
+
+    try:
+        _on_stop(interrupt)
+        if not stopped.is_set():
+            pipeline = assemble(settings, output.note)
+            _on_stop(lambda *_: pipeline.stop())
+    except (BridgeError, KeyboardInterrupt):  # librdkafka may swallow the one, and then ends with the other
+        if not stopped.is_set():
+            raise
+    return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(pipeline)
+
+
+def _on_stop(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: pipeline.stop())
-    return pipeline
+        signal.signal(number, handler)
 
 
 @app.command()
@@ -60,8 +82,7 @@ def run(
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
     if settings.source.input:
         raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
-    outcome = _pipeline(settings).follow(output.log_status, take_over=take_over)
-    output.stopped(outcome)
+    output.stopped(_outcome(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over)))
 
 
 @app.command()
@@ -77,9 +98,12 @@ def replay(
     """Catches up once: everything complete at the end of the input as seen at the start.  Interrupted, it ends with 4
     and the same command goes on."""
     limit = parse_moment(until) if until else None
-    pipeline = _pipeline(settings)
-    with progress_bars.ProgressBar() as bar:
-        outcome = pipeline.catch_up(limit, bar.update, take_over=take_over)
+
+    def catch_up(pipeline: Any) -> Any:
+        with progress_bars.ProgressBar() as bar:
+            return pipeline.catch_up(limit, bar.update, take_over=take_over)
+
+    outcome = _outcome(settings, catch_up)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)

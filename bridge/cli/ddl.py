@@ -13,7 +13,7 @@ from bridge.commands.connections import source_of, target_of
 from bridge.config import Settings
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.state.ddl_journal import OPEN, State
+from bridge.mysql.state.ddl_journal import OPEN, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, recognise
 
@@ -50,7 +50,7 @@ def approve(
     change: ChangeArgument,
 ) -> None:
     """Lets a held schema change run; one that the target refused is tried again at the next start."""
-    _release(settings, change, State.APPROVED)
+    _release(settings, change, JournalState.APPROVED)
 
 
 @app.command()
@@ -60,7 +60,7 @@ def skip(
     change: ChangeArgument,
 ) -> None:
     """Leaves a held or refused schema change out; what comes behind it goes on."""
-    _release(settings, change, State.SKIPPED)
+    _release(settings, change, JournalState.SKIPPED)
 
 
 @app.command()
@@ -72,10 +72,10 @@ def replace(
 ) -> None:
     """Runs another statement in the place of a held or refused one."""
     text = stdin_text().strip() if statement == "-" else statement
-    _release(settings, change, State.REPLACED, text)
+    _release(settings, change, JournalState.REPLACED, text)
 
 
-def _release(settings: Settings, change: str, state: State, replacement: str = "") -> None:
+def _release(settings: Settings, change: str, state: JournalState, replacement: str = "") -> None:
     table = ProgressTable(settings.name, settings.target.schema_name)
     entry = ddl.release(target_of(settings), table, change, state, replacement)
     output.line(f"{entry.id} is {state}: {entry.statement}")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from bridge.commands.ddl import Translation
     from bridge.commands.quarantine import EntryOutcome
     from bridge.commands.status import PipelineStatus
-    from bridge.ddl.rewrite import Step
-    from bridge.mysql.state.ddl_journal import Entry
+    from bridge.ddl.rewrite import RewriteStep
+    from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
     from bridge.pipeline.watching.outcome import Outcome
     from bridge.verify.report import Report
@@ -197,7 +197,7 @@ def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
         line(f"{name:<{width}}  {value}")
 
 
-def schema_changes(entries: list[Entry], *, as_json: bool) -> None:
+def schema_changes(entries: list[JournalEntry], *, as_json: bool) -> None:
     """Prints what became of schema changes, one line each, and what was changed in their text."""
     if as_json:
         print_json([entry.document() for entry in entries])
@@ -227,7 +227,7 @@ def translations(found: list[Translation], *, as_json: bool) -> None:
         _print_steps(translation.steps)
 
 
-def _print_steps(steps: tuple[Step, ...]) -> None:
+def _print_steps(steps: tuple[RewriteStep, ...]) -> None:
     for before, after, why in steps:
         line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 

@@ -34,9 +34,9 @@ def list_entries(
 ) -> None:
     """What was quarantined: where, why, and what has become of it."""
     from bridge.commands.quarantine import document
-    from bridge.mysql.state.quarantine import State
+    from bridge.mysql.state.quarantine import QuarantineState
 
-    entries = _quarantine(settings).entries(list(State) if settled else [State.HELD])
+    entries = _quarantine(settings).entries(list(QuarantineState) if settled else [QuarantineState.HELD])
     if entries is None:
         raise UnknownPipelineError(settings.name)
     if as_json:

@@ -14,8 +14,9 @@ from bridge.errors import BridgeError
 from bridge.events import Event, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.apply.load_data import server_objection
-from bridge.mysql.connection import Session, Target, server_words
-from bridge.mysql.extra_unique_keys import FIX
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import server_words
+from bridge.mysql.target_only_keys import FIX
 from bridge.mysql.triggers_and_cascades import find_side_effects
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.quoting import quote_name

@@ -40,7 +40,8 @@ def upstream_of(settings: Settings) -> Target:
 
 
 def source_of(settings: Settings) -> Any:
-    """The source; UsageError when none is given.  Its modules take a while to import."""
+    """The source; UsageError when none is given, or with properties that Kafka's clients do not have.  Its modules take
+    a while to import."""
     from bridge.sources.capture_files import CaptureSource
     from bridge.sources.kafka import KafkaSource
 
@@ -49,7 +50,9 @@ def source_of(settings: Settings) -> Any:
         return CaptureSource(source.input)
     if not source.bootstrap_servers or not source.topics:
         raise UsageError("there is no source", fix="give --bootstrap-servers and --topic, or --input for capture files")
-    return KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
+    kafka = KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
+    kafka.check_properties()
+    return kafka
 
 
 def protocol_of(settings: Settings, source: Source, say: Callable[[str], None]) -> str:

@@ -12,7 +12,7 @@ from bridge.config import Settings
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
-from bridge.ddl.rewrite import Step, rewrite
+from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
@@ -21,18 +21,20 @@ from bridge.filters.table_filter import TableFilter
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal, State
+from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 
 
-def entries(target: Target, table: ProgressTable) -> list[Entry] | None:
+def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
     """All schema changes of a pipeline, in the order of the upstream; None when the target knows no bridge."""
     with asking(target) as session:
         return Journal(table.name, table.schema).entries(session) if table.exists(session) else None
 
 
-def release(target: Target, table: ProgressTable, named: str, state: State, replacement: str = "") -> Entry:
+def release(
+    target: Target, table: ProgressTable, named: str, state: JournalState, replacement: str = ""
+) -> JournalEntry:
     """Writes the operator's decision on the open schema change that is called `named`, its commit ts or its id.
 
     Raises UsageError when it does not name exactly one, or when the replacement is no schema change.
@@ -42,7 +44,7 @@ def release(target: Target, table: ProgressTable, named: str, state: State, repl
             raise _no_such(named, [])
         journal = Journal(table.name, table.schema)
         entry = _find(journal.entries(session, OPEN), named)
-        if state is State.REPLACED:
+        if state is JournalState.REPLACED:
             known = classify(replacement, entry.schema)
             if isinstance(known, Refused):
                 raise UsageError(
@@ -54,14 +56,14 @@ def release(target: Target, table: ProgressTable, named: str, state: State, repl
         return entry
 
 
-def _find(open_ones: list[Entry], named: str) -> Entry:
+def _find(open_ones: list[JournalEntry], named: str) -> JournalEntry:
     found = [entry for entry in open_ones if named == str(entry.commit_ts) or entry.id.startswith(named)]
     if len(found) != 1:
         raise _no_such(named, open_ones)
     return found[0]
 
 
-def _no_such(named: str, open_ones: list[Entry]) -> UsageError:
+def _no_such(named: str, open_ones: list[JournalEntry]) -> UsageError:
     known = ", ".join(entry.id for entry in open_ones) or "none"
     return UsageError(f"{named!r} is not one schema change that is held or was refused", fix=f"there are: {known}")
 
@@ -79,7 +81,7 @@ class Translation:
     reason: str
     classes: tuple[str, ...] = ()
     text: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RewriteStep, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The translation as a JSON document."""

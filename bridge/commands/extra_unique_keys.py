@@ -6,8 +6,9 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.connection import Target, server_words
-from bridge.mysql.extra_unique_keys import FIX, ExtraKey, find_extra_keys
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import server_words
+from bridge.mysql.target_only_keys import FIX, ExtraKey, find_extra_keys
 
 log = structlog.get_logger()
 

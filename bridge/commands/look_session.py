@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, server_words
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def asking(target: Target) -> Iterator[Session]:
         finally:
             session.close()
     except (MySQLError, OSError) as error:
-        what = "does not answer" if is_lost_connection(error) else "refused a look"
+        what = "does not answer" if isinstance(error, LOST) else "refused a look"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),

@@ -18,17 +18,19 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.quarantine import State, StoredEntry, entry_ids, list_entries, read_entry, settle
-from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
+from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
+from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
-from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.protocols import Decoder, decode_message, is_mysql_born, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
-from bridge.rows.render import Rendering
-from bridge.rows.resolve_types import typed
+from bridge.rows.sql.statement import Rendering
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
 
 
@@ -57,9 +59,10 @@ class Quarantine:
         self._target, self._upstream = target, upstream
         self._table = ProgressTable(settings.name, settings.target.schema_name)
         self._protocol = settings.protocol
-        self._options = settings.decode_options(TableFilter(settings.filter))
+        self._filter = TableFilter(settings.filter)
+        self._options = settings.decode_options(self._filter)
 
-    def entries(self, states: Sequence[State]) -> list[StoredEntry] | None:
+    def entries(self, states: Sequence[QuarantineState]) -> list[StoredEntry] | None:
         """Those in the given states, in order, without their messages' bytes; None when the target knows no such
         pipeline."""
         with self._session() as session:
@@ -103,7 +106,7 @@ class Quarantine:
         with self._session() as session:
             if not self._is_known(session):
                 return None
-            held = entry_ids(session, self._table.schema, self._table.name, [State.HELD])
+            held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
             return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
 
     def _outcome(self, session: Session, id_: int, act: _Act) -> EntryOutcome:
@@ -114,7 +117,7 @@ class Quarantine:
         try:
             if entry is None or progress is None:
                 raise _Left("there is no such entry")
-            if entry.state is not State.HELD:
+            if entry.state is not QuarantineState.HELD:
                 raise _Left(f"it is {entry.state} already")
             what = act(session, entry, progress)
         except (_Left, ApplyError, TargetError) as left:
@@ -125,7 +128,7 @@ class Quarantine:
 
     def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         del progress
-        settle(session, self._table.schema, self._table.name, entry.id, State.DROPPED, "dropped by hand")
+        settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.DROPPED, "dropped by hand")
         return "dropped"
 
     def _retried(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
@@ -137,9 +140,10 @@ class Quarantine:
                 raise _Left(f"{TableName(change.schema, change.table)} is never written: {why}")
             if not change.by_time and change.commit_ts >= progress.applied_ts:
                 raise _Left("the pipeline has not come to its commit ts yet; try again later")
+            self._refuse_side_effects(session, entry, change)
             self._apply(session, entry.position, change)
         outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
-        settle(session, self._table.schema, self._table.name, entry.id, State.APPLIED, outcome)
+        settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, outcome)
         return outcome
 
     def _readable(self, entry: StoredEntry) -> list[Event]:
@@ -155,13 +159,19 @@ class Quarantine:
                 raise _Left(f"it is a schema change; run what you want of it by hand, then drop it: {event.text}")
         return events
 
+    def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
+        """As the pipeline does, which looks at all of its tables when it starts."""
+        name = TableName(change.schema, change.table)
+        refuse_side_effects(find_side_effects(session, [name], cascades=False))
+        if _may_lack_cascades(entry, change):
+            refuse_side_effects(find_cascades_of(session, name), self._filter)
+
     def _apply(self, session: Session, position: Position, change: Event) -> None:
         name = TableName(change.schema, change.table)
         table = load_tables(session, [name]).get(name)
         if table is None:
             raise _Left(f"the target has no table {name}")
-        refuse_side_effects(find_side_effects(session, [name], cascades=False))
-        rows = typed(table, _events_table(position, change))
+        rows = typed(table, _events_table(position, change), CheckedTypes())
         [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
         [net] = fold({name: table}, rows)
@@ -197,6 +207,12 @@ class Quarantine:
 
 
 _Act = Callable[[Session, StoredEntry, Progress], str]
+
+
+def _may_lack_cascades(entry: StoredEntry, change: Event) -> bool:
+    """Whether the log may lack the rows that foreign keys changed upstream: it comes from MySQL, or a row change by
+    event time does not tell."""
+    return change.by_time and (entry.change is not None or is_mysql_born([(entry.key, entry.value)]))
 
 
 def document(entry: StoredEntry) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from bridge.commands.look_session import asking
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.ddl_journal import OPEN, Entry, Journal
+from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -49,7 +49,7 @@ class PipelineStatus:
     said: dict[str, Any]
     schema_changes: dict[str, int]
     quarantined: dict[str, int]
-    open_changes: tuple[Entry, ...]
+    open_changes: tuple[JournalEntry, ...]
 
     def document(self) -> dict[str, Any]:
         """The status as a JSON document."""

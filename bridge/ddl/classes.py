@@ -148,7 +148,7 @@ ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
     },
     ("SET", "TIFLASH"): C.TABLE_OPTION,
 }
-"""By their first words what the actions of ALTER TABLE do; the longest that fits counts."""
+"""What the actions of ALTER TABLE do, by their first words; the longest entry that fits counts."""
 
 CONSTRAINTS: Final[dict[str, ChangeClass]] = {
     "PRIMARY": C.ADD_PRIMARY_KEY,

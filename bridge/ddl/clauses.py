@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.ddl.alter_actions import action_class, alter_actions, split_at_commas
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
-from bridge.ddl.parser import Classified, action_class, alter_actions, begins_database_option, split_at_commas
+from bridge.ddl.parser import Classified, begins_database_option
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
@@ -40,7 +41,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Shape:
+class StatementParts:
     """A statement in parts.
 
     lists: items whose commas go with them when they are left out.
@@ -59,32 +60,32 @@ class Shape:
         return (item for items in self.lists for item in items)
 
 
-def shape(text: str, classified: Classified, *, tidb: bool) -> Shape:
-    """The parts of a statement that was classified; `tidb`: as a server that reads `/*T! ... */` sees it."""
+def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
+    """Gives the parts of a statement that was classified.  tidb: as a server that reads `/*T! ... */` sees it."""
     found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
     kind = classified.kind
     if kind is StatementKind.CREATE_TABLE:
         return _table(text, found, classified)
     if kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
         items = tuple(_action(action) for action in alter_actions(_behind(found, classified)))
-        return Shape(text, found, classified, (items, *_groups(items)))
+        return StatementParts(text, found, classified, (items, *_groups(items)))
     if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
-        return Shape(text, found, classified, ((_index_statement(found, classified),),))
+        return StatementParts(text, found, classified, ((_index_statement(found, classified),),))
     if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
-        return Shape(text, found, classified, options=_database_options(found))
+        return StatementParts(text, found, classified, options=_database_options(found))
     if kind is StatementKind.DROP_TABLE:
         named = (tuple(t for t in found if n.span[0] <= t.span[0] < n.span[1]) for n in classified.touched)
-        return Shape(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
-    return Shape(text, found, classified)
+        return StatementParts(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
+    return StatementParts(text, found, classified)
 
 
 def span_of(found: Sequence[Token]) -> tuple[int, int]:
-    """From the first to the last of them."""
+    """Gives the span from the first to the last of the tokens."""
     return found[0].span[0], found[-1].span[1]
 
 
 def with_depth(found: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
-    """Index, token and depth; parentheses themselves have the outer depth."""
+    """Gives index, token and depth of parentheses; a parenthesis itself has the outer depth."""
     depth = 0
     for i, token in enumerate(found):
         depth -= token.text == ")"
@@ -93,12 +94,12 @@ def with_depth(found: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
 
 
 def at(found: Sequence[Token], index: int) -> Token:
-    """The token there, END outside."""
+    """Gives the token at an index, END outside of the tokens."""
     return found[index] if 0 <= index < len(found) else END
 
 
 def closing(found: Sequence[Token], opening: int) -> int:
-    """The index of the parenthesis that closes the one at `opening`; of the last token when none does."""
+    """Gives the index of the parenthesis that closes the one at `opening`, of the last token when none does."""
     inner = 0
     for i in range(opening, len(found)):
         inner += {"(": 1, ")": -1}.get(found[i].text, 0)
@@ -112,17 +113,17 @@ def _behind(found: Sequence[Token], classified: Classified) -> tuple[Token, ...]
     return tuple(token for token in found if token.span[0] >= end)
 
 
-def _table(text: str, found: tuple[Token, ...], classified: Classified) -> Shape:
+def _table(text: str, found: tuple[Token, ...], classified: Classified) -> StatementParts:
     rest = _behind(found, classified)
     if classified.like or at(rest, 0).text != "(":
-        return Shape(text, found, classified, options=rest)
+        return StatementParts(text, found, classified, options=rest)
     end = closing(rest, 0)
     items = tuple(_definition(part) for part in split_at_commas(rest[1:end]))
-    return Shape(text, found, classified, (items,), rest[end + 1 :])
+    return StatementParts(text, found, classified, (items,), rest[end + 1 :])
 
 
 def _definition(part: tuple[Token, ...]) -> Item:
-    """One definition in the parentheses of CREATE TABLE or ADD."""
+    """Reads one definition in the parentheses of CREATE TABLE or ADD."""
     change = _definition_class(part)
     return Item(change, part, part, None if change is C.ADD_COLUMN else _name_of(part))
 
@@ -146,7 +147,8 @@ _CONSTRAINTS: Final = {
 
 
 def _name_of(definition: Sequence[Token]) -> str | None:
-    """The name that a definition gives to its index or constraint: the one behind INDEX, else the symbol."""
+    """Gives the name that a definition gives to its index or constraint: the one behind INDEX, otherwise the one behind
+    CONSTRAINT."""
     symbol, i = None, 0
     if at(definition, 0).word == "CONSTRAINT":
         i = 1
@@ -178,7 +180,7 @@ def _action(action: tuple[Token, ...]) -> Item:
 
 
 def _column(action: tuple[Token, ...]) -> tuple[Token, ...]:
-    """From the (new) name of the column on; of RENAME COLUMN nothing."""
+    """Gives the definition of a column from its (new) name on; RENAME COLUMN has none."""
     first = action[0].word
     if first == "RENAME":
         return ()
@@ -189,7 +191,7 @@ def _column(action: tuple[Token, ...]) -> tuple[Token, ...]:
 
 
 def _third_name(action: Sequence[Token]) -> str | None:
-    """DROP INDEX [IF EXISTS] name, DROP FOREIGN KEY name, ALTER INDEX name..."""
+    """Gives the name in DROP INDEX [IF EXISTS] name, DROP FOREIGN KEY name, ALTER INDEX name and the like."""
     i = 3 if at(action, 1).word == "FOREIGN" else 2
     while at(action, i).word in {"IF", "EXISTS"}:
         i += 1
@@ -197,7 +199,7 @@ def _third_name(action: Sequence[Token]) -> str | None:
 
 
 def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
-    """The definitions in ADD [COLUMN] (...)."""
+    """Gives the definitions in ADD [COLUMN] (...)."""
     for item in items:
         opening = 1 + (at(item.tokens, 1).word == "COLUMN")
         if item.change is C.ADD_COLUMN and at(item.tokens, opening).text == "(":
@@ -206,7 +208,7 @@ def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 
 
 def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
-    """CREATE and DROP INDEX name the index before the table."""
+    """Reads CREATE INDEX or DROP INDEX, which name the index before the table."""
     on = next(i for i, token in enumerate(found) if token.word == "ON")
     words = {"IF", "NOT", "EXISTS", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "OR", "REPLACE"}
     name = next((token.name for token in found[1:on] if token.word not in words), None)
@@ -215,7 +217,7 @@ def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
 
 
 def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
-    """Behind the name, which ALTER DATABASE may leave out."""
+    """Gives what stands behind the database's name, which ALTER DATABASE may leave out."""
     i = next(i for i, token in enumerate(found) if token.word in {"DATABASE", "SCHEMA"}) + 1
     while at(found, i).word in {"IF", "NOT", "EXISTS"}:
         i += 1

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class SourceDefaults(NamedTuple):
-    """What statements of a source mean that name no character set or no collation.
+    """What the statements of a source mean when they name no character set or no collation.
 
     charset, collation: of a database.  by_charset: of a character set; one not listed has the target's own default.
     """
@@ -48,7 +48,7 @@ class KnownCollations:
     server: str = ""
 
     def knows(self, name: str) -> bool:
-        """Whether the target has a collation of that name."""
+        """Tells whether the target has a collation of that name."""
         return name.lower() in self.names
 
 
@@ -60,7 +60,7 @@ class CollationRules:
     mapped: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, known: KnownCollations, name: str) -> str | None:
-        """What `name` becomes on a target; None when nothing there is near enough."""
+        """Tells what `name` becomes on a target; None when nothing there is near enough."""
         name = name.lower()
         candidates = (*([self.mapped[name]] if name in self.mapped else []), name, *_near(name))
         return next((candidate for candidate in candidates if known.knows(candidate)), None)
@@ -77,7 +77,7 @@ _UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(?:nopad_)?(ai_ci|as_ci|a
 
 
 def _near(name: str) -> Iterator[str]:
-    """Other names of it, then the nearest that holds no two values equal which it tells apart.
+    """Gives other names of a collation, then the nearest collations that hold no two values equal which it tells apart.
 
     utf8mb4_unicode_ci and utf8mb4_general_ci are not among them: to them all characters outside of the BMP are equal
     (MySQL manual, Unicode Character Sets), so that keys would collide.
@@ -173,7 +173,7 @@ _DEFAULT_ENDS: Final = {"latin1": "swedish", "gbk": "chinese", "big5": "chinese"
 
 
 def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollations:
-    """The collations of a server as its manual has them; the usual ones, not all."""
+    """Gives the usual collations of a server, not all of them, as its manual has them."""
     names = _current({n for row in _DOCUMENTED if row.flavour == flavour and version >= row.since for n in row.names})
     series = "mysql-8" if version >= (8,) else "mysql-5.7"
     source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
@@ -187,12 +187,12 @@ def _charset(collation: str) -> str:
 
 
 def _current(names: set[str]) -> set[str]:
-    """A server that calls the character set utf8mb3 lists no collation by its older name."""
+    """Renames collations of utf8: a server that calls the character set utf8mb3 lists none by its older name."""
     has_new = any(_charset(name) == "utf8mb3" for name in names)
     return {re.sub("^utf8_", "utf8mb3_", name) for name in names} if has_new else names
 
 
 def both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:
-    """utf8 and utf8mb3 are two names of one character set."""
+    """Gives both names of one character set, utf8 and utf8mb3, the same default."""
     either = defaults.get("utf8") or defaults.get("utf8mb3")
     return {**defaults, **({"utf8": either, "utf8mb3": either} if either else {})}

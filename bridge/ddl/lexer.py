@@ -55,13 +55,13 @@ END: Final = Token("end", "", (0, 0))
 
 
 def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
-    """The tokens that a server reads: comments are left out, the body of `/*! ... */` is kept, that of TiDB's
+    """Gives the tokens that a server reads.  Comments are left out; the body of `/*! ... */` is kept, that of TiDB's
     `/*T! ... */` only with `tidb`.  Raises UnreadableError."""
     return [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
 
 
 def opened(statement: str) -> str:
-    """The statement with its executable comments opened: their bodies stand as they are.
+    """Opens the executable comments of a statement, so that their bodies stand as they are.
 
     The upstream has run them - MySQL writes those that it skips to its log as plain comments - and whether the target
     would depends on its version.  Raises UnreadableError.
@@ -82,7 +82,7 @@ class Comment(NamedTuple):
 
 
 def tidb_comments(statement: str) -> list[Comment]:
-    """TiDB's own comments in the statement.  Raises UnreadableError."""
+    """Finds TiDB's own comments in the statement.  Raises UnreadableError."""
     found = (t for t in _scan(statement, tidb=False) if t.kind == "comment" and t.text.startswith("/*T!"))
     return [Comment(_feature(token.text), token.span) for token in found]
 
@@ -125,7 +125,7 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
 
 
 def _executable(statement: str, opening: re.Match[str]) -> int:
-    """Where the body begins: servers take five or six digits for the version that runs it."""
+    """Tells where the body begins: servers take five or six digits for the version that runs it."""
     if opening.group() == "/*M!":
         raise UnreadableError("it holds a comment that only MariaDB runs")
     version = _VERSION.match(statement, opening.end())
@@ -145,7 +145,7 @@ def _check_mark(statement: str, at: int) -> None:
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text, split at the semicolons between them.  Raises UnreadableError."""
+    """Splits a text into statements, at the semicolons between them.  Raises UnreadableError."""
     ends = [token.span[0] for token in tokens(text) if token.kind == "mark" and token.text == ";"]
     pieces = [
         text[start:end].strip() for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)

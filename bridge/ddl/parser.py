@@ -5,14 +5,16 @@ Works on tokens of the statement as it came; nothing is ever printed back from a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass, StatementKind
+from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
+from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
+from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
 from bridge.ddl.views import Reads, reads
 from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
@@ -35,9 +37,9 @@ _ENGINES_ELSEWHERE: Final = frozenset(
 )
 """Storage engines whose tables are files, other servers or other tables, or hold nothing of what is written to them."""
 _QUERY_WORDS: Final = frozenset({"AS", "IGNORE", "REPLACE", "SELECT", "TABLE", "VALUES"})
-"""Behind the parts of a table they begin a query that fills it."""
+"""Words that begin a query which fills the table, where they stand behind its parts."""
 _QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
-"""Behind a parenthesis they begin one, too."""
+"""Words that begin such a query behind a parenthesis."""
 
 
 class Swap(StrEnum):
@@ -45,14 +47,6 @@ class Swap(StrEnum):
 
     TABLES = "contents of tables"
     COLUMNS = "names of columns"
-
-
-class Named(NamedTuple):
-    """A table that a statement names, and where."""
-
-    table: TableName
-    span: tuple[int, int]
-    is_qualified: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,7 @@ class Refused(NamedTuple):
 
 
 def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified | Refused:
-    """What `statement` does, with `schema` as the current database; `tidb`: on a server that reads `/*T! ... */`."""
+    """Tells what `statement` does, in the database `schema`.  tidb: on a server that reads `/*T! ... */`."""
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
     except UnreadableError as error:
@@ -96,10 +90,10 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
     for found in readings.values():
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
-    reader = _Reader(readings[tidb], schema)
+    reader = TokenReader(readings[tidb], schema)
     try:
         result = _classify(reader)
-    except _NotUnderstoodError as error:
+    except NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
     dangers = (_danger(found, result) for found in readings.values())
     reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
@@ -130,12 +124,13 @@ def _danger(found: list[Token], result: Classified) -> str | None:
 
 
 def _has_query_in_parentheses(found: list[Token]) -> bool:
-    """`CREATE TABLE t (a INT) ((TABLE u))`; VALUES of partitions stand behind their names."""
+    """Tells whether a query fills the table: `CREATE TABLE t (a INT) ((TABLE u))`.  The VALUES of partitions stand
+    behind their names, not behind a parenthesis."""
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
 def _unclear(result: Classified) -> str | None:
-    """Names that lie in another database than the statement seems to say."""
+    """Gives why the database of a name is not known, None when every name has one."""
     for named in (*result.touched, *([result.like] if result.like else [])):
         if not named.table.schema:
             return f"it names the table {named.table.table} without its database, and so does the message"
@@ -146,7 +141,7 @@ def _unclear(result: Classified) -> str | None:
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
-    """What stands before a dot: schemas, or tables before their columns."""
+    """Gives what stands before a dot: schemas, or tables before their columns."""
     for token, following in pairwise(found):
         if following.text == "." and token.name is not None:
             yield token.name
@@ -159,68 +154,7 @@ def _engines(found: list[Token]) -> Iterator[str]:
             yield from (name.text.strip("'\"`").upper() for name in named)
 
 
-class _NotUnderstoodError(Exception):
-    """Never leaves this module."""
-
-
-class _Reader:
-    def __init__(self, found: list[Token], schema: str) -> None:
-        self.tokens, self.schema, self.at = found, schema, 0
-
-    def peek(self, ahead: int = 0) -> Token:
-        at = self.at + ahead
-        return self.tokens[at] if at < len(self.tokens) else END
-
-    def accept(self, *words: str) -> bool:
-        """Skips these keywords when they come next, all of them or none."""
-        if all(self.peek(i).word == word for i, word in enumerate(words)):
-            self.at += len(words)
-            return True
-        return False
-
-    def identifier(self) -> str:
-        name = self.peek().name
-        if name is None:
-            raise _NotUnderstoodError
-        self.at += 1
-        return name
-
-    def table(self) -> Named:
-        start = self.peek().span[0]
-        name, is_qualified = TableName(self.schema, self.identifier()), self.peek().text == "."
-        if is_qualified:
-            self.at += 1
-            name = TableName(name.table, self.identifier())
-        return Named(name, (start, self.peek(-1).span[1]), is_qualified)
-
-    def table_list(self) -> Iterator[Named]:
-        yield self.table()
-        while self.peek().text == ",":
-            self.at += 1
-            yield self.table()
-
-    def skip_mark(self, mark: str) -> None:
-        self.at += self.peek().text == mark
-
-    def account(self) -> None:
-        """user, user@host or CURRENT_USER(); a host that is not quoted may have dots."""
-        self.at += 1
-        if self.peek().text == "(":
-            self.at += 2
-        if self.peek().text == "@":
-            self.at += 2
-            while self.peek().span[0] == self.peek(-1).span[1] and (self.peek().text == "." or self.peek().word):
-                self.at += 1
-
-    def skip_to(self, word: str) -> None:
-        while self.peek().word != word:
-            if self.peek().kind == "end":
-                raise _NotUnderstoodError
-            self.at += 1
-        self.at += 1
-
-
-def _classify(reader: _Reader) -> Classified:
+def _classify(reader: TokenReader) -> Classified:
     if reader.accept("CREATE"):
         return _create(reader)
     if reader.accept("DROP"):
@@ -235,18 +169,18 @@ def _classify(reader: _Reader) -> Classified:
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
         recovered = reader.table()
         return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
-    raise _NotUnderstoodError
+    raise NotUnderstoodError
 
 
 def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
-    """A statement whose class has the name of its kind."""
+    """Makes a statement whose class has the name of its kind."""
     is_index = kind is StatementKind.CREATE_INDEX
     return Classified(
         kind, (ChangeClass.ADD_INDEX if is_index else ChangeClass(kind.value),), touched, database=database
     )
 
 
-def _create(reader: _Reader) -> Classified:
+def _create(reader: TokenReader) -> Classified:
     replaces = reader.accept("OR", "REPLACE")
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "NOT", "EXISTS")
@@ -272,14 +206,14 @@ def _create(reader: _Reader) -> Classified:
 
 
 def _also(known: Classified, first: ChangeClass) -> Classified:
-    """The same, which does something else before."""
+    """Adds what the statement does before everything else."""
     return replace(known, classes=(first, *known.classes))
 
 
 _INDEX_KINDS: Final = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
 
 
-def _create_table(reader: _Reader) -> Classified:
+def _create_table(reader: TokenReader) -> Classified:
     created = reader.table()
     parenthesis = reader.peek().text == "("
     if reader.peek(int(parenthesis)).word == "LIKE":
@@ -290,14 +224,14 @@ def _create_table(reader: _Reader) -> Classified:
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         is_query = token.word in _QUERY_WORDS or (token.word == "WITH" and following.word != "SYSTEM")
         if depth == 0 and is_query:
-            raise _NotUnderstoodError("it fills a table from a query")
+            raise NotUnderstoodError("it fills a table from a query")
     return replace(_plain(StatementKind.CREATE_TABLE, created), referenced=_references(reader, created))
 
 
-def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
-    """The tables behind REFERENCES.  An unqualified one lies in the database of the referring table (MySQL manual,
+def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
+    """Finds the tables behind REFERENCES.  One without a database lies in that of the referring table (MySQL manual,
     FOREIGN KEY Constraints)."""
-    inner = _Reader(reader.tokens[reader.at :], referring.table.schema)
+    inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
     while inner.peek().kind != "end":
         if inner.accept("REFERENCES"):
@@ -307,8 +241,9 @@ def _references(reader: _Reader, referring: Named) -> tuple[Named, ...]:
     return tuple(found)
 
 
-def _create_view(reader: _Reader) -> Classified:
-    """CREATE or ALTER; ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW, nothing else that is created may."""
+def _create_view(reader: TokenReader) -> Classified:
+    """Reads CREATE VIEW or ALTER VIEW.  ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW; before other objects
+    the bridge knows none of them."""
     while not reader.accept("VIEW"):
         if reader.accept("ALGORITHM"):
             reader.skip_mark("=")
@@ -319,14 +254,14 @@ def _create_view(reader: _Reader) -> Classified:
         elif reader.accept("SQL", "SECURITY"):
             reader.identifier()
         else:
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
     reader.accept("IF", "NOT", "EXISTS")
     view = _plain(StatementKind.CREATE_VIEW, reader.table())
     reader.skip_to("AS")
     return replace(view, reads=reads(reader.tokens[reader.at :], reader.schema))
 
 
-def _drop(reader: _Reader) -> Classified:
+def _drop(reader: TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         reader.accept("IF", "EXISTS")
         return _plain(StatementKind.DROP_DATABASE, database=reader.identifier())
@@ -341,15 +276,15 @@ def _drop(reader: _Reader) -> Classified:
         return _plain(StatementKind.DROP_SEQUENCE, *reader.table_list())
     kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
     if kind is StatementKind.DROP_TABLE and not (reader.accept("TABLE") or reader.accept("TABLES")):
-        raise _NotUnderstoodError
+        raise NotUnderstoodError
     reader.accept("IF", "EXISTS")
     dropped = _plain(kind, *reader.table_list())
-    # MySQL logs the end of temporary tables (manual, Replication and Temporary Tables), of which nothing else is sent.
+    # MySQL logs the end of temporary tables, and nothing else of them (manual, Replication and Temporary Tables).
     return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
 
 def begins_database_option(token: Token, following: Token) -> bool:
-    """Whether an option of a database begins there, and no name; the words that are not reserved may be either."""
+    """Tells whether an option of a database begins there, and no name.  Words that are not reserved may be either."""
     if token.word in {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "SET"}:
         return True
     is_value = following.text == "=" or following.kind == "string"
@@ -358,7 +293,7 @@ def begins_database_option(token: Token, following: Token) -> bool:
     )
 
 
-def _alter(reader: _Reader) -> Classified:
+def _alter(reader: TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         named = not begins_database_option(reader.peek(), reader.peek(1))
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
@@ -370,12 +305,12 @@ def _alter(reader: _Reader) -> Classified:
     reader.accept("IF", "EXISTS")
     altered = reader.table()
     actions = alter_actions(reader.tokens[reader.at :])
-    classes = tuple(dict.fromkeys(chain.from_iterable(map(_classes, actions)))) or (ChangeClass.NOTHING,)
+    classes = tuple(dict.fromkeys(chain.from_iterable(map(classes_of, actions)))) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
     touched = [altered]
-    swaps = Swap.COLUMNS if _swaps_columns(actions) else None
+    swaps = Swap.COLUMNS if swaps_columns(actions) else None
     for action in actions:
-        inner = _Reader(list(action), reader.schema)
+        inner = TokenReader(list(action), reader.schema)
         if action_class(action) is ChangeClass.EXCHANGE_PARTITION:
             kind, swaps = StatementKind.EXCHANGE_PARTITION, Swap.TABLES
             inner.skip_to("TABLE")
@@ -385,100 +320,20 @@ def _alter(reader: _Reader) -> Classified:
     return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered), swaps=swaps)
 
 
-def _swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
-    """CHANGE a b ..., CHANGE b a ...: a column gets the name that another one had."""
-    old_names, new_names = set(), set()
-    for action in actions:
-        words = [token.word for token in action[:4]]
-        if words[:2] == ["RENAME", "COLUMN"]:
-            old, new = action[2:3], action[4:5]
-        elif words[:1] == ["CHANGE"]:
-            skipped = 1 + (words[1:2] == ["COLUMN"])
-            skipped += 2 * (words[skipped : skipped + 2] == ["IF", "EXISTS"])
-            old, new = action[skipped : skipped + 1], action[skipped + 1 : skipped + 2]
-        else:
-            continue
-        names = [(token.name or "").lower() for token in (*old, *new)]
-        if len(set(names)) == 2:
-            old_names.add(names[0])
-            new_names.add(names[1])
-    return bool(old_names & new_names)
-
-
-def _classes(action: Sequence[Token]) -> list[ChangeClass]:
-    """What an action does; ADD (...) may add columns, keys and checks."""
-    added = action_class(action)
-    opening = next((i for i in (1, 2) if [token.text for token in action[i : i + 1]] == ["("]), None)
-    if added is not ChangeClass.ADD_COLUMN or opening is None:
-        return [added]
-    parts = split_at_commas(action[opening + 1 : -1])
-    return [action_class((action[0], *part)) for part in parts]
-
-
-def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """The actions of an ALTER TABLE, given what follows the table's name; one in a comment is none."""
-    actions: list[list[Token]] = []
-    for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
-        if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
-            actions[-1].extend(part)
-        else:
-            actions.append(list(part))
-    return [tuple(action) for action in actions]
-
-
-def _goes_on(part: Sequence[Token]) -> bool:
-    """What follows the comma is one more name of a list: DROP PARTITION a, b; ORDER BY a, b."""
-    return _prefix(part) is None
-
-
-def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """Parts between the commas outside of parentheses; none of nothing."""
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in found:
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-        if token.text == "," and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return [tuple(part) for part in parts] if found else []
-
-
-def action_class(action: Sequence[Token]) -> ChangeClass:
-    """What one action of ALTER TABLE does.  Raises for an action that is not known."""
-    if [token.word for token in action[:2]] == ["ADD", "CONSTRAINT"]:
-        words = [token.word for token in action[2:4]]
-        added = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)
-    else:
-        added = _prefix(action)
-    if added is None:
-        raise _NotUnderstoodError(
-            "the bridge does not know this action of ALTER TABLE: " + " ".join(token.text for token in action[:6])
-        )
-    return added
-
-
-def _prefix(action: Sequence[Token]) -> ChangeClass | None:
-    words = tuple(token.word for token in action[:3])
-    if words[:1] == ("PARTITION",) and words[2:] in {("PLACEMENT",), ("ATTRIBUTES",)}:
-        return ChangeClass.TABLE_OPTION
-    return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)
-
-
-def _new_name(reader: _Reader) -> Named:
-    """`RENAME [TO|AS|=] new_name`."""
+def _new_name(reader: TokenReader) -> Named:
+    """Reads `RENAME [TO|AS|=] new_name`."""
     reader.at += 1
     if not (reader.accept("TO") or reader.accept("AS")) and reader.peek().text == "=":
         reader.at += 1
     return reader.table()
 
 
-def _rename(reader: _Reader) -> Classified:
+def _rename(reader: TokenReader) -> Classified:
     touched: list[Named] = []
     while True:
         touched.append(reader.table())
         if not reader.accept("TO"):
-            raise _NotUnderstoodError
+            raise NotUnderstoodError
         touched.append(reader.table())
         if reader.peek().text != ",":
             several = len(touched) > 2

@@ -40,7 +40,7 @@ class Policy:
     by_class: Mapping[ChangeClass, Verdict] = field(default_factory=dict)
 
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
-        """The strictest verdict on the classes of a statement; one that is ignored in part only is held."""
+        """Gives the strictest verdict on the classes of a statement; one that is ignored in part only is held."""
         verdicts = {change: self.by_class.get(change, self.default) for change in classes}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
@@ -68,13 +68,13 @@ class DdlRules:
     own_schema: str = DEFAULT_SCHEMA
 
     def decide(self, change: Classified) -> Decision:
-        """What the settings say of its classes; a view that would show more than is replicated is held."""
+        """Tells what the settings say of a change; a view that would show more than is replicated is held."""
         said = self.policy.decide(change.classes)
         outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
         return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
 
     def forbids(self, change: Classified) -> str:
-        """Why nobody may let it run; "" when somebody may."""
+        """Tells why nobody may let a change run; "" when somebody may."""
         others = (*change.referenced, *([change.like] if change.like else []))
         named = [*change.tables, *(other.table for other in others)]
         reserved = ReservedSchemas(self.own_schema)
@@ -82,7 +82,7 @@ class DdlRules:
         return "it touches the bridge's own tables" if touched else ""
 
     def _read_outside(self, change: Classified) -> Iterator[str]:
-        """What a view reads that is not replicated, with what it is."""
+        """Gives what a view reads that is not replicated, and what that is."""
         for name in change.reads.names:
             if not name.schema:
                 yield f"{name.table}, and neither it nor the message says in which database that lies"
@@ -114,7 +114,7 @@ def ddl_rules(
     collations: Mapping[str, str] | None = None,
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
 ) -> DdlRules:
-    """The rules from the words of the settings, and what is replicated.
+    """Makes the rules from the words of the settings and from what is replicated.
 
     Raises UsageError for a class or source that is not known, and for a class in two lists.
     """

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import Item, Shape, shape, with_depth
+from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
-from bridge.ddl.parser import Classified, Refused, classify, split_at_commas
-from bridge.ddl.rule import Edit, LeftOut, Omission, Rule, Site
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
 from bridge.ddl.rules import charsets, columns, constraints, indexes, options, sequences, tables, tidb
 from bridge.ddl.server_features import Feature
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[RewriteRule, ...]] = (
     tables.recover,
     tables.global_temporary,
     tables.dropped_unmade,
@@ -69,7 +70,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-class Step(NamedTuple):
+class RewriteStep(NamedTuple):
     """One change that a rule made."""
 
     before: str
@@ -87,12 +88,12 @@ class Rewritten:
 
     text: str | None
     classified: Classified
-    steps: tuple[Step, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    steps: tuple[RewriteStep, ...] = ()
+    left_out: tuple[OmittedObject, ...] = ()
 
 
 def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
-    """`statement` as `site`'s target would say it, with `schema` as the current database.
+    """Says `statement` in the words of `site`'s target, with `schema` as the current database.
 
     Refused for what is not one schema change; raises UnsupportedError for what the target has nothing like.
     """
@@ -101,13 +102,17 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     if isinstance(classified, Refused):
         return classified
     text = opened(statement)
-    steps = [Step(statement, text, "executable comments opened, as the upstream ran them")] if text != statement else []
+    steps = (
+        [RewriteStep(statement, text, "executable comments opened, as the upstream ran them")]
+        if text != statement
+        else []
+    )
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread
     if ChangeClass.NOTHING in reread.classes:
-        return Rewritten(None, classified, (*steps, Step(text, "", "it holds no action for this target")))
-    parts = shape(text, reread, tidb=tidb)
+        return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
+    parts = statement_parts(text, reread, tidb=tidb)
     found = [edit for rule in RULES for edit in rule(parts, site)]
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
@@ -125,9 +130,9 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     return is_same and after.database == before.database and after.kind == before.kind
 
 
-def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None, list[Step]]:
+def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[str | None, list[RewriteStep]]:
     omitted = {id(o.item): o for o in (*found, *_emptied(parts, found)) if isinstance(o, Omission)}
-    steps = [Step(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
+    steps = [RewriteStep(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
     if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
         return None, steps
     actions = parts.lists[0] if parts.lists else ()
@@ -138,14 +143,14 @@ def _applied(parts: Shape, found: Sequence[Edit | Omission]) -> tuple[str | None
         edits.extend(_commas(items, omitted))
     kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
     if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
-        return None, [*steps, *(Step(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
+        return None, [*steps, *(RewriteStep(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
     edits.extend(_loose_commas(_options_or_actions(parts), kept))
-    steps += [Step(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
+    steps += [RewriteStep(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
     return _replaced(parts.text, [*edits, *kept]), steps
 
 
-def _emptied(parts: Shape, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
-    """Items of which several rules have taken everything."""
+def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
+    """Gives the items of which several rules together have taken everything."""
     edits = [edit for edit in found if isinstance(edit, Edit)]
     for item in parts.items:
         if _is_gone(item.tokens, edits):
@@ -153,13 +158,14 @@ def _emptied(parts: Shape, found: Sequence[Edit | Omission]) -> Iterator[Omissio
 
 
 def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
-    """Nothing of them is left."""
+    """Tells whether nothing of the tokens is left."""
     removed = [(edit.start, edit.end) for edit in edits if not edit.text]
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
-def _options_or_actions(parts: Shape) -> Sequence[Token]:
-    """Where commas may part what is gone: options up to PARTITION BY; actions, of which one may be in a comment."""
+def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
+    """Gives the tokens whose commas may be left over: options up to PARTITION BY, or actions, as one may be in a
+    comment."""
     if parts.classified.kind is StatementKind.ALTER_TABLE:
         return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
     pairs = pairwise([token.word for token in parts.options])
@@ -168,7 +174,7 @@ def _options_or_actions(parts: Shape) -> Sequence[Token]:
 
 
 def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
-    """Commas that part nothing, or what goes."""
+    """Removes commas that separate nothing any more."""
     commas = [token for _, token, depth in with_depth(found) if depth == 0 and token.text == ","]
     if not commas:
         return
@@ -179,7 +185,8 @@ def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edi
 
 
 def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
-    """What stands between an item that goes and its neighbour: the one before it, unless that one goes to the front."""
+    """Removes what stands between an item that goes and the item before it; where all before it go too, what stands
+    behind it."""
     edits = []
     kept_before = False
     for item, following in pairwise(items):
@@ -199,8 +206,8 @@ def _words(text: str, span: tuple[int, int]) -> str:
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    """The text with all spans replaced; removals that overlap are one, a removal inside of another edit is a part of
-    that, and of other edits that overlap the earlier rule's stays."""
+    """Gives the text with all spans replaced.  Removals that overlap are one.  A removal inside of another edit is a
+    part of that edit.  Of other edits that overlap, the earlier rule's stays."""
     removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
     taken: list[Edit] = []
     for edit in (*_united(removals), *(edit for edit in edits if edit.text)):
@@ -221,7 +228,7 @@ def _is_inside(removal: Edit, edit: Edit) -> bool:
 
 
 def _united(removals: Iterable[Edit]) -> list[Edit]:
-    """Spans without overlaps."""
+    """Unites spans that overlap."""
     united: list[Edit] = []
     for edit in sorted(removals):
         if united and edit.start < united[-1].end:
@@ -232,7 +239,7 @@ def _united(removals: Iterable[Edit]) -> list[Edit]:
 
 
 def _joined(made: str, following: str, was_removed: bool) -> str:
-    """Where something was removed, the blank before it goes too."""
+    """Adds text; where something was removed, the blank before it goes too."""
     if was_removed and following[:1] in {" ", ",", ")"} and following:
         made = made.rstrip(" ")
     return made + following

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
 from bridge.ddl.collation_tables import CollationRules
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
 from bridge.model import TableName
 
 
-class LeftOut(NamedTuple):
+class OmittedObject(NamedTuple):
     """Something that the target does not get; a later statement that names it leaves that out too.
 
     kind: "index", "constraint" or "table"; name: "" when the upstream's server chose it.
@@ -42,7 +42,7 @@ class Omission(NamedTuple):
 
     item: Item
     why: str
-    thing: LeftOut | None = None
+    thing: OmittedObject | None = None
 
 
 class UnsupportedError(Exception):
@@ -52,63 +52,63 @@ class UnsupportedError(Exception):
 class Surroundings(Protocol):
     """What is on the target already, as far as rules ask."""
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
-        """The table is there without it, and this pipeline has left such a thing out."""
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
+        """Tells whether the table is there without an object that this pipeline has left out."""
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """The one table that has this name but for the case of letters, when the name itself is free."""
+        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """Neither the upstream nor the operator has chosen the default collation of this database."""
+        """Tells whether neither the upstream nor the operator has chosen the default collation of this database."""
 
     def has_sequence(self, name: TableName) -> bool:
-        """There is a sequence of that name."""
+        """Tells whether there is a sequence of that name."""
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """One more than the highest constraint named prefix + number."""
+        """Gives one more than the highest number behind `prefix` among the table's constraints."""
 
 
 class Nowhere:
     """Surroundings of a statement without a target."""
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
-        """Unknown."""
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
+        """Says no: nothing is known to be left out."""
         del table, thing
         return False
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """Unknown."""
+        """Says that no other name is known."""
         del table
         return None
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """Unknown."""
+        """Says no: somebody may have chosen it."""
         del schema
         return False
 
     def has_sequence(self, name: TableName) -> bool:
-        """Unknown."""
+        """Says that no sequence is known."""
         del name
         return False
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """Unknown."""
+        """Says that no column is known."""
         del table, column
         return None
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """Unknown."""
+        """Says that no constraint is known."""
         del table, name
         return ""
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """As of a new table."""
+        """Gives the number of a new table's first constraint."""
         del table, prefix
         return 1
 
@@ -123,7 +123,7 @@ class Site:
     around: Surroundings = field(default_factory=Nowhere)
 
 
-Rule = Callable[[Shape, Site], Iterator[Edit | Omission]]
+RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
 
 
 def remove(found: Sequence[Token], why: str) -> Edit:
@@ -131,8 +131,8 @@ def remove(found: Sequence[Token], why: str) -> Edit:
     return Edit(*span_of(found), "", why)
 
 
-def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
-    """Where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
+def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
+    """Gives the places where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
     if statement.options:
         yield statement.options
     options = {C.TABLE_OPTION, C.TABLE_CHARSET, C.TABLE_COMMENT, C.AUTO_ID, C.TTL}
@@ -141,7 +141,7 @@ def option_scopes(statement: Shape) -> Iterator[tuple[Token, ...]]:
             yield item.tokens
 
 
-def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edit | Omission]:
+def without_options(statement: StatementParts, names: set[str], why: str) -> Iterator[Edit | Omission]:
     """Takes options of the form [DEFAULT] NAME [=] value out."""
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
@@ -151,12 +151,14 @@ def without_options(statement: Shape, names: set[str], why: str) -> Iterator[Edi
 
 
 def beginning(scope: Sequence[Token], i: int) -> int:
-    """Where the option named at `i` begins: at the DEFAULT that may stand before it, which may be a value, too."""
+    """Tells where the option named at `i` begins: at the DEFAULT before it, unless that is a value."""
     is_value = at(scope, i - 2).text == "=" or at(scope, i - 2).word == "POLICY"
     return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
 
 
-def take_out(statement: Shape, scope: Sequence[Token], start: int, end: int, why: str) -> Iterator[Edit | Omission]:
+def take_out(
+    statement: StatementParts, scope: Sequence[Token], start: int, end: int, why: str
+) -> Iterator[Edit | Omission]:
     """Takes tokens out of an option scope, the whole action where nothing else is in it."""
     if start == 0 and end >= len(scope):
         item = next((item for item in statement.items if item.tokens == tuple(scope)), None)

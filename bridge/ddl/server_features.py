@@ -139,7 +139,7 @@ class Capabilities:
     """A target as the bridge knows it.
 
     max_allowed_packet: bytes a statement may have.
-    lower_case_table_names: 0 when the letters' case tells names apart, else 1 or 2.
+    lower_case_table_names: 0 when the letters' case tells names apart, otherwise 1 or 2.
     """
 
     flavour: Flavour
@@ -149,7 +149,7 @@ class Capabilities:
     lower_case_table_names: int = 0
 
     def has(self, feature: Feature) -> bool:
-        """Whether the target knows a syntax."""
+        """Tells whether the target knows a syntax."""
         return any(
             row.feature is feature and row.flavour is self.flavour and self.version >= row.since for row in SUPPORT
         )
@@ -159,7 +159,7 @@ class Capabilities:
 
 
 def read_version(said: str) -> tuple[Flavour, Version]:
-    """What VERSION() says: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
+    """Reads what VERSION() gives: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
     if named := re.search(r"-TiDB-v(\d+(?:\.\d+)*)", said):
         return Flavour.TIDB, _numbers(named[1])
     flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
@@ -167,7 +167,7 @@ def read_version(said: str) -> tuple[Flavour, Version]:
 
 
 def named_capabilities(name: str) -> Capabilities:
-    """A target as its manual describes it, from a name such as ``mysql-8.0``; UsageError for anything else."""
+    """Describes a target as its manual does, from a name such as ``mysql-8.0``.  Raises UsageError for other names."""
     flavour, _, version = name.partition("-")
     if flavour not in {f.value for f in Flavour} or not re.fullmatch(r"\d+(\.\d+)*", version):
         raise UsageError(

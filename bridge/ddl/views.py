@@ -49,7 +49,7 @@ class _Level:
 
 
 def reads(query: Sequence[Token], schema: str) -> Reads:
-    """Of a view's query, what follows its AS, with `schema` as the current database."""
+    """Tells what a view's query reads, with `schema` as the current database.  query: what follows AS."""
     reader = _Query(query, schema)
     while reader.at < len(query):
         reader.step()
@@ -74,7 +74,7 @@ class _Query:
         return self.found[at] if 0 <= at < len(self.found) else END
 
     def step(self) -> None:
-        """One token, or a name with its dots."""
+        """Reads one token, or a name with its dots."""
         token, level = self.peek(), self.levels[-1]
         if token.text == "(":
             self._open(level)
@@ -95,7 +95,7 @@ class _Query:
                 level.expects = level.in_tables
 
     def _opened(self) -> _Level:
-        """A level that begins where the reader stands."""
+        """Makes a level that begins where the reader stands."""
         level = _Level()
         if self.peek().word == "WITH":
             self.at += 1
@@ -106,7 +106,8 @@ class _Query:
         return level
 
     def _with_name(self, level: _Level) -> None:
-        """`name [(columns)] AS (query)`: inside of its query it is known with RECURSIVE only, behind it always."""
+        """Reads the name in `name [(columns)] AS (query)`.  Inside of its query the name is known with RECURSIVE only,
+        behind it always."""
         level.naming = (self.peek().name or "").lower()
         if level.is_recursive:
             level.names.add(level.naming)
@@ -156,7 +157,7 @@ class _Query:
         self._name()
 
     def _table(self, level: _Level) -> None:
-        """A table, or what may stand in its place."""
+        """Reads a table, or what may stand in its place."""
         word, following = self.peek().word, self.peek(1).text
         if (word == "LATERAL" and following == "(") or self.peek().text == "{":
             self.at += 1 if word else 2  # { OJ ... }
@@ -180,7 +181,7 @@ class _Query:
             self.names.append(TableName(self.schema, name))
 
     def _name(self) -> None:
-        """[schema.]table, or .table"""
+        """Reads [schema.]table, or .table."""
         leads = self.peek().text == "."
         self.at += leads
         first = self.peek().name
@@ -197,7 +198,7 @@ class _Query:
         self.at += 1
 
     def _dotted(self) -> None:
-        """A column, or a function of a database: a.b, a.b.c, a.b(...)."""
+        """Reads a column, or a function of a database: a.b, a.b.c, a.b(...)."""
         parts = [self.peek().name or ""]
         self.at += 1
         while self.peek().text == "." and (self.peek(1).name is not None or self.peek(1).text == "*"):

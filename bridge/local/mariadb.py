@@ -53,6 +53,7 @@ class MariaDB(SqlServer):
             *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
+            f"--tmpdir={folder}",  # its own: a server that starts removes the temporary tables it finds there
             "--socket=mariadb.sock",  # in the data folder; as a whole path it may exceed the 107 bytes of a socket's
             "--skip-name-resolve",
             "--skip-ssl",  # else every start makes a key and a certificate, which takes seconds

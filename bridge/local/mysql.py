@@ -61,6 +61,7 @@ class MySQL(SqlServer):
             *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
+            f"--tmpdir={folder}",  # its own: a server that starts removes the temporary tables it finds there
             "--socket=mysql.sock",  # in the data folder, as its path may exceed the 107 bytes of a socket's
             "--skip-name-resolve",
             "--skip-log-bin",

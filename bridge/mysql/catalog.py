@@ -9,7 +9,7 @@ from bridge.mysql.connection import Session
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
-    """The named tables as they are on the target; tables that do not exist are missing from the answer."""
+    """Loads the named tables as they are on the target; tables that do not exist are missing from the answer."""
     wanted = sorted(set(names))
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""Connections to the target: one way to open them, one way to run statements, errors sorted into kinds."""
+"""Connections to a server: one way to open them, one way to run statements.  SQLAlchemy is used here only (README)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ from sqlalchemy.pool import NullPool
 
 from bridge.errors import TargetError, UsageError
 from bridge.foreign_text import keep_secret
+from bridge.mysql.server_errors import (
+    CUT_VALUE,
+    LOGIN_REFUSED,
+    LOST,
+    LostConnectionError,
+    error_code,
+    server_words,
+    typed_errors,
+)
 from bridge.mysql.tls import Tls, in_words, is_encrypted
 from bridge.secret_settings import read_secret
 
@@ -31,43 +40,10 @@ SESSION_SETTINGS: Final = (
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """Seconds idle, seconds between probes, probes: a target that is gone without a word is noticed in a minute."""
 
-LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
-"""Server shutting down, killed or cut connections (MariaDB error codes; 1927 is "Connection was killed")."""
-UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
-LOCK_CONFLICT: Final = frozenset({1205, 1213})
-DUPLICATE_KEY: Final = frozenset({1062, 1586})
-REFUSED_VALUE: Final = frozenset(
-    {1048, 1118, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416, 1525, 1526, 1690, 1748, 3140, 3819, 4025}
-)
-"""NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition
-for it, a CHECK constraint (MariaDB and MySQL error codes)."""
-
-CUT_VALUE: Final = 1265
-"""Digits or blanks were cut off; a mere note where strictness forbids no more."""
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PACKET_BYTES: Final = 256 * 1024
-"""Of the rows of a load: less than the statements that the bridge sends otherwise."""
-
-
-def error_code(error: BaseException) -> int:
-    """The server's (or client library's) number of an error; 0 for a cut connection without one."""
-    return int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
-
-
-def is_lost_connection(error: BaseException) -> bool:
-    """The statement's outcome is unknown: the connection ended before the answer came."""
-    return isinstance(error, pymysql.err.InterfaceError | OSError) or error_code(error) in LOST_CONNECTION | UNREACHABLE
-
-
-def is_transient(error: BaseException) -> bool:
-    """A retry may cure it: a lost connection, a lock conflict."""
-    return isinstance(error, MySQLError | OSError) and (is_lost_connection(error) or error_code(error) in LOCK_CONFLICT)
-
-
-def server_words(error: BaseException) -> str:
-    """An error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
-    return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)
+"""How much of a load goes in one packet: less than other statements of the bridge take."""
 
 
 class Target:
@@ -113,17 +89,18 @@ class Target:
         return _shown(self._url.set(drivername="mysql"))
 
     def connect(self, *, autocommit: bool = False) -> Session:
-        """A new session with the bridge's settings.
+        """Opens a new session with the bridge's settings.
 
         Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
         reached.
         """
-        try:
-            return Session(self._raw_connection(), autocommit=autocommit)
-        except MySQLError as error:
-            if refusal := self._refusal(error):
-                raise refusal from error
-            raise
+        with typed_errors():
+            try:
+                return Session(self._raw_connection(), autocommit=autocommit)
+            except MySQLError as error:
+                if refusal := self._refusal(error):
+                    raise refusal from error
+                raise
 
     def announce(self, session: Session) -> None:
         """Says in the log where a session leads, and how it is protected."""
@@ -145,7 +122,7 @@ class Target:
         return self._engine.raw_connection()
 
     def _refusal(self, error: MySQLError) -> TargetError | None:
-        if error_code(error) in {1044, 1045, 1698}:
+        if error_code(error) in LOGIN_REFUSED:
             return TargetError(
                 f"the {self._role} refused the login: {server_words(error)}",
                 where=str(self),
@@ -191,7 +168,7 @@ class Session:
 
     def execute(self, sql: str, args: Sequence[object] = ()) -> int:
         """Runs one statement; gives the number of rows matched (the connection has FOUND_ROWS)."""
-        with self._raw.cursor() as cursor:
+        with typed_errors(), self._raw.cursor() as cursor:
             return int(cursor.execute(sql, args or None))
 
     def write(self, sql: str) -> int:
@@ -200,7 +177,7 @@ class Session:
         Digits that a DECIMAL loses, and blanks that a VARCHAR does, are a note even to a strict server; here they are
         a DataError like any other value that does not fit.
         """
-        with self._raw.cursor() as cursor:
+        with typed_errors(), self._raw.cursor() as cursor:
             matched = int(cursor.execute(sql))
             if cursor.warning_count:  # the server tells without being asked
                 for _, code, message in self.rows("SHOW WARNINGS"):
@@ -211,10 +188,11 @@ class Session:
     def load(self, sql: str, body: memoryview) -> LoadAnswer:
         """Runs one LOAD DATA LOCAL statement, which is given `body` whatever file the server names."""
         try:
-            return self._load(sql, body)
+            with typed_errors():
+                return self._load(sql, body)
         except MySQLError as error:
-            if not self._raw.open and not is_lost_connection(error):
-                raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, str(error)) from error
+            if not self._raw.open and not isinstance(error, LOST):
+                raise LostConnectionError(CR.CR_SERVER_LOST, str(error)) from error
             raise
         except BaseException:
             self.close()  # in the middle of a conversation
@@ -224,7 +202,7 @@ class Session:
         self._raw._execute_command(COMMAND.COM_QUERY, sql)
         if not self._raw._read_packet().is_load_local_packet():
             self.close()
-            raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
+            raise LostConnectionError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
         for start in range(0, len(body), _PACKET_BYTES):
             self._raw.write_packet(body[start : start + _PACKET_BYTES])
         self._raw.write_packet(b"")
@@ -233,7 +211,7 @@ class Session:
 
     def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Runs one query; gives all its rows."""
-        with self._raw.cursor() as cursor:
+        with typed_errors(), self._raw.cursor() as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall())
 
@@ -242,17 +220,18 @@ class Session:
         on the session meanwhile; after a stream that was not read to its end the session is closed."""
         cursor = self._raw.cursor(SSCursor)
         is_read = False
-        try:
-            cursor.execute(sql)
-            while rows := cursor.fetchmany(count):
-                yield list(rows)
-            is_read = True
-        finally:
-            if not is_read:
-                if cursor._result is not None:
-                    cursor._result.unbuffered_active = False  # or the driver would read on to the end
-                self.close()
-            cursor.close()
+        with typed_errors():
+            try:
+                cursor.execute(sql)
+                while rows := cursor.fetchmany(count):
+                    yield list(rows)
+                is_read = True
+            finally:
+                if not is_read:
+                    if cursor._result is not None:
+                        cursor._result.unbuffered_active = False  # or the driver would read on to the end
+                    self.close()
+                cursor.close()
 
     def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Runs one query; texts come as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are, which
@@ -264,18 +243,21 @@ class Session:
             self._raw.use_unicode = True
 
     def value(self, sql: str, args: Sequence[object] = ()) -> Any:
-        """First column of the first row, None without one."""
+        """Gives the first column of the first row, None without a row."""
         rows = self.rows(sql, args)
         return rows[0][0] if rows else None
 
     def begin(self) -> None:
-        self._raw.begin()
+        with typed_errors():
+            self._raw.begin()
 
     def commit(self) -> None:
-        self._raw.commit()
+        with typed_errors():
+            self._raw.commit()
 
     def rollback(self) -> None:
-        self._raw.rollback()
+        with typed_errors():
+            self._raw.rollback()
 
     def close(self) -> None:
         """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""
@@ -317,7 +299,8 @@ def _check_place(parsed: URL, flag: str) -> None:
 
 
 def _check_query(parsed: URL, flag: str) -> None:
-    """Only what the driver must know to find the server; everything else has a setting, or is the bridge's to say."""
+    """Refuses what the driver need not know to find the server: everything else has a setting, or is for the bridge to
+    choose."""
     for name in parsed.query.keys() - _IN_URL:
         section = "target" if flag == "--target" else "upstream"
         fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
@@ -329,5 +312,5 @@ def _check_query(parsed: URL, flag: str) -> None:
 
 
 def _shown(url: URL) -> str:
-    """Without password and query."""
+    """Gives the URL without password and query."""
     return str(url.set(query={}).render_as_string(hide_password=True))

@@ -8,7 +8,8 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
 from bridge.ddl.server_features import Capabilities, read_version
-from bridge.mysql.connection import Session, error_code
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import error_code
 
 _UNKNOWN_COLUMN: Final = 1054
 

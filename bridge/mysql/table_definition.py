@@ -17,7 +17,7 @@ _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE
 _TABLES_PER_QUERY: Final = 500
 
 
-class Flavour(StrEnum):
+class ServerKind(StrEnum):
     """What kind of server it is."""
 
     MYSQL = "MySQL"
@@ -55,7 +55,7 @@ _CLASSES: Final[Mapping[str, ValueClass]] = {
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), ValueClass.BINARY),
     "json": ValueClass.JSON,
 }
-"""By DATA_TYPE of information_schema; what stands with the dates has a fixed text form without commas too."""
+"""Classes by DATA_TYPE of information_schema.  Types beside the dates have, as those, texts without commas."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ColumnInfo:
     default: str | None = None
     is_automatic: bool = False
     expression: str = ""
-    """Of a generated column, as the server prints it."""
+    """The expression of a generated column, as the server prints it; "" for others."""
 
     @property
     def must_be_given(self) -> bool:
@@ -122,16 +122,16 @@ class Definition:
         )
 
 
-def flavour_of(session: Session) -> Flavour:
-    """What the server says it is."""
+def server_kind(session: Session) -> ServerKind:
+    """Asks the server what it is."""
     version = str(session.value("SELECT VERSION()")).lower()
     if "tidb" in version:
-        return Flavour.TIDB
-    return Flavour.MARIADB if "mariadb" in version else Flavour.MYSQL
+        return ServerKind.TIDB
+    return ServerKind.MARIADB if "mariadb" in version else ServerKind.MYSQL
 
 
 def list_tables(session: Session) -> list[TableName]:
-    """Every base table outside of the system's databases."""
+    """Lists every base table outside of the system's databases."""
     rows = session.rows(
         "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
         " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
@@ -141,7 +141,7 @@ def list_tables(session: Session) -> list[TableName]:
 
 
 def load_definitions(session: Session, names: Iterable[TableName]) -> dict[TableName, Definition]:
-    """The named tables as they are; tables that do not exist, and views, are missing from the answer."""
+    """Loads the named tables as they are; tables that do not exist, and views, are missing from the answer."""
     wanted = sorted(set(names))
     found: dict[TableName, Definition] = {}
     for start in range(0, len(wanted), _TABLES_PER_QUERY):
@@ -216,7 +216,7 @@ def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, d
 
 
 def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:
-    """MariaDB's JSON columns, by the check that makes them so; empty elsewhere."""
+    """Finds MariaDB's JSON columns, by the check that makes them so; none elsewhere."""
     places = ",".join(["%s"] * len(schemas))
     try:
         rows = session.rows(
@@ -231,5 +231,5 @@ def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, st
 
 
 def _text(value: str | bytes) -> str:
-    """MySQL gives some columns of information_schema as binary strings."""
+    """Decodes a text: MySQL gives some columns of information_schema as binary strings."""
     return value.decode() if isinstance(value, bytes) else value

@@ -43,8 +43,8 @@ class Tls:
         return self.mode == "preferred"
 
     def driver_settings(self) -> dict[str, Any]:
-        """As PyMySQL takes them; UsageError for settings that contradict each other, and for files that cannot be
-        read."""
+        """Gives the settings as PyMySQL takes them.  Raises UsageError for settings that contradict each other, and for
+        files that cannot be read."""
         self._refuse_contradictions()
         return {"ssl_disabled": True} if self.mode == "off" else {"ssl": self._context()}
 
@@ -90,7 +90,8 @@ class Tls:
         raise UsageError(f"{self.section}.{what}", fix=fix)
 
     def refusal(self, error: MySQLError, role: str, where: str) -> TargetError | None:
-        """What went wrong with TLS as an error that no retry cures; None when it is of another kind."""
+        """Gives an error that says what went wrong with TLS, for which no retry helps; None when something else went
+        wrong."""
         code = error.args[0] if error.args else None
         if code == CR.CR_SSL_CONNECTION_ERROR:
             return TargetError(
@@ -131,7 +132,7 @@ class Tls:
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """What the driver has wrapped."""
+    """Finds the TLS error that the driver has wrapped, None without one."""
     while error is not None:
         found = getattr(error, "original_exception", error)
         if isinstance(found, ssl.SSLError):
@@ -141,12 +142,12 @@ def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
 
 
 def is_encrypted(connected: socket.socket) -> bool:
-    """Whether a connection has TLS."""
+    """Tells whether a connection has TLS."""
     return isinstance(connected, ssl.SSLSocket)
 
 
 def in_words(connected: socket.socket) -> str:
-    """How a connection is protected: `TLSv1.3, TLS_AES_256_GCM_SHA384, certificate not checked`."""
+    """Tells how a connection is protected: `TLSv1.3, TLS_AES_256_GCM_SHA384, certificate not checked`."""
     if not isinstance(connected, ssl.SSLSocket):
         return "not encrypted" + (", a socket of this machine" if connected.family == socket.AF_UNIX else "")
     context, cipher = connected.context, connected.cipher()

@@ -30,14 +30,24 @@ class SideEffect(NamedTuple):
 def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
-    """Those of the named tables, None for all; foreign keys only with `cascades`.
+    """Finds the side effects of the named tables, or of all with None; foreign keys only with `cascades`.
 
     Triggers are seen only by a user with the TRIGGER privilege on their table.
     """
     if names is not None and not names:
         return []
     found = _triggers(session, names)
-    return [*found, *_cascades(session, names)] if cascades else found
+    if not cascades:
+        return found
+    among = _among("constraint_schema", "table_name", names)
+    return [*found, *_cascades(session, among, _parts(names))]
+
+
+def find_cascades_of(session: Session, name: TableName) -> list[SideEffect]:
+    """Foreign keys of a table, and those that refer to it."""
+    own = _among("constraint_schema", "table_name", [name], "")
+    referring = _among("unique_constraint_schema", "referenced_table_name", [name], "")
+    return _cascades(session, f" AND ({own} OR {referring})", [*name, *name])
 
 
 def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str], bool] | None = None) -> None:
@@ -63,13 +73,12 @@ def _triggers(session: Session, names: Collection[TableName] | None) -> list[Sid
     return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", fix) for s, t, trigger in rows]
 
 
-def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+def _cascades(session: Session, among: str, parts: Sequence[str]) -> list[SideEffect]:
     rows = session.rows(
         "SELECT constraint_schema, table_name, constraint_name, referenced_table_name, update_rule, delete_rule"
         " FROM information_schema.referential_constraints"
-        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED})"
-        + _among("constraint_schema", "table_name", names),
-        _parts(names),
+        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){among}",
+        parts,
     )
     fix = "drop the foreign key on the target: MySQL's log does not hold the rows that a cascade changed upstream"
     return [
@@ -82,8 +91,8 @@ def _cascades(session: Session, names: Collection[TableName] | None) -> list[Sid
     ]
 
 
-def _among(schema: str, table: str, names: Collection[TableName] | None) -> str:
-    return "" if names is None else f" AND ({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
+def _among(schema: str, table: str, names: Collection[TableName] | None, head: str = " AND ") -> str:
+    return "" if names is None else f"{head}({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
 
 
 def _parts(names: Collection[TableName] | None) -> list[str]:

@@ -52,31 +52,32 @@ _TICK_SECONDS: Final = 0.2
 log = structlog.get_logger()
 
 
-class Pace:
-    """How many messages are read at a time: it follows the rate at which they are applied, and their size.
+class PartSize:
+    """Decides how many messages are read at a time, from the rate at which they are applied, and their size.
 
-    most, most_bytes: at most, and at most about so many bytes once they are decoded.
+    most: the most messages.  most_bytes: about the most bytes that they take once they are decoded.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        self._most, self.size = most, min(most, FIRST_AT_ONCE)
-        self._most_bytes, self.fitting = most_bytes, _ANY
+        self._most, self.by_rate = most, min(most, FIRST_AT_ONCE)
+        self._most_bytes, self.by_memory = most_bytes, _ANY
 
     def note(self, messages: int, seconds: float) -> None:
-        """So many were decoded and taken by the applier in so many seconds; few say nothing of the rate."""
+        """Learns that so many messages were decoded and taken by the applier in so many seconds.  Few of them say
+        nothing of the rate."""
         if messages > DRIVER_DECODES:
             rate = messages / max(seconds, 1e-3)
-            self.size = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
+            self.by_rate = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
 
     def fitted(self, messages: int, size: int) -> None:
-        """So many messages took so many bytes: others may be larger, and so a quarter of the room is left; a few small
-        ones do not say that what follows is small."""
-        fitting = _FILLED * self._most_bytes * messages // max(1, size)
-        self.fitting = max(1, min(int(fitting), _GROWTH * max(self.fitting, messages)))
+        """Learns that so many messages took `size` bytes.  A quarter of the room stays free for larger ones, and a few
+        small ones do not say that what follows is small."""
+        messages_that_fit = _FILLED * self._most_bytes * messages // max(1, size)
+        self.by_memory = max(1, min(int(messages_that_fit), _GROWTH * max(self.by_memory, messages)))
 
     def did_not_fit(self, messages: int, found: Amount) -> None:
-        """So many messages took too many bytes, as far as they were decoded."""
-        self.fitting = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
+        """Learns that so many messages took too many bytes.  found: what was decoded of them."""
+        self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
 
 
 class _Waiting(NamedTuple):
@@ -88,10 +89,10 @@ class Intake:
     """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
     plans the next micro-batch.
 
-    order: how they are decoded, and how much of them waits.
-    room: how much may wait before micro-batches stay on the executors, if the order has them stay there.
-    topics: whose messages they have to be.
-    bytes_at_once: about how many are decoded at a time.
+    order: takes the batches; says whether they may stay on the executors, and how much waits.
+    room: how much may wait in the driver before batches stay on the executors.
+    topics: checks that the messages come from the topics that were there at the start.
+    bytes_at_once: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
 
@@ -109,7 +110,7 @@ class Intake:
     ) -> None:
         self._order, self._worker, self._room, self._topics = order, worker, room, topics
         self._limit, self._most_bytes = limit, bytes_at_once
-        self._pace = Pace(min(limit, MOST_AT_ONCE), bytes_at_once)
+        self._part_size = PartSize(min(limit, MOST_AT_ONCE), bytes_at_once)
         self._known = set(order.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
@@ -123,7 +124,8 @@ class Intake:
         self._thread.start()
 
     def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
-        """One micro-batch, for which Spark waits only where nobody else can read it.  At most one waits."""
+        """Takes one micro-batch from Spark.  At most one waits here; Spark waits for its end only where nobody else can
+        read it."""
         coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
         while self._is_taking():
             with suppress(queue.Full):
@@ -133,7 +135,8 @@ class Intake:
             pass
 
     def finished(self, seconds: float) -> bool:
-        """Whether all is taken that came; waits for so many seconds.  Nothing more may come."""
+        """Waits so many seconds for everything that came to be taken, and says whether it was.  Nothing more may
+        come."""
         if self._thread.is_alive():
             with suppress(queue.Full):
                 self._waiting.put(None, timeout=seconds)
@@ -164,7 +167,7 @@ class Intake:
         return None
 
     def _take(self, batch: MicroBatch) -> None:
-        """By parts, when the applier is slow: so much less is held in memory, and the sooner it has something."""
+        """Hands a micro-batch over in parts: less of it is held in memory, and the applier has something sooner."""
         # Spark shares the limit out among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
@@ -175,26 +178,26 @@ class Intake:
             self._follow_on(part)
             if not self._worker.offer(self._admitting(there, decoded), self._closed.is_set):
                 return
-            self._pace.note(part.messages or 0, time.monotonic() - began)
+            self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
     def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
-        """Each part, decoded; the next one is decoded while one is handed over.  Ends when the intake is closed:
-        what is not taken is read again, by the next bridge."""
+        """Gives each part, decoded; decodes the next one while one is handed over.  Ends when the intake is closed: the
+        next bridge reads again what was not taken."""
         for part, decoded in one_ahead(self._parts(batch, is_cut=is_cut), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return
 
     def _parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
-        """Each part, decoded; one that turns out to be too large is parted anew."""
+        """Decodes part after part; divides one anew that turns out to be too large."""
         rest: MicroBatch | None = batch if batch.messages != 0 else None
         while rest is not None and not self._closed.is_set():
             part, behind = rest.split(self._size())
             try:
                 decoded = self._decoded(part, is_cut=is_cut or behind is not None)
             except TooLargeError as error:
-                self._pace.did_not_fit(part.messages or 0, error.found)
+                self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue
             yield part, decoded
             rest = behind
@@ -202,8 +205,8 @@ class Intake:
     def _size(self) -> int:
         """How many messages the next part has."""
         if not self._has_room:
-            return min(self._pace.size, _ON_EXECUTORS * self._pace.fitting)
-        return min(self._pace.size, self._pace.fitting)
+            return min(self._part_size.by_rate, _ON_EXECUTORS * self._part_size.by_memory)
+        return min(self._part_size.by_rate, self._part_size.by_memory)
 
     @property
     def _has_room(self) -> bool:
@@ -211,7 +214,7 @@ class Intake:
         return self._order.on_executors is None or not self._order.held.exceeds(self._room)
 
     def _follow_on(self, part: MicroBatch) -> None:
-        """Every part begins where the last one ended: progress would go past what lies in a gap."""
+        """Checks that a part begins where the last one ended; otherwise progress would pass what lies between."""
         for where, start in part.starts.items():
             if self._ends.get(where, start) != start:
                 raise SourceError(
@@ -233,7 +236,7 @@ class Intake:
 
     def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
-        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._pace.fitting
+        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._part_size.by_memory
         has_room = self._has_room
         if is_light or (has_room and is_small):
             events = self._decoded_here(batch)
@@ -243,7 +246,7 @@ class Intake:
             staying = self._order.on_executors(batch.decoded(self._decode), batch.ends)
             return lambda: staying
         if batch.messages:
-            self._pace.fitted(batch.messages, events.nbytes)
+            self._part_size.fitted(batch.messages, events.nbytes)
         return lambda: self._order.batch(events, batch.ends, is_cut=is_cut)
 
     def _decoded_here(self, batch: MicroBatch) -> pa.Table:

@@ -17,7 +17,8 @@ from bridge.config import parse_moment
 from bridge.errors import BridgeError, SourceError, TargetError, UsageError
 from bridge.model import PartitionId, Positions
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target, is_lost_connection, server_words
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import LOST, server_words
 from bridge.mysql.state.ownership import AbandonedError, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.pipeline.applier import Applier
@@ -32,7 +33,7 @@ from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
-from bridge.spark.process_memory import keep_what_is_loaded, take_small_pages
+from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
 
@@ -70,6 +71,7 @@ class Pipeline:
     def _owning(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         switch_off(self._settings.stream.tuning_off)
+        keep_freed_memory()
         with _expected_errors(self._assembly.target), self._owned(plan) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership)
             with (
@@ -247,7 +249,7 @@ def _expected_errors(target: Target) -> Iterator[None]:
     except SPARK_ENDED as error:
         raise source_error(error) from error
     except (MySQLError, OSError) as error:
-        what = "cannot be reached" if is_lost_connection(error) else "refused a statement of the bridge's own"
+        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of the bridge's own"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),

@@ -23,10 +23,10 @@ from bridge.rows.amount import Amount
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
-from bridge.spark.session import checkpoint_folder
+from bridge.spark.session import checkpoint_folder, end_tasks
 
 STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the window in hand; the rest of the 30 s of contract.md is for the JVM."""
+"""How long a stop waits for the window in hand; the JVM has the rest of the 30 s within which a stop ends."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Reading:
         once: bool,
     ) -> bool:
         """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
-        now; everything complete is applied then.  Whether it came to that end.
+        now, with everything complete applied.  Gives whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
@@ -67,7 +67,7 @@ class Reading:
         """
         starts = applier.order.positions
         worker = ApplierThread(applier, pending)
-        with checkpoint_folder() as folder, _working(worker):
+        with checkpoint_folder() as folder, _without_tasks(spark), _working(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
@@ -169,6 +169,14 @@ def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> I
     finally:
         for name in properties:
             spark.conf.unset(name)
+
+
+@contextmanager
+def _without_tasks(spark: SparkSession) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        end_tasks(spark)
 
 
 @contextmanager

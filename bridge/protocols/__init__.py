@@ -1,6 +1,6 @@
 """Wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
 
-A new format is one file and one line in `DECODERS`.
+A new format is a folder with its plain decoder, its shape in `fast/`, and one line in `DECODERS`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.protocols.canal.decoder import CanalJsonDecoder
-from bridge.protocols.ckafka.decoder import CkafkaDecoder
-from bridge.protocols.debezium.decoder import DebeziumDecoder
-from bridge.protocols.decode import decode_all, decode_message
-from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder, RowEvents
+from bridge.protocols.decode import decode_message
+from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
 from bridge.protocols.detect import is_mysql_born, recognise
-from bridge.protocols.open_protocol.decoder import OpenProtocolDecoder
+from bridge.protocols.fast.canal_shape import FastCanalDecoder
+from bridge.protocols.fast.ckafka_shape import FastCkafkaDecoder
+from bridge.protocols.fast.debezium_shape import FastDebeziumDecoder
+from bridge.protocols.fast.decoder import FastDecoder
+from bridge.protocols.fast.open_protocol_shape import FastOpenProtocolDecoder
 
 __all__ = [
     "DECODERS",
@@ -24,19 +25,17 @@ __all__ = [
     "DecodeError",
     "DecodeOptions",
     "Decoder",
-    "RowEvents",
-    "decode_all",
     "decode_message",
     "is_mysql_born",
     "make_decoder",
     "recognise",
 ]
 
-DECODERS: Final[dict[str, Callable[[DecodeOptions], Decoder]]] = {
-    "canal-json": CanalJsonDecoder,
-    "ckafka": CkafkaDecoder,
-    "debezium": DebeziumDecoder,
-    "open-protocol": OpenProtocolDecoder,
+DECODERS: Final[dict[str, Callable[[DecodeOptions], FastDecoder]]] = {
+    "canal-json": FastCanalDecoder,
+    "ckafka": FastCkafkaDecoder,
+    "debezium": FastDebeziumDecoder,
+    "open-protocol": FastOpenProtocolDecoder,
 }
 
 

@@ -1,8 +1,8 @@
-"""What every protocol shares: its options, its interface, and the one boundary where failures become `DecodeError`."""
+"""What every protocol shares: options, interface, and the one place where failures become `DecodeError`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol
@@ -17,13 +17,14 @@ from bridge.protocols.debezium.connector_options import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_NAME: Final = 64
-"""Characters of a schema's, table's or column's name in MySQL, MariaDB and TiDB.  Events repeat names row by row."""
+"""Characters; no name of a schema, table or column is longer in MySQL, MariaDB and TiDB.  Events repeat names row by
+row."""
 MAX_CACHED: Final = 4096
-"""Caches are emptied at this size, so that a flood of table names cannot fill the memory."""
+"""Entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _SHOWN: Final = 60
 _LEFT_OUT: Final = Kind.LEFT_OUT
-"""Looking it up takes as long as the comparison, for every message that is decoded by itself."""
+"""A name of its own, since looking up the member of the enum takes as long as the comparison, for every message."""
 _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
     " its key or put it elsewhere; give the upstream with --source, so that the row can be read back"
@@ -31,9 +32,9 @@ _CUT: Final = (
 
 
 class RowEvents(NamedTuple):
-    """Rows of many messages, decoded together.
+    """Events of many messages.
 
-    numbers: of their messages, ascending.
+    numbers: of each event, the number of its message, ascending.
     events: one for each number (EVENT_FIELDS).
     """
 
@@ -41,15 +42,26 @@ class RowEvents(NamedTuple):
     events: pa.RecordBatch
 
     def only(self, which: npt.NDArray[np.bool_]) -> RowEvents:
-        """Some of them."""
+        """Keeps the events that a mask marks."""
         return self if which.all() else RowEvents(self.numbers[which], self.events.filter(pa.array(which)))
 
 
+class BatchResult(NamedTuple):
+    """What the fast path makes of many messages.
+
+    events: of those that it could read, for each message all or nothing, in no order.
+    leftover: the numbers of the others, ascending: the plain path must parse them.
+    """
+
+    events: list[RowEvents]
+    leftover: npt.NDArray[np.int64]
+
+
 class DecodeError(Exception):
-    """A message that cannot be decoded; its text is the reason, for people, its code the same in short.
+    """A message that cannot be decoded.  Its text is the reason for people, its code the reason in short.
 
     at: the byte of the value at which decoding failed, where that is known.
-    column: the name of the column that caused it, where it is one.
+    column: the name of the column that caused it, where one did.
     """
 
     def __init__(
@@ -61,13 +73,13 @@ class DecodeError(Exception):
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What a decoder must be told, since the messages do not say it.
+    """What a decoder must be told because the messages do not say it.
 
     timezone: zone of TIMESTAMP values, an IANA name, "UTC" or an offset like "+08:00".  None: a TIMESTAMP that is
         neither NULL nor zero is a `DecodeError`.
     accepts: (schema, table) -> wanted.  Rows of unwanted tables are dropped before their values are decoded; schema
         changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
-    tells_unwanted: the first row of each table that is not wanted becomes a LEFT_OUT, so that it is known.
+    tells_unwanted: the first row of each table that is not wanted becomes a LEFT_OUT, so that the table is known.
     reserved: databases whose rows all become LEFT_OUT, whatever is wanted.
     cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
         that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
@@ -85,79 +97,53 @@ class DecodeOptions:
 
 
 class Decoder(Protocol):
-    """A protocol's decoder: it keeps what it learns of each table, so that one serves many batches."""
+    """Decodes the messages of a protocol.  It keeps what it learns of each table, so that one serves many batches."""
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Those that it reads, its own first."""
-
-    @property
-    def learnt(self) -> int:
-        """How often it has learnt to decode more of what it sees together (`usual_rows`)."""
+        """The protocols that it reads, its own first."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
-        """The events of one message, all or none; raises nothing but `DecodeError`."""
+        """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
 
-    def look_over(self, values: Iterable[bytes | None]) -> None:
-        """To be told the values of the messages that `usual_events` is asked for next."""
-
-    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
-        """What `decode` gives for a message like many before; None or a failure for others."""
-
-    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:
-        """What `decode` gives for those of many messages that hold rows like many before: for a message all or nothing.
-        What it has not given when it fails, with any of FAILURES or ArrowException, `decode` gives."""
+    def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
+        """Decodes those messages that it can read together, and leaves the others to `decode`; raises nothing."""
 
 
-class GuardedDecoder:
-    """A decoder whose `_events` may fail as it likes: every failure leaves `decode` as a `DecodeError`."""
+class PlainDecoder:
+    """The plain path of a protocol: `parse` may fail as it likes, every failure leaves `decode` as a `DecodeError`."""
 
     protocols: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
-        self._unsaid: set[tuple[str, str]] = set()
-
-    @property
-    def learnt(self) -> int:
-        """How many templates have been learnt."""
-        return 0
+        self._told: set[tuple[str, str]] = set()
+        """Tables that are not wanted, and of which nothing has to be said any more."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
-        """The events of one message, all or none; raises nothing but `DecodeError`."""
+        """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
         try:
-            events = self._events(key, value)
+            events = self.parse(key, value)
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
         for event in events:
             if event[0] is _LEFT_OUT and event.text is None:
-                self._unsaid.add((event.schema, event.table))
+                self._told.add((event.schema, event.table))
         return events
 
-    def look_over(self, values: Iterable[bytes | None]) -> None:
-        """To be told the values of the messages that `usual_events` is asked for next."""
-
-    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
-        """The events of a message like many before, decoded the shortest way (see `fast.learner`); None, or any of
-        FAILURES or DecodeError, for every other message: `decode` tells what it is."""
-        del key, value
-        return None
-
-    def usual_rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:  # noqa: ARG002
-        """The rows of those messages that can be decoded together, which costs least (see `fast.learner`)."""
-        return ()
-
-    def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
+    def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        """Gives the events of one message, all or none; raises DecodeError, or any of FAILURES."""
         raise NotImplementedError
 
     def _check_cut(self, cut: Code | None) -> None:
-        """Refuses a row that is cut to its key, unless those are wanted."""
+        """Raises DecodeError for a row that is cut to its key, unless such rows are wanted."""
         if cut and not self._takes_cut_rows:
             raise DecodeError(_CUT, cut)
 
-    def _wanted(self, schema: str, table: str) -> bool:
-        """Whether rows of a table are wanted; checks the names, which no later step does again."""
+    def is_wanted(self, schema: str, table: str) -> bool:
+        """Says whether rows of a table are wanted; raises DecodeError for names that no table has, which no later step
+        checks again."""
         check_name(schema, "schema")
         check_name(table, "table")
         return self._is_accepted(schema, table) and not self._reserved.why(schema)
@@ -166,24 +152,26 @@ class GuardedDecoder:
         return self._accepts is None or self._accepts(schema, table)
 
     def _left_out(self, schema: str, table: str) -> list[Event]:
-        """What stands for a row of a table that is not wanted: an event each time where rows must never be written,
-        else until `decode` has given one, if any is asked for."""
-        if (schema, table) in self._unsaid:
+        """Gives the event that stands for a row of a table that is not wanted.
+
+        Of a reserved schema every row has one; of another only the first that `decode` gives, if `tells_unwanted`.
+        """
+        if (schema, table) in self._told:
             return []
         why = self._reserved.why(schema)
         if not (why and self._is_accepted(schema, table)):
             why = ""
-            if len(self._unsaid) >= MAX_CACHED:
-                self._unsaid.clear()
+            if len(self._told) >= MAX_CACHED:
+                self._told.clear()
             if not self._tells_unwanted:
-                self._unsaid.add((schema, table))
+                self._told.add((schema, table))
                 return []
         return [Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why or None)]
 
 
 @contextmanager
 def reading_schema_change() -> Iterator[None]:
-    """Around everything that reads a message known to be a schema change: its failures carry `Code.SCHEMA_CHANGE`."""
+    """Gives `Code.SCHEMA_CHANGE` to every failure in the block, which reads a message known to be a schema change."""
     try:
         yield
     except (*FAILURES, DecodeError) as failure:
@@ -191,7 +179,7 @@ def reading_schema_change() -> Iterator[None]:
 
 
 def explain(failure: Exception) -> str:
-    """A failure's reason in words that a person understands."""
+    """Says in words that a person understands why something failed."""
     match failure:
         case DecodeError():
             return str(failure)
@@ -208,7 +196,7 @@ def explain(failure: Exception) -> str:
 
 
 def shown(found: object) -> str:
-    """A value from the wire, fit for a reason: escaped and short."""
+    """Writes a value from the wire so that it fits a reason: escaped and short."""
     if isinstance(found, str | bytes):
         found = found[: _SHOWN + 1]
     elif isinstance(found, list | dict):
@@ -218,7 +206,10 @@ def shown(found: object) -> str:
 
 
 def check_name(name: object, what: str) -> str:
-    """A schema's, table's or column's name; NUL would break an image apart and stands in no MySQL identifier."""
+    """Gives the name of a schema, table or column; raises DecodeError for what no name can be.
+
+    NUL would break an image apart, and stands in no identifier of MySQL.
+    """
     if not isinstance(name, str):
         raise DecodeError(f"the {what} name is {shown(name)}, not a string")
     if "\0" in name:
@@ -229,7 +220,7 @@ def check_name(name: object, what: str) -> str:
 
 
 def check_commit_ts(ts: object, what: str) -> int:
-    """A TSO that Arrow's int64 can hold."""
+    """Gives a commit_ts (TSO); raises DecodeError for what is none that Arrow's int64 can hold."""
     if type(ts) is int and 0 < ts <= MAX_COMMIT_TS:
         return ts
     raise DecodeError(f"{what} is {shown(ts)}, not a TSO")
@@ -245,4 +236,4 @@ FAILURES: Final = (
     TypeError,
     ValueError,
 )
-"""What code that trusts its input can raise on bytes that do not deserve it."""
+"""The exceptions that code which trusts its input can raise on hostile bytes."""

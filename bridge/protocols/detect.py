@@ -1,4 +1,4 @@
-"""Recognises protocol and variant: of a message, and of a topic from a sample of its messages."""
+"""Recognises protocol and variant: of one message, and of a topic by a sample of its messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.protocols.decoder import DecodeError
+from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
 from bridge.protocols.values.compression import LZ4_MAGIC
 from bridge.protocols.values.event_time import is_seconds
 from bridge.protocols.values.json_message import json_object
 
-OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
 _OPEN_SCHEMA_CHANGE: Final = re.compile(rb'"t" ?: ?2\b')
 _CANAL_FIELDS: Final = {"isDdl", "database", "type"}
 _CANAL_SCHEMA_CHANGES: Final = ("CREATE", "ERASE", "ALTER", "RENAME", "TRUNCATE", "CINDEX", "DINDEX")
@@ -27,17 +27,17 @@ _WHY: Final = {
 }
 
 Sample = Sequence[tuple[bytes | None, bytes | None]]
-"""(key, value) of messages."""
+"""Keys and values of messages."""
 
 
 class Recognised(NamedTuple):
     """What a message shows of itself.
 
     protocol: a key of `protocols.DECODERS`.
-    variant: the sender and what it was told, in words for people, as far as the message shows them.
-    certain: False for a message that another protocol has just the same: ckafka's schema changes are Canal's.
-    mysql_born: it was made from MySQL's own log, which lacks what foreign keys cascade.
-    is_schema_change: it says that it is one, whatever else it holds.
+    variant: the sender and its options, in words for people, as far as the message shows them.
+    certain: False for a message that looks the same in another protocol: ckafka's schema changes are Canal's.
+    mysql_born: the message was made from MySQL's own log, which lacks what foreign keys cascade.
+    is_schema_change: the message says that it is one, whatever else it holds.
     """
 
     protocol: str
@@ -48,7 +48,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(sample: Sample) -> tuple[str, str]:
-    """The protocol of a topic, and why; UsageError when nothing tells, or when its messages differ."""
+    """Gives the protocol of a topic, and why; raises UsageError when nothing tells it, or when its messages differ."""
     if not sample:
         raise UsageError("the source is empty, so that nothing tells its protocol", fix="give --protocol")
     found = [one for key, value in sample if (one := recognise_message(key, value))]
@@ -68,14 +68,14 @@ def recognise(sample: Sample) -> tuple[str, str]:
 
 
 def is_other(seen: Recognised, protocols: Sequence[str]) -> bool:
-    """Whether a message is of none of these protocols."""
+    """Says whether a message is of none of these protocols."""
     if not seen.certain and _SAME_SCHEMA_CHANGES.intersection(protocols):
         return False
     return seen.protocol not in protocols
 
 
 def is_mysql_born(sample: Sample) -> bool:
-    """Whether a topic comes from MySQL's own log; a sample that shows nothing counts as if it did."""
+    """Says whether a topic comes from MySQL's own log; a sample that shows nothing counts as if it did."""
     found = [one for key, value in sample if (one := recognise_message(key, value))]
     return not found or any(one.mysql_born for one in found)
 
@@ -87,7 +87,7 @@ def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
 
 
 def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:
-    """Protocol and variant of a message; None when it shows none, as a tombstone does."""
+    """Gives protocol and variant of a message; None when it shows none, as a tombstone does."""
     if key and key.startswith(OPEN_PROTOCOL_VERSION):
         is_schema_change = _OPEN_SCHEMA_CHANGE.search(key) is not None
         return Recognised("open-protocol", "version 1" + _packed((value or b"")[8:]), is_schema_change=is_schema_change)

@@ -20,27 +20,27 @@ class Amount(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table) -> Amount:
-        """Of decoded row changes."""
+        """Measures decoded row changes."""
         return cls(int(table.num_rows), int(table.nbytes))
 
     @classmethod
     def total(cls, amounts: Iterable[Amount]) -> Amount:
-        """All together."""
+        """Adds amounts up."""
         found = list(amounts)
         return cls(sum(one.rows for one in found), sum(one.bytes for one in found))
 
     def exceeds(self, most: Amount) -> bool:
-        """Whether there is more, by either count."""
+        """Tells whether there is more, by either count."""
         return self.rows > most.rows or self.bytes > most.bytes
 
     def pieces(self, most: Amount) -> int:
-        """How many of at most so much it makes."""
+        """Tells how many pieces it makes, each of `most` or less."""
         return max(-(-self.rows // most.rows), -(-self.bytes // most.bytes))
 
 
 def weights(table: pa.Table, most: Amount) -> npt.NDArray[np.float64] | None:
-    """As how many of `most.rows` each row counts when `most.bytes` are as much as those; None where all of them take no
-    more bytes than that, so that each is one."""
+    """Gives as how many rows each row counts, where `most.bytes` weigh as much as `most.rows` do.  None when all rows
+    take no more than `most.bytes`: each counts as one then."""
     if table.nbytes <= most.bytes:
         return None
     found: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (most.rows / most.bytes))

@@ -16,18 +16,18 @@ TEXT: Final = pa.large_string()
 
 
 def parts_of(images: pa.Array, positions: Sequence[int]) -> list[pa.Array]:
-    """The literals at these positions of each image; null where the image is null."""
+    """Gives the literals at these positions of each image, null where the image is null."""
     pieces = pc.split_pattern(images, SEP, max_splits=max(positions) + 1)
     return [pc.list_element(pieces, position) for position in positions]
 
 
 def joined(parts: Sequence[pa.Array], separator: str = SEP) -> pa.Array:
-    """Element-wise join; null where any part is null."""
+    """Joins arrays of texts element by element; null where any part is null."""
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(separator, TEXT))
 
 
 def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
-    """Element-wise text: template[0] + part 0 + template[1] + part 1 + ... + template[-1]."""
+    """Joins texts element by element: template[0] + part 0 + template[1] + part 1 + ... + template[-1]."""
     pieces: list[pa.Array | pa.Scalar] = [pa.scalar(template[0], TEXT)]
     for part, after in zip(parts, template[1:], strict=True):
         pieces += [part, pa.scalar(after, TEXT)]
@@ -35,14 +35,14 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def groups(texts: pa.Array, separator: str, limit: int, most: int | None = None) -> Iterator[str]:
-    """Texts in order, each of their `runs` joined."""
+    """Gives the `runs` of texts in order, each joined to one text."""
     for run in runs(texts, limit, most):
         yield separator.join(run.to_pylist())
 
 
 def runs(texts: pa.Array, limit: int, most: int | None = None) -> Iterator[pa.Array]:
-    """Texts (large strings, none of them null) in order, cut to about `limit` bytes and at most `most` texts; never an
-    empty run."""
+    """Cuts texts (large strings, none of them null), in order, to runs of about `limit` bytes and at most `most` texts.
+    No run is empty."""
     size = len(texts)
     if size == 0:
         return

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 
 PIECE_BYTES: Final = 1 << 30
-"""Of rows that are made one piece."""
+"""The most bytes of rows that are made one piece."""
 _REACH: Final = (1 << 31) - 1
-"""Bytes to which offsets of 32 bits reach."""
+"""The most bytes that offsets of 32 bits reach."""
 _ROW_BYTES: Final = 64
 """About what a row takes beside its texts."""
 
 
 def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
-    """The rows of these numbers, in that order; in one piece, or in several where they are large."""
+    """Gives the rows of these numbers, in that order; in one piece, or in several where they are large."""
     if rows.nbytes <= PIECE_BYTES:
         return rows.take(pa.array(numbers, pa.int64())).combine_chunks()
     sizes = row_bytes(rows)[numbers]
@@ -31,7 +31,7 @@ def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.Array:
-    """A column of texts in one piece, with offsets of 64 bits where those of 32 do not reach."""
+    """Gives a column of texts in one piece, with offsets of 64 bits where those of 32 do not reach."""
     if column.num_chunks == 1:
         return column.chunk(0)
     wide = column.nbytes > PIECE_BYTES
@@ -39,7 +39,7 @@ def whole_texts(column: pa.ChunkedArray) -> pa.Array:
 
 
 def row_bytes(rows: pa.Table) -> Longs:
-    """About what each row takes."""
+    """Estimates the bytes that each row takes."""
     sizes = np.full(rows.num_rows, _ROW_BYTES, np.int64)
     for column in rows.columns:
         if pa.types.is_string(column.type):
@@ -48,8 +48,7 @@ def row_bytes(rows: pa.Table) -> Longs:
 
 
 def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
-    """As `taken`, of few out of many: what is not among them is left out first, without a copy where they are near each
-    other."""
+    """Takes few rows out of many.  Others are left out first, without a copy where the few are near each other."""
     first = int(numbers.min())
     near = rows.slice(first, int(numbers.max()) + 1 - first)
     if near.nbytes <= _REACH:
@@ -61,7 +60,7 @@ def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
 
 
 def _runs(sizes: Longs) -> Iterator[tuple[int, int]]:
-    """Where rows of these sizes are cut, so that together they take about `PIECE_BYTES` at most."""
+    """Tells where rows of these sizes are cut, so that each run takes about `PIECE_BYTES` at most."""
     ends = np.cumsum(sizes)
     cuts = [0]
     while cuts[-1] < len(sizes):

@@ -17,8 +17,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], Longs]:
-    """The distinct values of these columns of strings together, in the order in which they come, and the number of each
-    row's."""
+    """Gives the distinct combinations of values of these columns (strings), in the order in which they come, and for
+    each row the number of its combination."""
     columns = [whole_texts(rows[name]) for name in names]
     codes = np.zeros(rows.num_rows, np.int64)
     for one in columns:
@@ -30,7 +30,7 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
 
 
 def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
-    """Whether all texts are one; seldom wrongly false."""
+    """Tells whether all texts are the same; it seldom says no where they are."""
     size = len(texts)
     if size == 0 or texts.null_count or pa.types.is_large_string(texts.type):
         return False
@@ -45,13 +45,13 @@ def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
 
 
 def numbered(codes: Longs) -> Longs:
-    """Numbers from 0 for equal codes, in the order in which they come."""
+    """Numbers equal codes from 0, in the order in which they come."""
     found: Longs = pa.array(codes).dictionary_encode().indices.to_numpy().astype(np.int64)
     return found
 
 
 def ends(codes: Longs) -> tuple[Longs, Longs]:
-    """Row numbers of the first and the last row of each number from 0."""
+    """Gives the first and the last row of each number from 0."""
     rows = np.arange(len(codes))
     first = np.empty(codes.max(initial=-1) + 1, np.int64)
     last = np.empty_like(first)
@@ -61,7 +61,7 @@ def ends(codes: Longs) -> tuple[Longs, Longs]:
 
 
 def linked(pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
-    """For each value of the pairs one that stands for all that are linked to it, however many pairs are between."""
+    """Gives for each value of the pairs one that stands for all values linked to it, through however many pairs."""
     parents: dict[K, K] = {}
 
     def root(value: K) -> K:

@@ -41,8 +41,8 @@ class Cells:
         self._separators, self._firsts = np.append(separators, 0), firsts - counts
 
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
-        """The literals of each image at the positions of its shape, joined by SEP; null where there is no image, or no
-        position."""
+        """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,
+        or no position."""
         runs = [_runs(one) for one in positions]
         most = max(map(len, runs))
         parts = [self._taken([one[i] if i < len(one) else _NOWHERE for one in runs]) for i in range(most)]
@@ -52,7 +52,7 @@ class Cells:
         return text
 
     def literals(self, positions: Sequence[Sequence[int]]) -> Literals:
-        """The literals of each image at the positions of its shape, which ascend."""
+        """Gives the literals of each image at the positions of its shape, which ascend."""
         sizes = np.array([len(one) for one in positions])
         counts = np.where(self.is_image, sizes[self._shape_of], 0)
         image = np.repeat(np.arange(len(counts)), counts)
@@ -63,7 +63,7 @@ class Cells:
         return Literals(image, place, begins, ends, _slices(self._data, begins, ends))
 
     def replaced(self, old: Literals, new: pa.Array) -> pa.Array:
-        """The images with new literals in the places of old ones, which came from `literals`."""
+        """Gives the images with new literals in the places of old ones, which came from `literals`."""
         bounds = np.stack([old.begins, old.ends], axis=1).reshape(-1)
         bounds = np.concatenate([self._offsets[:1], bounds, self._offsets[-1:]])
         texts = _texts(self._data, bounds)
@@ -76,7 +76,8 @@ class Cells:
         return pa.Array.from_buffers(TEXT, len(self.images), [is_image, pa.py_buffer(offsets), data])
 
     def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
-        """The literals from one position to another, with what joins them; `runs`: the two of each shape."""
+        """Gives the literals from one position to another, with what joins them.  runs: the two positions of each
+        shape."""
         first, last = np.array(runs, np.int64)[self._shape_of].T
         is_there = self.is_image & (first >= 0)
         begins, ends = self._bounds(slice(None), first, last)
@@ -88,7 +89,7 @@ class Cells:
         )
 
     def _bounds(self, image: Longs | slice, first: Longs, last: Longs) -> tuple[Longs, Longs]:
-        """Where literals begin and end in the characters; nothing in particular where there is no image."""
+        """Tells where literals begin and end in the characters; the answer means nothing where there is no image."""
         starts, firsts = self._offsets[:-1][image], self._firsts[image]
         before, behind = (self._separators.take(firsts + i, mode="clip") for i in (first - 1, last))
         begins = np.where(first > 0, before + 1, starts)
@@ -108,7 +109,7 @@ class Literals(NamedTuple):
 
 
 def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
-    """Where each image begins, and where the last one ends, in the characters of all."""
+    """Tells where each image begins, and where the last one ends, in the characters of all."""
     if len(images) == 0:
         return np.zeros(1, np.int64), pa.py_buffer(b"")
     _, offsets, data = images.buffers()
@@ -117,7 +118,7 @@ def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
 
 
 def _slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
-    """Texts between ascending positions; null where `is_there` is not.
+    """Gives the texts between ascending positions, null where `is_there` is not.
 
     Slices and what lies between them are an array of texts over the same characters, of which every second is taken.
     """
@@ -129,22 +130,22 @@ def _slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None 
 
 
 def _texts(data: pa.Buffer, bounds: Longs) -> pa.Array:
-    """Texts that follow one another in the same characters."""
+    """Gives texts that follow one another in the same characters."""
     return pa.Array.from_buffers(TEXT, len(bounds) - 1, [None, pa.py_buffer(bounds), data])
 
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
-    """Positions that follow one another, as first and last: 1 2 3 0 is (1, 3) (0, 0)."""
+    """Unites positions that follow one another, as first and last: 1 2 3 0 is (1, 3) (0, 0)."""
     cuts = [i for i, (one, following) in enumerate(pairwise(positions), 1) if following != one + 1]
     return [(positions[i], positions[j - 1]) for i, j in pairwise([0, *cuts, len(positions)])] if positions else []
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column of images in one piece; together they may be beyond 2 GiB."""
+    """Gives a column of images in one piece; together they may be beyond 2 GiB."""
     return column.chunk(0).cast(TEXT) if column.num_chunks == 1 else column.cast(TEXT).combine_chunks()
 
 
 def to_numpy(flags: pa.BooleanArray) -> Bools:
-    """Booleans, none of them null."""
+    """Gives booleans, none of which is null, to NumPy."""
     found: Bools = flags.to_numpy(zero_copy_only=False)
     return found

@@ -19,11 +19,11 @@ from bridge.errors import ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.key_spellings import SameKeys, asks_nobody
-from bridge.rows.key_steps import Shape, Steps, freed, other_uniques
+from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
+from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
+from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
-from bridge.rows.type_check import check_needs
+from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
 class WrittenRows:
     """Rows that must be so afterwards; all have the same columns.
 
-    images, freed: literals joined by SEP.  What is freed goes before it is written, as its row may hold unique values
-    that others need now.
+    images, freed: literals joined by SEP.  A row that is freed is deleted before it is written, as it may hold unique
+    values that others need now.
     """
 
     columns: str
@@ -55,9 +55,13 @@ class WrittenRows:
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """Net changes of a table with a key.  `key`: lower-case column names; `absent`: keys that must not be there;
-    `patched`: rows of which the messages hold parts (`partial_rows`); `renews`: rows of absent keys are written, too;
-    `loses`: rows go that changes held parts of, so that in smaller steps the changes could not be made again."""
+    """Net changes of a table with a key.
+
+    key: lower-case column names.  absent: keys that must not be there.
+    patched: rows that the messages hold parts of (`partial_rows`).
+    renews: rows of absent keys are written, too.
+    loses: rows go that changes hold parts of, so that the changes could not be made again in smaller steps.
+    """
 
     table: Table
     key: tuple[str, ...]
@@ -87,10 +91,9 @@ NetChanges = KeyedChanges | KeylessChanges
 
 
 def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
-    """The key that identifies rows of `table`: the message's handle key where the target has it, else the target's
-    primary key, else its first unique key of NOT NULL columns, each only when the message holds all its columns.
-    ``()`` when there is none.
-    """
+    """Chooses the key that identifies rows of `table`: the message's handle key where the target has it, otherwise the
+    target's primary key, otherwise its first unique key of NOT NULL columns; each only when the message holds all its
+    columns.  Gives ``()`` when there is none."""
     present = set(columns.lower().split(SEP))
     named = frozenset(key.lower().split(SEP)) if key else frozenset()
     usable = [candidate for candidate in table.keys if present.issuperset(candidate)]
@@ -101,8 +104,8 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
 
 
 def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameKeys = asks_nobody) -> list[NetChanges]:
-    """The net changes of each table's row changes (EVENT_SCHEMA), which are in the order
-    (commit_ts, topic, partition, offset, index).
+    """Gives the net changes of each table's row changes (EVENT_SCHEMA), which are in the order (commit_ts, topic,
+    partition, offset, index).
 
     Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not;
     RefusedRowsError for one that holds a part of a row whose rest is not known.
@@ -130,10 +133,10 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
     ]
 
 
-def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[Shape], Longs]:
-    """The shapes of the row changes, and the number of each one's."""
+def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
+    """Gives the shapes of the row changes, and for each row change the number of its shape."""
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
-    shapes: list[Shape] = []
+    shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
     for schema, name, columns, named in kinds:
@@ -141,12 +144,12 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         key = choose_key(table, columns, named)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):
-            shapes.append(Shape.of(table, columns, key))
+            shapes.append(RowShape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
 
 
-def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
-    """Of one table, all of whose row changes these are."""
+def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
+    """Folds the row changes of one table, all of which are given."""
     number_of = {shape.columns: number for number, shape in enumerate(shapes)}
     found, codes = distinct(changes, ("columns",))
     shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
@@ -155,8 +158,10 @@ def _fold_parts(shapes: Sequence[Shape], changes: pa.Table, same_keys: SameKeys)
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
+    spelled = steps.otherwise_spelled(shapes, shape_of, ~steps.is_image[ends(steps.number)[1]])
+    absent = pa.concat_arrays([parts.absent, steps.key.take(pa.array(spelled))])
     return KeyedChanges(
-        shapes[0].table, shapes[0].key, parts.absent, written, tuple(parts.patched), parts.renews, parts.loses
+        shapes[0].table, shapes[0].key, absent, written, tuple(parts.patched), parts.renews, parts.loses
     )
 
 
@@ -181,25 +186,27 @@ class _Keyed:
 
     images: of rows that stay, those of each shape together; then those that are freed, in the same way.
     absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
-    Those of a shape are in the order of their keys.
+    Those of a shape are in the order of their keys.  spelled: by shape, other spellings of keys whose rows go.
     """
 
-    shapes: Sequence[Shape]
+    shapes: Sequence[RowShape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
+    spelled: Mapping[int, pa.Array]
 
     @classmethod
     def of(
         cls,
-        shapes: Sequence[Shape],
+        shapes: Sequence[RowShape],
         shape_of: Longs,
         changes: pa.Table,
         after: Cells,
         others: Sequence[int],
         same_keys: SameKeys,
     ) -> _Keyed:
-        """Row changes of tables without a key are left out, and those of `others`, which are shapes."""
+        """Finds the last states.  It leaves out row changes of tables without a key, and those of the shapes in
+        `others`."""
         if others:
             is_mine = pa.array(~np.isin(shape_of, others))
             changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
@@ -219,16 +226,22 @@ class _Keyed:
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
         images = after.images.take(pa.array(steps.row[last[stays]]))
-        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds)
+        went = steps.otherwise_spelled(shapes, shape_of, state != _IMAGE)
+        shape_of_went = shape_of[steps.row[went]]
+        spelled = {
+            int(number): steps.key.take(pa.array(went[shape_of_went == number])) for number in np.unique(shape_of_went)
+        }
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, spelled)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
-        """Of the table that has these shapes."""
+        """Gives the net changes of the table that has these shapes."""
         shape = self.shapes[numbers[0]]
         written = [
             WrittenRows(self.shapes[number].columns, self._slice(_IMAGE, number), self._slice(_FREED, number))
             for number in numbers
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
+        absent += [self.spelled[number] for number in numbers if number in self.spelled]
         kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
         return KeyedChanges(shape.table, shape.key, absent[0] if len(absent) == 1 else pa.concat_arrays(absent), kept)
 
@@ -241,8 +254,8 @@ class _Keyed:
 
 
 def _sorted(keys: pa.Array) -> Longs:
-    """The numbers of keys (literals joined by SEP) in about the order in which a server keeps its rows: it writes
-    neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
+    """Sorts keys (literals joined by SEP) in about the order in which a server keeps its rows, and gives their numbers:
+    it writes neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
     found: Longs
     try:
         found = np.argsort(keys.cast(pa.int64()).to_numpy())
@@ -251,7 +264,7 @@ def _sorted(keys: pa.Array) -> Longs:
     return found
 
 
-def _fold_keyless(shapes: Sequence[Shape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
+def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
     table = shapes[numbers[0]].table
     _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
     copies: Counter[Image] = Counter()
@@ -285,7 +298,7 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
 
 
 def missing_table(name: TableName, commit_ts: int) -> ApplyError:
-    """The error for rows of a table that the target does not have."""
+    """Makes the error for rows of a table that the target does not have."""
     return ApplyError(
         f"the target has no table {name}",
         where=f"commit ts {commit_ts} ({tso_ms(commit_ts)} ms)",

@@ -23,15 +23,16 @@ from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
-from bridge.rows.render import Rendering, Stage, Statement, render
-from bridge.rows.resolve_types import all_typed
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.rows.transactions import cut_transactions
+from bridge.rows.types.resolve_types import all_typed
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """Order of row changes, whatever order they came in (internals, decision 11)."""
 _TABLE: Final = ("schema", "table")
 _FEW: Final = 4
-"""Rows that take less than one in so many of the bytes that they keep in memory are copied out of there."""
+"""Rows are copied when they take less than one in so many of the bytes that they keep in memory."""
 
 
 class Dropped(NamedTuple):
@@ -57,13 +58,13 @@ class RowStore(Protocol):
         """Highest commit_ts, -1 without any."""
 
     def from_ts(self, ts: int) -> RowStore:
-        """The same without what lies below ts."""
+        """Leaves out what lies below ts."""
 
     def with_rows(self, rows: pa.Table) -> RowStore:
-        """The same with more row changes (EVENT_SCHEMA)."""
+        """Adds row changes (EVENT_SCHEMA)."""
 
     def from_begins(self, begins: Mapping[str, int]) -> RowStore:
-        """The same without what lies below the beginning of its topic, for topics that are named."""
+        """Leaves out what lies below the beginning of its topic, for topics that are named."""
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts what lies below ts; late is what lies at or above its topic's beginning and was not read before."""
@@ -74,29 +75,29 @@ class WindowRows(Protocol):
 
     @property
     def count(self) -> int:
-        """How many row changes there are; for a window on executors, about."""
+        """How many row changes there are; an estimate for a window on executors."""
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
-        """Ascending commit_ts of row changes: at least one for each interval between `bounds` that holds any."""
+        """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds any."""
 
     def between(self, low: int, high: int) -> WindowRows:
-        """Those with low <= commit_ts < high."""
+        """Gives the row changes with low <= commit_ts < high."""
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
-        """Whole upstream transactions of about that much together, each with the lowest commit_ts of the next piece,
-        None for the last."""
+        """Gives whole upstream transactions of about that much together, each piece with the lowest commit_ts of the
+        next one, None for the last."""
 
     def tables(self) -> dict[TableName, int]:
-        """The tables changed, each with its lowest commit_ts."""
+        """Gives the tables changed, each with its lowest commit_ts."""
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
-        """The statements of their net changes, stage by stage."""
+        """Gives the statements of the net changes, stage by stage."""
 
     def changes(self, name: TableName) -> pa.Table:
-        """The row changes of one table (EVENT_SCHEMA), in order."""
+        """Gives the row changes of one table (EVENT_SCHEMA), in order."""
 
     def with_changes(self, name: TableName, changes: pa.Table) -> WindowRows:
-        """The same with other row changes of one table."""
+        """Replaces the row changes of one table."""
 
 
 def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa.Table:
@@ -128,7 +129,7 @@ class TableStore:
         return int(self._ts[-1]) if len(self._ts) else -1
 
     def from_ts(self, ts: int) -> TableStore:
-        """The same without what lies below ts."""
+        """Leaves out what lies below ts."""
         start = int(np.searchsorted(self._ts, ts))
         if start == 0:
             return self
@@ -137,11 +138,11 @@ class TableStore:
         return TableStore(taken(rest, np.arange(rest.num_rows)) if few else rest)
 
     def with_rows(self, rows: pa.Table) -> TableStore:
-        """The same with more row changes."""
+        """Adds row changes."""
         return TableStore(in_order(pa.concat_tables([self.table, rows])))
 
     def from_begins(self, begins: Mapping[str, int]) -> TableStore:
-        """The same without what lies below the beginning of its topic."""
+        """Leaves out what lies below the beginning of its topic."""
         table = self.table
         for topic, begin in begins.items():
             is_below = pc.and_(pc.equal(table["topic"], topic), pc.less(table["commit_ts"], begin))
@@ -160,7 +161,7 @@ class TableStore:
         return dropped
 
     def due(self, low: int, high: int) -> pa.Table:
-        """Rows with low <= commit_ts < high."""
+        """Gives the rows with low <= commit_ts < high."""
         start, end = np.searchsorted(self._ts, [low, high])
         return self.table.slice(start, end - start)
 
@@ -179,8 +180,8 @@ class DriverRows:
 
     @classmethod
     def merged(cls, tables: Sequence[pa.Table]) -> DriverRows:
-        """Row changes of several tables, each of which is in order.  What lies behind all other tables is not moved:
-        mostly all but a few rows."""
+        """Merges row changes of several tables, each of which is in order.  What lies behind all other tables is not
+        moved: mostly all but a few rows."""
         *others, last = sorted((table for table in tables if table.num_rows), key=_last_ts) or [_NO_ROWS]
         if not others:
             return cls(last)
@@ -193,39 +194,39 @@ class DriverRows:
         return len(self._ts)
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
-        """Every commit_ts."""
+        """Gives every commit_ts."""
         del bounds
         marks: list[int] = self._ts.tolist()
         return marks
 
     def between(self, low: int, high: int) -> DriverRows:
-        """Those with low <= commit_ts < high."""
+        """Gives the row changes with low <= commit_ts < high."""
         start, end = np.searchsorted(self._ts, [low, high])
         return DriverRows(self._table.slice(start, end - start))
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
-        """Whole upstream transactions, cut by row count, and by bytes where there are many."""
+        """Gives whole upstream transactions, cut by row count, and by bytes where there are many."""
         ts = self.marks(())
         for start, end in cut_transactions(ts, most.rows, weights(self._table, most)):
             following = ts[end] if end < len(ts) else None
             yield following, DriverRows(self._table.slice(start, end - start))
 
     def tables(self) -> dict[TableName, int]:
-        """The tables changed, each with its lowest commit_ts."""
+        """Gives the tables changed, each with its lowest commit_ts."""
         names, codes = distinct(self._table, _TABLE)
         return {TableName(*name): ts for name, ts in zip(names, self._ts[ends(codes)[0]].tolist(), strict=True)}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders here."""
-        nets = fold(catalog, all_typed(catalog, self._table), rendering.same_keys)
+        nets = fold(catalog, all_typed(catalog, self._table, rendering.checked_types), rendering.same_keys)
         return in_stages(render(net, rendering) for net in nets)
 
     def changes(self, name: TableName) -> pa.Table:
-        """The row changes of one table."""
+        """Gives the row changes of one table."""
         return self._table.filter(_is_of(self._table, name))
 
     def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
-        """The same with other row changes of one table."""
+        """Replaces the row changes of one table."""
         return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
 
 
@@ -233,12 +234,12 @@ _NO_ROWS: Final = EVENT_SCHEMA.empty_table()
 
 
 def _last_ts(table: pa.Table) -> int:
-    """Of a table in order that is not empty."""
+    """Gives the last commit_ts of a table that is in order and not empty."""
     return int(table["commit_ts"][-1].as_py())
 
 
 def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Numbers in the order of the column's values."""
+    """Gives numbers in the order of the column's values."""
     numbers: npt.NDArray[np.int64]
     if pa.types.is_string(column.type):
         encoded = whole_texts(column).dictionary_encode()
@@ -253,7 +254,7 @@ def _is_of(table: pa.Table, name: TableName) -> pa.ChunkedArray:
 
 
 def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
-    """Row changes of each table, in order."""
+    """Splits row changes by table; each part stays in order."""
     names, codes = distinct(rows, _TABLE)
     if len(names) == 1:
         return {TableName(*names[0]): rows}
@@ -266,10 +267,9 @@ def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
 
 
 def in_stages(tables: Iterable[Iterator[Statement]]) -> Iterator[Statement]:
-    """The statements of all tables, stage by stage; each one's come in the order of stages.
+    """Gives the statements of all tables, stage by stage; those of each table come in the order of stages.
 
-    A statement is made when it is its turn: all of them together may be many megabytes, each of which would be new to
-    the processor's caches.
+    A statement is made when it is its turn: all together may be many megabytes, which no cache of the processor holds.
     """
     waiting = [(statement, rest) for rest in tables if (statement := next(rest, None)) is not None]
     for stage in Stage:

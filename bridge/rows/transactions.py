@@ -12,8 +12,8 @@ import numpy.typing as npt
 def cut_transactions(
     row_ts: Sequence[int], rows_per_transaction: int, weights: npt.NDArray[np.float64] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Index ranges of whole upstream transactions, of about equally many rows each, at most half as many again as
-    `rows_per_transaction` where no upstream transaction is larger; one upstream transaction is never divided.
+    """Gives index ranges of whole upstream transactions, with about equally many rows each: at most half as many again
+    as `rows_per_transaction`, where no upstream transaction is larger.  One upstream transaction is never divided.
 
     row_ts: commit_ts of the rows, ascending.
     weights: as how many rows each one counts; None: as one.

@@ -57,6 +57,11 @@ class KafkaSource:
     def __str__(self) -> str:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
 
+    def check_properties(self) -> None:
+        """UsageError for a property that one of the clients does not take, without a word to Kafka."""
+        for_java(self._properties)
+        _ = self._admin
+
     def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
         """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
         del spark

@@ -24,7 +24,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
-from bridge.rows.key_spellings import Known, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.keys.key_spellings import KnownSpellings, is_nearly_exact, respelled, signatures, spellings
 from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
@@ -35,8 +35,10 @@ from bridge.rows.order_and_slices import (
     WindowRows,
     by_table,
 )
-from bridge.rows.render import Rendering, Stage, Statement, render
-from bridge.rows.resolve_types import typed
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import Rendering, Stage, Statement
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.spark.frame_store import ROW_BYTES, TS_END, FrameStore, checkpointed
 
 _TOGETHER: Final = Amount(50_000, 64 << 20)
@@ -181,13 +183,15 @@ class ExecutorRows:
         known = dict(catalog)
         same = self._same_keys(known, rendering)
         return checkpointed(
-            self._frame.mapInArrow(_add_row_keys(known, same), from_arrow_schema(_KEYED_SCHEMA))
+            self._frame.mapInArrow(
+                _add_row_keys(known, same, rendering.checked_types), from_arrow_schema(_KEYED_SCHEMA)
+            )
             .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
             .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
         )
 
-    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Known:
+    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> KnownSpellings:
         """Which keys the server holds for one, asked where a row may have gone.
 
         The keys that the server is asked about pass through the driver's memory: texts that are equal but for case and
@@ -199,11 +203,13 @@ class ExecutorRows:
             name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
         ]
         if not inexact:
-            return Known({})
+            return KnownSpellings({})
         kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
         keys = (
             self._frame.where(is_inexact)
-            .mapInArrow(_add_row_keys(catalog, Known({})), from_arrow_schema(_KEYED_SCHEMA))
+            .mapInArrow(
+                _add_row_keys(catalog, KnownSpellings({}), rendering.checked_types), from_arrow_schema(_KEYED_SCHEMA)
+            )
             .where("key_names != ''")
             .groupBy("schema", "table", "key_names", "row_key")
             .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
@@ -223,7 +229,7 @@ class ExecutorRows:
             .select(*_SIGNED_SCHEMA.names)
             .toArrow()
         )
-        return Known(
+        return KnownSpellings(
             {
                 name: spellings(
                     catalog[name], key, found["row_key"].combine_chunks().cast(TEXT), goes, rendering.same_keys
@@ -292,7 +298,9 @@ def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], I
     return add
 
 
-def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _add_row_keys(
+    catalog: Mapping[TableName, Table], same: KnownSpellings, checked: CheckedTypes
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
     that the server holds for one; "" for a table without a key.
 
@@ -302,12 +310,12 @@ def _add_row_keys(catalog: Mapping[TableName, Table], same: Known) -> Callable[[
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, changes in by_table(pa.Table.from_batches([batch])).items():
-                yield from _keyed(catalog[name], typed(catalog[name], changes), same)
+                yield from _keyed(catalog[name], typed(catalog[name], changes, checked), same)
 
     return add
 
 
-def _keyed(table: Table, changes: pa.Table, same: Known) -> Iterator[pa.RecordBatch]:
+def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[pa.RecordBatch]:
     shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
     for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
         mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
@@ -347,7 +355,7 @@ def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator
 
 
 def _render_partition(
-    catalog: Mapping[TableName, Table], rendering: Rendering, same: Known
+    catalog: Mapping[TableName, Table], rendering: Rendering, same: KnownSpellings
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For mapInArrow: turns all changes of one partition, which holds every change of its keys, into statements.
 

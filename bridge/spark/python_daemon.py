@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from bridge.spark.process_memory import keep_freed_memory
 from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
@@ -45,6 +46,7 @@ class WithoutPandas:
 if __name__ == "__main__":
     if is_on("no-pandas"):
         sys.meta_path.insert(0, WithoutPandas())
+    keep_freed_memory()
     if is_on("niceness"):
         os.nice(_NICENESS)
     daemon.manager()  # type: ignore[no-untyped-call]

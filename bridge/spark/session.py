@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
+from bridge.spark.errors import SPARK_ENDED
 from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
 from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
@@ -49,6 +51,8 @@ _DEFAULTS: Final = {
     "spark.kryoserializer.buffer.max": "1024m",
 }
 
+_END_SECONDS: Final = 3.0
+"""For tasks to end; Spark looks every two seconds whether one was to be killed."""
 _LOCALLY: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
 """On a cluster the package may not be there yet when an executor starts its Python."""
 
@@ -129,6 +133,18 @@ def _hand_signals_over(session: SparkSession) -> None:
     sun = gateway.jvm.sun.misc
     for name, number in (("TERM", signal.SIGTERM), ("INT", signal.SIGINT)):
         sun.Signal.handle(sun.Signal(name), _HandedOver(number))
+
+
+def end_tasks(session: SparkSession) -> None:
+    """Ends what still runs and nobody waits for any more.  A task that the end of the JVM surprises would say that it
+    failed, behind the bridge's last word.  Does nothing where the JVM is gone."""
+    context: Any = session.sparkContext
+    deadline = time.monotonic() + _END_SECONDS
+    with suppress(*SPARK_ENDED):
+        context.cancelAllJobs()
+        tracker = context._jsc.sc().statusTracker()
+        while any(one.numRunningTasks() for one in tracker.getExecutorInfos()) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def _submitted() -> dict[str, str]:

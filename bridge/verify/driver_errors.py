@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Target, is_lost_connection, server_words
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import LOST, server_words
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def expected_errors(*places: Target) -> Iterator[None]:
     try:
         yield
     except (MySQLError, OSError) as error:
-        what = "cannot be reached" if is_lost_connection(error) else "refused a statement of verify"
+        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of verify"
         raise TargetError(
             f"a server {what}: {server_words(error)}",
             where=" or ".join(map(str, places)),

@@ -13,7 +13,8 @@ from bridge.model import Table
 from bridge.mysql.connection import SESSION_SETTINGS
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.rows.render import Rendering, Stage, Statement, render, update_of_row
+from bridge.rows.sql.render import render, update_of_row
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
 from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference, DifferenceKind

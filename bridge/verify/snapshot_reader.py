@@ -8,7 +8,8 @@ from typing import Any, Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import Session, error_code, is_lost_connection, server_words
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LOST, error_code, server_words
 
 _TABLE_CHANGED: Final = 1412
 _LOOK: Final = "bridge_look"
@@ -74,7 +75,7 @@ class SnapshotReader:
                 where=f"{self._place}, {sql[:200]}",
                 fix="run verify again with --resume: what was found equal is not read again",
             )
-        what = "was lost" if is_lost_connection(error) else "refused a query of verify"
+        what = "was lost" if isinstance(error, LOST) else "refused a query of verify"
         return StoppedError(
             f"the server {what}: {server_words(error)}",
             where=f"{self._place}, {sql[:200]}",

@@ -16,10 +16,11 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Flavour, flavour_of
+from bridge.mysql.table_definition import ServerKind, server_kind
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30
@@ -82,7 +83,7 @@ def _held(
             holder.begin()
             progress = table.read(holder, lock=True)
         except MySQLError as error:
-            if error_code(error) not in LOCK_CONFLICT or attempt >= _TRIES:
+            if not isinstance(error, LockConflictError) or attempt >= _TRIES:
                 raise StoppedError(
                     "the pipeline's progress row could not be held",
                     where=f"pipeline {table.name}",
@@ -131,10 +132,10 @@ def begin_snapshot(session: Session) -> None:
     session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
 
 
-def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavour]:
+def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], ServerKind]:
     """Opens sessions on the source that are in no snapshot yet."""
     sessions = tuple(source.connect() for _ in range(count))
-    flavour = flavour_of(sessions[0])
+    flavour = server_kind(sessions[0])
     sessions[0].rollback()
     for session in sessions:
         # A statement limit of the server's is for queries of users.
@@ -144,10 +145,10 @@ def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], Flavou
     return sessions, flavour
 
 
-def enter_source_snapshot(sessions: Sequence[Session], flavour: Flavour, progress: Progress | None) -> None:
+def enter_source_snapshot(sessions: Sequence[Session], flavour: ServerKind, progress: Progress | None) -> None:
     """Brings the sessions to the target's moment: on TiDB to just below applied_ts, on other servers to now."""
     for session in sessions:
-        if flavour is Flavour.TIDB and progress is not None:
+        if flavour is ServerKind.TIDB and progress is not None:
             session.rollback()
             session.execute(f"SET @@tidb_snapshot = '{progress.applied_ts - 1}'")
         else:

@@ -1,5 +1,5 @@
 """Processor time to decode one row change to Arrow, beside `orjson.loads` alone on the same messages, for every
-protocol: `python -m tests.bench.decoding`.
+protocol, in large lots and in small ones, of one table and of a thousand: `python -m tests.bench.decoding`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,29 @@ import orjson
 from bridge.demo.encode import EncodedMessage
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.spark.process_memory import keep_freed_memory
 from tests.bench.encoders import ENCODERS
-from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream
+from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, Workload
 
 ROWS = 10_000
 """As many as the stream reads at a time."""
+SMALL = 100
+"""As many as come together while a pipeline keeps up with its upstream."""
+CASES = {
+    **{name: (workload, ROWS) for name, workload in WORKLOADS.items()},
+    f"lots of {SMALL}": (WORKLOADS["sysbench"], SMALL),
+    "1,000 tables": (Workload("tables1000", tables=1000), ROWS),
+    f"1,000 tables, lots of {SMALL}": (Workload("tables1000", tables=1000), SMALL),
+}
+"""The workloads, and how many messages are decoded together."""
 ROUNDS = 15
 LENGTH = 8
 """Bytes before the JSON of each event in Open Protocol's values."""
 
 
-def rows_of(protocol: str, workload: str, rows: int = ROWS) -> list[EncodedMessage]:
+def rows_of(protocol: str, workload: Workload, rows: int = ROWS) -> list[EncodedMessage]:
     """Messages of at least so many row changes."""
-    encoder, upstream = ENCODERS[protocol](PARTITIONS), Upstream(WORKLOADS[workload])
+    encoder, upstream = ENCODERS[protocol](PARTITIONS), Upstream(workload)
     return [message for transaction in upstream.transactions(rows) for message in encoder.transaction(transaction)]
 
 
@@ -52,18 +62,24 @@ def best(work: Callable[[], object], rows: int) -> float:
     return min(taken) / rows * 1e6
 
 
-def measured(protocol: str, workload: str) -> dict[str, float]:
-    """What one row change costs, and the ratio."""
+def lots_of(rows: list[EncodedMessage], size: int) -> list[Messages]:
+    """The messages in lots of a size."""
+    return [
+        Messages(["t"] * len(lot), [0] * len(lot), [*range(len(lot))], [m.key for m in lot], [m.value for m in lot])
+        for lot in (rows[at : at + size] for at in range(0, len(rows), size))
+    ]
+
+
+def measured(protocol: str, workload: Workload, size: int) -> dict[str, float]:
+    """What one row change costs in lots of a size, and the ratio."""
     rows = rows_of(protocol, workload)
-    count = len(rows)
-    messages = Messages(
-        ["t"] * count, [0] * count, list(range(count)), [row.key for row in rows], [row.value for row in rows]
-    )
+    lots = lots_of(rows, size)
     decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    documents = [document for value in messages.value for document in documents_of(protocol, value or b"")]
+    documents = [document for row in rows for document in documents_of(protocol, row.value or b"")]
 
     def decode() -> None:
-        decode_messages(decoder, messages)
+        for lot in lots:
+            decode_messages(decoder, lot)
 
     def load() -> None:
         for document in documents:
@@ -74,6 +90,7 @@ def measured(protocol: str, workload: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    gc.disable()  # as in a decoding worker
-    found = {workload: {protocol: measured(protocol, workload) for protocol in ENCODERS} for workload in WORKLOADS}
+    gc.disable()
+    keep_freed_memory()
+    found = {name: {protocol: measured(protocol, *case) for protocol in ENCODERS} for name, case in CASES.items()}
     print(json.dumps(found, indent=2))

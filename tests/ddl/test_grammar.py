@@ -7,8 +7,9 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
-from bridge.mysql.connection import Session, error_code
+from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
+from bridge.mysql.server_errors import error_code
 from tests.support.ddl_grammar import Grammar
 from tests.support.ddl_words import ALL, on
 from tests.support.pipelines import admin

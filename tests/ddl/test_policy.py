@@ -15,7 +15,7 @@ from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
 from bridge.errors import HeldError, SchemaChangeError, UsageError
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.ddl_journal import Entry, Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings_sources import load_settings
 from tests.support.pipelines import admin, opened, run_all
@@ -87,7 +87,7 @@ def session(target: str) -> Iterator[Session]:
         yield session
 
 
-def entry(session: Session) -> Entry:
+def entry(session: Session) -> JournalEntry:
     [found] = Journal("bridge", "_bridge").entries(session)
     return found
 
@@ -105,7 +105,7 @@ def test_ignored(target: str, session: Session) -> None:
     run_all(target, in_one_partition([DROP, *AFTER]), ddl=ddl_rules(ignore=["drop table"]))
     assert tables(session) == {"t", "u"}
     assert rows(session) == [(1,)]
-    assert entry(session).state is State.IGNORED
+    assert entry(session).state is JournalState.IGNORED
 
 
 def test_refused(target: str, session: Session) -> None:
@@ -117,16 +117,16 @@ def test_refused(target: str, session: Session) -> None:
     assert rows(session) == []
 
 
-RELEASES: list[tuple[State, str, set[str], State]] = [
-    (State.APPROVED, "", {"u"}, State.DONE),
-    (State.SKIPPED, "", {"t", "u"}, State.SKIPPED),
-    (State.REPLACED, "RENAME TABLE t TO t_old", {"t_old", "u"}, State.DONE),
+RELEASES: list[tuple[JournalState, str, set[str], JournalState]] = [
+    (JournalState.APPROVED, "", {"u"}, JournalState.DONE),
+    (JournalState.SKIPPED, "", {"t", "u"}, JournalState.SKIPPED),
+    (JournalState.REPLACED, "RENAME TABLE t TO t_old", {"t_old", "u"}, JournalState.DONE),
 ]
 
 
 @pytest.mark.parametrize(("state", "replacement", "left", "end"), RELEASES)
 def test_held_in_a_replay(
-    target: str, session: Session, state: State, replacement: str, left: set[str], end: State
+    target: str, session: Session, state: JournalState, replacement: str, left: set[str], end: JournalState
 ) -> None:
     """A replay ends with 4 at a schema change that is held, its rows before applied, those behind not; released, the
     next replay goes on."""
@@ -138,7 +138,7 @@ def test_held_in_a_replay(
         assert raised.value.exit_code == 4
         assert "bridge ddl approve, skip or replace 10-" in raised.value.fix
     assert rows(session) == [(7,)]
-    assert entry(session).state is State.HELD
+    assert entry(session).state is JournalState.HELD
     release(Target(target), ProgressTable("bridge"), "10", state, replacement)
     run_all(target, events, ddl=rules)
     assert tables(session) == left
@@ -148,7 +148,7 @@ def test_held_in_a_replay(
 
 @pytest.mark.parametrize(("state", "replacement", "left", "end"), RELEASES)
 def test_a_running_bridge_waits_and_notices(
-    target: str, session: Session, state: State, replacement: str, left: set[str], end: State
+    target: str, session: Session, state: JournalState, replacement: str, left: set[str], end: JournalState
 ) -> None:
     """A running bridge stays at the commit_ts of a held schema change, says what for, and goes on when it is released
     through the target's tables."""
@@ -192,8 +192,8 @@ def test_a_replacement_is_a_schema_change_too(target: str, session: Session) -> 
         run_all(target, events, ddl=ddl_rules(hold=["drop table"]))
     for named, replacement in (("10", "DELETE FROM t"), ("10", "DROP TABLE t; DROP TABLE u"), ("11", "DROP TABLE t")):
         with pytest.raises(UsageError):
-            release(Target(target), ProgressTable("bridge"), named, State.REPLACED, replacement)
-    assert entry(session).state is State.HELD
+            release(Target(target), ProgressTable("bridge"), named, JournalState.REPLACED, replacement)
+    assert entry(session).state is JournalState.HELD
 
 
 def test_left_out_in_part(target: str, session: Session) -> None:

@@ -12,8 +12,8 @@ from pymysql.err import MySQLError
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
-from bridge.mysql.connection import error_code
 from bridge.mysql.probe import probe
+from bridge.mysql.server_errors import error_code
 from tests.ddl.test_classes import CLASSES
 from tests.support.ddl_words import (
     ALL,

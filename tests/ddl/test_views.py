@@ -21,7 +21,7 @@ from bridge.errors import HeldError
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import State
+from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import bridge
 from tests.support.ddl_words import ALL, MARIADB, SAME, words
@@ -208,7 +208,7 @@ def test_a_reader_sees_no_more_than_before(url: str) -> None:
                     with pytest.raises(HeldError, match=reason):
                         run_all(url, events, ddl=rules)
                     assert session.rows("SHOW TABLES FROM shop LIKE 'v'") == []
-                    release(Target(url), ProgressTable("bridge"), str(ts), State.APPROVED)
+                    release(Target(url), ProgressTable("bridge"), str(ts), JournalState.APPROVED)
                 run_all(url, events, ddl=rules)
                 assert session.rows("SHOW TABLES FROM shop LIKE 'v'") == [("v",)]
                 with pytest.raises(MySQLError, match=r"denied|rights"):

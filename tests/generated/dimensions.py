@@ -153,9 +153,11 @@ def draw(random: Random, forced: Mapping[str, str], without: Collection[Pair] = 
     forced = {"where": "driver"} | dict(forced)
     while True:
         choice: dict[str, str] = {}
-        others = [name for name in DIMENSIONS if name not in forced]
-        for name in [*forced, *random.sample(others, len(others))]:
-            values = [forced[name]] if name in forced else _weighted(random, name, choice["where"])
+        share, meetings = MEETINGS[forced["where"]]
+        given = {**(random.choice(meetings) if random.random() < share else {}), **forced}
+        others = [name for name in DIMENSIONS if name not in given]
+        for name in [*given, *random.sample(others, len(others))]:
+            values = [given[name]] if name in given else _weighted(random, name)
             fitting = [value for value in values if fits((name, value), choice, without)]
             if not fitting:
                 break
@@ -173,16 +175,33 @@ _SPECIAL: Final = {"schema change": 0.5, "redelivery": 0.35, "crash": 0.35, "qua
 """How often these are not none."""
 
 
-_ON_EXECUTORS: Final = {"shape": ("target-only",), "rows per transaction": ("3",), "boundaries": ("some", "last")}
-"""Favoured there: what pieces of a window share, and few but more than one of them."""
+MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
+    "driver": (
+        0.12,
+        (
+            # Keys that a server holds for one, in statements that several connections run in any order.
+            {"consistency": "parallel", "shape": "single key", "key type": "varchar"},
+            {"consistency": "parallel", "shape": "prefix key", "key type": "varchar"},
+        ),
+    ),
+    "executors": (
+        0.85,
+        (
+            # Several pieces of one transaction keep values that only the target has.
+            {"shape": "target-only", "rows per transaction": "1000", "micro-batch": "all", "boundaries": "last"},
+            # A window is cut between commit ts that floating point does not tell apart.
+            {"rows per transaction": "1", "micro-batch": "all", "boundaries": "last"},
+        ),
+    ),
+}
+"""Values of several dimensions that hurt when they meet, and seldom do by chance: by where the rows are, in which share
+of the runs, and which."""
 
 
-def _weighted(random: Random, name: str, where: str) -> Sequence[str]:
+def _weighted(random: Random, name: str) -> Sequence[str]:
     """So that what is special in one way is often special in no other."""
     if name in _SPECIAL and random.random() >= _SPECIAL[name]:
         return (NONE,)
-    if where == "executors" and name in _ON_EXECUTORS and random.random() < 0.6:
-        return _ON_EXECUTORS[name]
     return DIMENSIONS[name]
 
 

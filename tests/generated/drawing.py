@@ -17,6 +17,8 @@ _ADDED: Final = (
     Column("added", "varchar", collation="utf8mb4_bin"),
 )
 _ATTEMPTS: Final = 6
+_HURTS: Final = {"target-only": ("swap", "pass on"), "varchar": ("respell",)}
+"""Operations that are favoured beside others: for a shape, where rows are written anew; for a type of keys."""
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Draughtsman:
     def __post_init__(self) -> None:
         self.pools = {kind: tuple(self.random.sample(pool, k=min(len(pool), 6))) for kind, pool in KEYS.items()}
         self._favoured = self.random.sample(list(self.operations), k=min(len(self.operations), 4))
+        hurts = _HURTS.get(self.choice["shape"], ()) + _HURTS.get(self.choice["key type"], ())
+        self._favoured += [operation for operation in hurts if operation in self.operations]
         self._ts = 0
 
     def rows(self, table: int, count: int) -> list[Transaction]:
@@ -73,7 +77,7 @@ class Draughtsman:
             after = (
                 self.random.choice((0, 1, 1, 2, 9))
                 if not self.upstream.nets
-                else self.random.choice((1, 1, 2, 7, 1 << 18))
+                else self.random.choice((1, 1, 1, 2, 7, 1 << 18))
             )
             made = self._kept([Transaction(after, tuple(part), (label,)) for part in parts if part])
             if made:

@@ -87,14 +87,32 @@ class Column:
         return self.type in {"varchar", "mediumtext"}
 
 
+def _itself(value: Value) -> Value:
+    return value
+
+
+def _doubled(value: Value) -> Value:
+    return value * 2 if isinstance(value, int) else None
+
+
+def _next(value: Value) -> Value:
+    return value + 1 if isinstance(value, int) else None
+
+
 @dataclass(frozen=True)
 class Unique:
-    """A unique key.  prefix: of so many characters of its texts; sql: its columns, where they are others."""
+    """A unique key.  prefix: of so many characters of its texts; sql: its columns, where they are others; of: what
+    their value is, computed of its own columns' value."""
 
     name: str
     columns: tuple[str, ...]
     prefix: int | None = None
     sql: str = ""
+    of: Callable[[Value], Value] = _itself
+
+    def shown(self, row: Row) -> str:
+        """The value of a row as a server's words have it."""
+        return "-".join(str(self.of(row[name]))[: self.prefix] for name in self.columns)
 
 
 @dataclass(frozen=True)
@@ -161,10 +179,6 @@ class Table:
     def complete(self, row: Row) -> Row:
         """The row with its generated columns."""
         return {c.name: (_doubled(row["a"]) if c.of else row.get(c.name)) for c in self.columns}
-
-
-def _doubled(value: Value) -> Value:
-    return value * 2 if isinstance(value, int) else None
 
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
@@ -240,7 +254,7 @@ def make_table(name: str, shape: str, key_type: str, collation: str, quarantine:
         table = replace(table, columns=(key, *rest, u), uniques=(handle, Unique("uu", ("u",), 2)))
     elif shape == "generated":
         a, g = Column("a", "int"), Column("g", "int", of="`a` * 2")
-        others = (Unique("ug", ("a",), sql="`g`"), Unique("uv", ("a",), sql="`v`"))
+        others = (Unique("ug", ("a",), sql="`g`", of=_doubled), Unique("uv", ("a",), sql="`v`", of=_next))
         virtual = "`v` INT AS (`a` + 1) VIRTUAL"
         table = replace(table, columns=(key, a, g, *rest), uniques=(handle, *others), hidden=(virtual,))
     elif shape == "target-only":

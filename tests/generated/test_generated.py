@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BLOCKS: Final = 10
 RUNS: Final = 30
 """Of each block."""
-EXECUTOR_RUNS: Final = 4
+EXECUTOR_RUNS: Final = 8
 EXECUTORS: Final = {"where": "executors"}
 ONE_IN: Final = 40
 """So many runs of the soak are on executors."""

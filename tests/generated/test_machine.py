@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.generated.dimensions import ALL, DIMENSIONS, Coverage, draw, is_sound, possible
+from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.runs import Bench, Case, Failure, make_case
 from tests.generated.shrinking import shrunk
 from tests.generated.tables import Equality, Unique, make_table
@@ -121,3 +122,37 @@ def test_shrinking_keeps_what_fails(is_wrong: Callable[[Case], bool], left: int)
     assert is_wrong(small)
     assert len(small.transactions) == left
     assert why.kind == "x"
+
+
+@pytest.mark.parametrize(
+    ("words", "sent", "allowed"),
+    [
+        ("'7' for key 'uw'", (0, 1, 2, 3, 0), True),
+        ("'7' for key 'uw'", (0, 1, 2, 3), False),
+        ("'7' for key 'uw'", (0, 1, 2, 3, 2), False),
+        ("'8' for key 'uw'", (0, 1, 2, 3, 0), False),
+        ("'7' for key 'uu'", (0, 1, 2, 3, 0), False),
+        ("'7' for key 'PRIMARY'", (0, 1, 2, 3, 0), False),
+    ],
+)
+@pytest.mark.parametrize("nets", [False, True])
+def test_what_is_sent_again_collides_only_with_what_is_newer(
+    words: str, sent: tuple[int, ...], allowed: bool, nets: bool
+) -> None:
+    """A stop is right where two rows held the value that it is about, at one moment of what was sent."""
+    table, equality = make_table("t", "unique keys", "int", "utf8mb4_bin", "none", Random(0)), Equality(by_code_point)
+    upstream = Upstream([table], equality, nets=nets)
+    statements = (
+        *(Insert(0, {"k": 1, "w": 7}), Insert(0, {"k": 2})),
+        *(Update(0, {"k": 1}, {"w": None}), Update(0, {"k": 2}, {"w": 7})),
+    )
+    steps = [upstream.run(Transaction(1, (one,)), ts) for ts, one in enumerate(statements)]
+    taken = Taken.of(f"the target refused rows of m.t: 1062 (Duplicate entry {words})")
+    assert taken is not None
+    log = [step for step in map(steps.__getitem__, sent) if step is not None]
+    assert two_rows_hold(taken, log, equality, nets=nets) is allowed
+
+
+def test_words_about_something_else() -> None:
+    """Are about no unique value."""
+    assert Taken.of("the target refused rows of m.t: 1264 (Out of range value for column 'n')") is None

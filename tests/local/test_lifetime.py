@@ -35,7 +35,7 @@ print(server.pid, server.port, server.folder, flush=True)
 class Parent:
     """A process that has started a server."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     server_pid: int
     server_port: int
     folder: Path
@@ -44,11 +44,11 @@ class Parent:
 @pytest.fixture
 def parent() -> Iterator[Callable[..., Parent]]:
     """`parent(kind, then)` starts a process which starts a server of that kind and goes on with `then`."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def start(kind: str = "MariaDB", then: str = "time.sleep(600)") -> Parent:
         command = [sys.executable, "-c", PARENT.format(kind=kind, then=then)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         started.append(process)
         pid, port, folder = said_by(process).split(maxsplit=2)
         return Parent(process, int(pid), int(port), Path(folder.strip()))
@@ -60,11 +60,11 @@ def parent() -> Iterator[Callable[..., Parent]]:
             pass
 
 
-def said_by(process: subprocess.Popen[str]) -> str:
-    """The next line that it prints."""
+def said_by(process: subprocess.Popen[bytes]) -> str:
+    """The next line that it prints.  Read without a buffer, which would hide from `select` what it holds."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], SAID_SECONDS)[0], "it says nothing"
-    return process.stdout.readline()
+    return process.stdout.readline().decode()
 
 
 def is_alive(pid: int) -> bool:

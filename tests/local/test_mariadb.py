@@ -41,6 +41,11 @@ def test_answers_at_its_url(server: MariaDB) -> None:
     assert query(server, "SELECT 1, @@port, @@version LIKE '11.4%'") == (1, server.port, 1)
 
 
+def test_temporary_tables_are_its_own(server: MariaDB) -> None:
+    """In a folder that they share, a server that starts removes those of one that runs."""
+    assert query(server, "SELECT @@tmpdir") == (str(server.folder),)
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

@@ -41,6 +41,7 @@ def test_answers_at_its_url(version: str, request: pytest.FixtureRequest) -> Non
         pytest.fail(str(skipped))
     settings = "@@version, @@max_allowed_packet, @@innodb_flush_log_at_trx_commit, @@character_set_server"
     assert query(server, f"SELECT {settings}") == (version, 64 << 20, 1, "utf8mb4")
+    assert query(server, "SELECT @@tmpdir") == (str(server.folder),)
     assert server.url == f"mysql://root@127.0.0.1:{server.port}/"
 
 

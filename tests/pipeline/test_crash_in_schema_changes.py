@@ -10,7 +10,7 @@ from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.ddl_journal import State
+from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all
@@ -128,18 +128,18 @@ IN_X = [P, IN_P, "CREATE TABLE m.x (id INT PRIMARY KEY, v INT)", "INSERT INTO m.
 EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE x"
 RUN = ["ddl intent", "ddl executed", "ddl recorded"]
 RELEASES = [
-    ("RECOVER TABLE `t`", State.SKIPPED, "", []),
-    ("RECOVER TABLE `t`", State.REPLACED, "ALTER TABLE t RENAME TO recovered", RUN),
-    ("ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP", State.APPROVED, "", RUN),
-    ("DROP TABLE t, p", State.APPROVED, "", RUN),
-    (EXCHANGE, State.APPROVED, "", RUN),
-    ("TRUNCATE TABLE x", State.REPLACED, EXCHANGE, RUN),
+    ("RECOVER TABLE `t`", JournalState.SKIPPED, "", []),
+    ("RECOVER TABLE `t`", JournalState.REPLACED, "ALTER TABLE t RENAME TO recovered", RUN),
+    ("ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP", JournalState.APPROVED, "", RUN),
+    ("DROP TABLE t, p", JournalState.APPROVED, "", RUN),
+    (EXCHANGE, JournalState.APPROVED, "", RUN),
+    ("TRUNCATE TABLE x", JournalState.REPLACED, EXCHANGE, RUN),
 ]
 
 
 @pytest.mark.parametrize(("statement", "state", "replacement", "run"), RELEASES)
 def test_one_effect_of_what_was_held(
-    target: str, victims: Victims, statement: str, state: State, replacement: str, run: list[str]
+    target: str, victims: Victims, statement: str, state: JournalState, replacement: str, run: list[str]
 ) -> None:
     """What is held, by the settings or since only TiDB has it, waits for the operator through any crash; what the
     operator has decided has its one effect through any crash."""

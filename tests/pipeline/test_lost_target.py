@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pymysql
 import pytest
 
 from bridge.errors import TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
 from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LostConnectionError
 from tests.support.pipelines import admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -102,7 +102,7 @@ def lost_reply(commit: Callable[[Session], None], takes_place: bool) -> Callable
         if takes_place:
             commit(session)
         session.close()
-        raise pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+        raise LostConnectionError(2013, "Lost connection to MySQL server during query")
 
     return cut
 
@@ -151,7 +151,7 @@ def test_commit_in_flight_is_waited_for(target: str) -> None:
                     ghosts.append(self)
                     writer._session = None  # the client lost it, the server has not noticed
                     threading.Timer(1.0, lambda: original(self)).start()
-                    raise pymysql.err.OperationalError(2013, "Lost connection to MySQL server during query")
+                    raise LostConnectionError(2013, "Lost connection to MySQL server during query")
                 original(self)
 
             with pytest.MonkeyPatch.context() as patch:

@@ -16,7 +16,7 @@ from bridge.model import TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.parallel_writer import _all_of, units
 from bridge.mysql.connection import Session
-from bridge.rows.render import Sharing, Stage, Statement
+from bridge.rows.sql.statement import Sharing, Stage, Statement
 from tests.support.pipelines import admin, contents, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
@@ -52,7 +52,7 @@ def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    errors = (LoadRefusedError("a warning"), OSError("cut"), OwnedError("taken over"))
+    errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
     with pytest.raises(OwnedError):
         _all_of([partial(fail, error) for error in errors])
 

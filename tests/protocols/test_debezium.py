@@ -9,6 +9,7 @@ import pytest
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.debezium.decoder import DebeziumDecoder
 from tests.support.debezium_wire import (
     CREATE,
     CUSTOMER,
@@ -96,12 +97,12 @@ def test_what_is_remembered_changes_nothing() -> None:
 
 def test_remembered_schemas_are_bounded() -> None:
     """A flood of schemas does not fill the memory."""
-    decoder = make_decoder("debezium", DecodeOptions(None))
+    decoder = DebeziumDecoder(DecodeOptions(None))
     for number in range(200):
         field = {"type": "int32", "optional": True, "field": "v", "doc": "x" * 100_000, "version": number}
         [event] = decode_message(decoder, None, ticdc("c", {"v": 1}, [field]))
         assert event.kind is Kind.INSERT
-    remembered = decoder._envelopes._schemas  # type: ignore[attr-defined]
+    remembered = decoder.envelopes._schemas
     assert 0 < sum(map(len, remembered)) <= 8 << 20
 
 

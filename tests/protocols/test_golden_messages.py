@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ DEBEZIUM = [
 ROWS = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
 
 
-def capture(golden: Path, variant: str, script: str) -> list[tuple[int, Event]]:
+def capture(golden: Path, variant: str, script: str) -> Sequence[tuple[int, Event]]:
     return capture_events(golden / variant / f"{script}.jsonl")
 
 
@@ -35,7 +36,7 @@ def _has_boundaries(variant: str) -> bool:
     return not variant.startswith("debezium") or variant.endswith("ext")
 
 
-def rows(events: list[tuple[int, Event]]) -> list[Event]:
+def rows(events: Sequence[tuple[int, Event]]) -> list[Event]:
     return [event for _, event in events if event.kind in ROWS]
 
 

@@ -16,7 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bridge.events import Kind
-from bridge.protocols import DECODERS, DecodeOptions, decode_all, decode_message, make_decoder
+from bridge.protocols import DECODERS, DecodeOptions, decode_message, make_decoder
+from tests.support.oracles import Pair, decoded
 from tests.support.wire import (
     ROW_KEY,
     as_ckafka,
@@ -41,9 +42,12 @@ FOLDERS = {
     "open-protocol": ["open", "open-lz4", "open-updated-only"],
 }
 SEED = 20261121
-MUTATIONS = 5_000
+MUTATIONS = 2_000
+REPLACEMENTS = [1_200, pytest.param(60_000, marks=pytest.mark.soak)]
 SOAK_MUTATIONS = 250_000
 """Of each of the four protocols."""
+LOT = 512
+"""Messages that are decoded together."""
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -106,22 +110,28 @@ def mutated(message: bytes, chance: random.Random) -> bytes:
 
 
 def mutate(golden: Path, protocol: str, count: int) -> set[Kind]:
-    """Decodes altered genuine messages with a decoder that knows their tables, the short way and the long; the kinds
-    of event that came of them."""
+    """Decodes altered genuine messages among sound ones by the fast path and by parsing; the kinds of event that came
+    of them."""
     chance = random.Random(SEED)
-    decoder = make_decoder(protocol, DecodeOptions("Asia/Shanghai"))
+    options = DecodeOptions("Asia/Shanghai")
+    decoder, oracle = DECODERS[protocol](options), make_decoder(protocol, options)
     kinds = set()
-    for _ in range(count):
-        key, value = chance.choice(samples(golden, protocol))
-        decode_message(decoder, key, value)
-        if key and chance.random() < 0.3:
-            key = mutated(key, chance)
-        value = mutated(value or b"", chance)
-        events, _ = decode_all(decoder, [key], [value])
-        assert events == decode_message(decoder, key, value)
-        check_sound(events)
-        kinds |= {event.kind for event in events}
+    for at in range(0, count, LOT // 2):
+        pairs = [chance.choice(samples(golden, protocol)) for _ in range(LOT)]
+        for number in range(min(LOT // 2, count - at)):
+            pairs[number] = _altered(*pairs[number], chance)
+        chance.shuffle(pairs)
+        for pair, events in zip(pairs, decoded(decoder, pairs), strict=True):
+            assert events == decode_message(oracle, *pair)
+            check_sound(events)
+            kinds |= {event.kind for event in events}
     return kinds
+
+
+def _altered(key: bytes | None, value: bytes | None, chance: random.Random) -> Pair:
+    if key and chance.random() < 0.3:
+        key = mutated(key, chance)
+    return key, mutated(value or b"", chance)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -158,15 +168,16 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("count", REPLACEMENTS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_mutated_json(golden: Path, protocol: str) -> None:
+def test_mutated_json(golden: Path, protocol: str, count: int) -> None:
     """Genuine messages with any one part replaced by other JSON give events or one BAD, whatever is cached."""
     chance = random.Random(SEED)
     decoder = make_decoder(protocol, DecodeOptions("UTC"))
     skip = 8 if protocol == "open-protocol" else 0
     plain = [m for m in samples(golden, protocol) if m[1] and m[1][skip : skip + 1] == b"{" and frames_one(m, skip)]
     assert len(plain) > 30
-    for _ in range(3000):
+    for _ in range(count):
         key, value = chance.choice(plain)
         document = json.loads((value or b"")[skip:])
         changed = compact(replaced(document, chance.choice(paths(document)), chance.choice(OTHERS)))

@@ -30,7 +30,7 @@ def message(protocol: str, schema: str, id_: int = 1) -> Pair:
 
 
 def decoded(protocol: str, pairs: Iterable[Pair], **options: Any) -> list[dict[str, Any]]:
-    """The events of messages that are decoded together, by one decoder, twice: it has learnt then."""
+    """The events of messages that are decoded together, by one decoder, twice: it has learned then."""
     decoder = make_decoder(protocol, DecodeOptions("UTC", **options))
     keys, values = zip(*pairs, strict=True)
     messages = Messages(["q"] * len(keys), [0] * len(keys), list(range(len(keys))), list(keys), list(values))

@@ -9,7 +9,8 @@ import pytest
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
 from bridge.protocols import DECODERS, DecodeError, DecodeOptions, decode_message, make_decoder
-from bridge.protocols.decoder import MAX_CACHED, GuardedDecoder
+from bridge.protocols.canal.decoder import CanalJsonDecoder
+from bridge.protocols.decoder import MAX_CACHED, PlainDecoder
 from tests.support.wire import canal
 
 
@@ -44,8 +45,8 @@ def test_wrong_time_zone_is_told_when_the_decoder_is_made() -> None:
 def test_every_failure_becomes_a_reason(failure: Exception) -> None:
     """Whatever fails inside a decoder leaves it as a DecodeError with words, and the message as one BAD event."""
 
-    class Failing(GuardedDecoder):
-        def _events(self, _key: bytes | None, _value: bytes | None) -> list[Event]:
+    class Failing(PlainDecoder):
+        def parse(self, _key: bytes | None, _value: bytes | None) -> list[Event]:
             raise failure
 
     decoder = Failing(DecodeOptions(None))
@@ -67,7 +68,7 @@ def test_options_travel() -> None:
 
 def test_caches_are_bounded() -> None:
     """A flood of table names does not fill the memory."""
-    decoder = make_decoder("canal-json", DecodeOptions(None))
+    decoder = CanalJsonDecoder(DecodeOptions(None))
     for number in range(MAX_CACHED + 10):
         decode_message(decoder, b"", canal("INSERT", {"id": ("int", "1")}, table=f"t{number}"))
-    assert len(decoder._slots) < 100  # type: ignore[attr-defined]
+    assert len(decoder._states) < 100

@@ -10,7 +10,8 @@ import pytest
 
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
-from bridge.rows.resolve_types import all_typed
+from bridge.rows.types.resolve_types import all_typed
+from bridge.rows.types.type_check import CheckedTypes
 from tests.support.golden import expected_tables
 from tests.support.upstreams import in_one_partition
 from tests.support.wire import capture_events
@@ -42,9 +43,10 @@ def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, E
         for _, event in capture_events(golden / variant / f"{script}.jsonl")
         if event.kind <= Kind.DELETE and (event.schema, event.table) in tables
     ]
-    for event, row in zip(events, all_typed(tables, in_one_partition(events)).to_pylist(), strict=True):
-        ready = event._replace(columns=row["columns"], before=row["before"], after=row["after"])
-        yield TableName(event.schema, event.table), ready
+    ready = all_typed(tables, in_one_partition(events), CheckedTypes())
+    for event, row in zip(events, ready.to_pylist(), strict=True):
+        typed = event._replace(columns=row["columns"], before=row["before"], after=row["after"])
+        yield TableName(event.schema, event.table), typed
 
 
 def images(event: Event) -> list[str]:

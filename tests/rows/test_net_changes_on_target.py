@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bridge.events import SEP, Event, Kind
 from bridge.mysql.connection import Session, Target
-from bridge.rows import render
-from bridge.rows.load_format import MIN_BYTES
+from bridge.rows.sql import render
+from bridge.rows.sql.load_format import MIN_BYTES
 from tests.support.histories import SHAPES, Change, Dialect, History, Row, Shape, messages
 from tests.support.pipelines import Pipeline, drop_all, opened
 from tests.support.upstreams import boundary, events_table

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridge.events import EVENT_SCHEMA
 from bridge.model import TableName
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, TableStore, by_table, in_order, in_stages
-from bridge.rows.render import Stage, Statement
+from bridge.rows.sql.statement import Stage, Statement
 from tests.support.upstreams import events_table, row_change
 
 PLACES = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.sampled_from(["cdc", "b", "é", "cdc1"])), unique=True)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, Pace
+from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from bridge.protocols.batch_decode import Messages
 from bridge.sources import range_reader as ranges
 from bridge.sources.range_reader import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
@@ -65,16 +65,16 @@ def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], c
 
 def test_the_pace_follows_the_rate() -> None:
     """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
-    pace = Pace(100_000, 1 << 30)
-    assert pace.size == FIRST_AT_ONCE
+    pace = PartSize(100_000, 1 << 30)
+    assert pace.by_rate == FIRST_AT_ONCE
     pace.note(100_000, 10.0)
-    assert pace.size == 20_000
+    assert pace.by_rate == 20_000
     pace.note(20_000, 100.0)
-    assert pace.size == LEAST_AT_ONCE
+    assert pace.by_rate == LEAST_AT_ONCE
     pace.note(50, 5.0)
-    assert pace.size == LEAST_AT_ONCE
+    assert pace.by_rate == LEAST_AT_ONCE
     pace.note(10_000, 0.05)
-    assert pace.size == 100_000
+    assert pace.by_rate == 100_000
 
 
 def test_the_log_of_offsets_gives_each_batch_its_ranges(tmp_path: Path) -> None:

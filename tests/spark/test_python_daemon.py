@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from bridge.spark.process_memory import keep_freed_memory
 from bridge.spark.python_daemon import compiled_instead_of_zipped
 
 INSTALLED = "/env/lib/site-packages"
@@ -25,6 +28,20 @@ ARCHIVES = [f"{INSTALLED}/pyspark/python/lib/pyspark.zip", f"{INSTALLED}/pyspark
 def test_archives_of_what_is_installed_are_left_out(path: list[str], expected: list[str]) -> None:
     """Only those: a Spark of its own, or a job's own archive, is all there is of its modules."""
     assert compiled_instead_of_zipped(path) == expected
+
+
+def test_freed_memory_is_kept() -> None:
+    """A large block that is wanted again and again costs no more page faults than the first time."""
+    keep_freed_memory()
+
+    def faults(times: int) -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(times):
+            np.ones(3 << 20, np.uint8)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    faults(3)
+    assert faults(20) < 20 * 100
 
 
 def test_small_pages() -> None:

@@ -1,6 +1,7 @@
 """Messages of about 1 MB that ask for as much time and memory as they can, and a process that measures what they get.
 
-`python -m tests.support.gluttons PROTOCOL` prints a JSON object: name to [seconds of processor time, MB of memory].
+`python -m tests.support.gluttons PROTOCOL` prints a JSON object: name to [bytes, seconds of processor time, MB of
+memory].
 """
 
 from __future__ import annotations
@@ -181,5 +182,11 @@ def _peak_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
+def size(message: Message) -> int:
+    """Bytes of its larger part."""
+    return max(len(part or b"") for part in message)
+
+
 if __name__ == "__main__":
-    print(json.dumps({name: measured(sys.argv[1], message) for name, message in gluttons(sys.argv[1])}))
+    costs = {name: (size(message), *measured(sys.argv[1], message)) for name, message in gluttons(sys.argv[1])}
+    print(json.dumps(costs))

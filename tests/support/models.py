@@ -14,11 +14,11 @@ from bridge.events import Event
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
 from bridge.pipeline.applier import Applier
-from bridge.rows.render import Rendering
+from bridge.rows.sql.statement import Rendering
 
 Streams = list[list[Event]]
 """The messages of each partition."""
-FEW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Other histories in every run."""
 MANY = settings(FEW, max_examples=3000)
 

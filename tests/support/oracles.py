@@ -1,8 +1,9 @@
-"""Decoders that have learnt templates, others that never do, which tell what is right, and messages for both."""
+"""Decoders that have learned templates, others that never do, which tell what is right, and messages for both."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,11 +11,16 @@ from hypothesis import strategies as st
 
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
-from bridge.protocols import DecodeOptions, Decoder, decode_all, make_decoder
+from bridge.events import Event, Kind
+from bridge.protocols import DECODERS, DecodeOptions, Decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import ENCODERS
 
 WARM = 40
-"""Messages after which a layout's conversion is written out."""
+"""Messages after which a template is learned from them."""
+ALIKE = 2
+"""Messages of a form from which on the fast path reads them together."""
 
 ROW = {"id": "1", "v": "x"}
 MESSAGE: dict[str, Any] = {
@@ -30,14 +36,50 @@ def in_message_order(events: pa.Table) -> pa.Table:
     return events.sort_by([(name, "ascending") for name in ("topic", "partition", "offset", "index")])
 
 
-def unlearning(protocol: str) -> Decoder:
-    """A decoder without templates: what it gives is what a message holds."""
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    decoder._templates.missed = lambda *_: None  # type: ignore[attr-defined]
-    return decoder
+def decoder_of(protocol: str, **options: Any) -> FastDecoder:
+    """A decoder with both paths."""
+    return DECODERS[protocol](DecodeOptions("UTC", ckafka_binary="base64", **options))
 
 
-ORACLES = {protocol: unlearning(protocol) for protocol in ENCODERS}
+def plain(protocol: str) -> Decoder:
+    """A decoder that tells what is right: of it, `decode` alone is used, which knows no templates."""
+    return decoder_of(protocol)
+
+
+ORACLES = {protocol: plain(protocol) for protocol in ENCODERS}
+
+Pair = tuple[bytes | None, bytes | None]
+"""Key and value of a message."""
+
+
+def decoded_fast(decoder: FastDecoder, pairs: Sequence[Pair]) -> dict[int, list[Event]]:
+    """The events of those messages that the fast path reads, by number; no other is in what it leaves."""
+    lots, leftover = decoder.decode_batch([key for key, _ in pairs], [value for _, value in pairs])
+    found: dict[int, list[Event]] = {}
+    for rows in lots:
+        assert rows.numbers.tolist() == sorted(rows.numbers.tolist())
+        for number, event in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
+            found.setdefault(number, []).append(Event(**{**event, "kind": Kind(event["kind"])}))
+    assert sorted([*found, *leftover.tolist()]) == list(range(len(pairs)))
+    return {number: sorted(events, key=lambda event: event.index) for number, events in found.items()}
+
+
+def decoded_alone(decoder: FastDecoder, value: bytes | None, key: bytes | None = b"") -> list[Event] | None:
+    """What the fast path makes of a message; None when it leaves it to parsing."""
+    found = decoded_fast(decoder, [(key, value)] * ALIKE)
+    assert not found or len({tuple(events) for events in found.values()}) == 1 == len(found) - ALIKE + 1
+    return found.get(0)
+
+
+def decoded(decoder: Decoder, pairs: Sequence[Pair]) -> list[list[Event]]:
+    """The events of each of many messages, decoded as one lot: by the fast path and by what parses the rest."""
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    lot = Messages(["t"] * len(pairs), [0] * len(pairs), list(range(len(pairs))), keys, values)
+    events: list[list[Event]] = [[] for _ in pairs]
+    for row in in_message_order(decode_messages(decoder, lot)).to_pylist():
+        fields = {name: row[name] for name in Event._fields}
+        events[row["offset"]].append(Event(**{**fields, "kind": Kind(row["kind"])}))
+    return events
 
 
 def unbase64(text: str | None) -> bytes | None:
@@ -67,13 +109,12 @@ def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[EncodedMe
     return [message for transaction in transactions for message in encoder.transaction(transaction)]
 
 
-def taught(protocol: str) -> Decoder:
+def taught(protocol: str) -> FastDecoder:
     """A decoder that has seen all three kinds of change, and NULL in one column."""
     first = (1, 2, "x")
-    changes = [(None, first), (first, (1, 3, None)), (first, (1, 3, "z")), (first, None)] * WARM
-    messages = messages_of(protocol, changes)
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
-    decode_all(decoder, [message.key for message in messages], [message.value for message in messages])
+    changes = [(None, first), (first, (1, 3, None)), (first, (1, 3, "z")), (first, None)] * (4 * WARM)
+    decoder = decoder_of(protocol)
+    decoded_fast(decoder, [(message.key, message.value) for message in messages_of(protocol, changes)])
     return decoder
 
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 
 from bridge.mysql.connection import Session
+from bridge.mysql.state.schema import pipeline_lock
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all
 from tests.support.victims import Victims
 
 BANK_OPTIONS: Final = {"batch": 150, "rows_per_transaction": 45}
 """With them the fixture `bank` takes several micro-batches of several transactions."""
+_SECONDS: Final = 60.0
 
 
 def state(session: Session) -> tuple[Any, ...]:
     """What two runs that end alike have in common."""
     return contents(session), journal(session)
+
+
+def _let_go(session: Session) -> None:
+    """Waits until the server has noticed that a process is dead: a bridge gives it three seconds, which may be too few
+    on a busy machine."""
+    deadline = time.monotonic() + _SECONDS
+    while session.value("SELECT IS_USED_LOCK(%s)", (pipeline_lock("_bridge", "bridge"),)) is not None:
+        assert time.monotonic() < deadline, "the server holds the lock of a process that is dead"
+        time.sleep(0.01)
 
 
 def die_everywhere(
@@ -44,6 +56,7 @@ def die_everywhere(
             step = victims.run(url, kept, crash_at, **options)
             if step is not None:
                 died_at.add(step)
+                _let_go(session)
                 run_all(url, events, **options)
             assert state(session) == expected, f"after a crash at step {crash_at}, {step!r}"
             if step is None:
@@ -64,6 +77,7 @@ def die_again_and_again(
         drop_all(session)
         crash_at = 1
         while (step := victims.run(url, kept, crash_at, **options)) is not None:
+            _let_go(session)
             crash_at = 1 if step in {"committed", "ddl taken off"} else crash_at + 1
             look(session)
             if journal(session) == expected[1]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.support.crashing import CRASHED
+from tests.support.crashing import CRASHED, SECONDS
 
 
 class Victims:
@@ -48,7 +48,7 @@ class Victims:
         said = self._folder / "pid"
         said.unlink(missing_ok=True)
         self._ask(url, events, step, said, options)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + SECONDS
         while not said.exists() or not said.read_text() or _state(int(said.read_text())) != "T":
             assert time.monotonic() < deadline, f"it never came to {step!r}"
             time.sleep(0.01)

@@ -6,9 +6,10 @@ import base64
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -211,7 +212,8 @@ def messages(path: Path) -> Iterator[tuple[int, bytes | None, bytes | None]]:
             yield message["partition"], key, value
 
 
-def capture_events(path: Path) -> list[tuple[int, Event]]:
+@cache
+def capture_events(path: Path) -> Sequence[tuple[int, Event]]:
     """(partition, event) of a capture file, decoded by one decoder in the zone that its script ran in."""
     protocol = PROTOCOL_OF_FOLDER[path.parent.name.partition("-")[0]]
     zone = "Asia/Shanghai" if path.stem.endswith("tz8") else "UTC"

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Shape, at, closing, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
 
 
-def names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Collations that the target does not know become the nearest that it does."""
     for i, token in enumerate(statement.tokens):
         if token.word == "COLLATE":
@@ -24,7 +24,7 @@ def names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield Edit(*named.span, chosen, f"the target has no collation {name}")
 
 
-def charsets(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Character sets that the target does not know become utf8mb4, which holds all characters."""
     for scope in _scopes(statement):
         for named in _charset_names(scope):
@@ -32,7 +32,7 @@ def charsets(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield Edit(*named.span, "utf8mb4", f"the target has no character set {_plain(named)}")
 
 
-def defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A character set without a collation means the source's default collation of it, not the target's."""
     for scope in _scopes(statement):
         words = {token.word for _, token, depth in with_depth(scope) if depth == 0}
@@ -44,7 +44,7 @@ def defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield Edit(named.span[1], named.span[1], f" COLLATE {collation}", _why(site))
 
 
-def databases(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A database made without a character set and a collation has the source's."""
     words = {token.word for token in statement.options}
     if statement.classified.kind is not StatementKind.CREATE_DATABASE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
@@ -56,7 +56,7 @@ def databases(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(end, end, text if statement.options else text.rstrip(), _why(site))
 
 
-def tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A table takes the default of its database; where nobody has chosen that one, the source's is written out."""
     words = {token.word for _, token, depth in with_depth(statement.options) if depth == 0}
     if statement.classified.kind is not StatementKind.CREATE_TABLE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
@@ -68,12 +68,12 @@ def tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(end, end, text, f"{_why(site)}, and the database on the target has that of its server")
 
 
-def _end_of_definitions(statement: Shape) -> int:
+def _end_of_definitions(statement: StatementParts) -> int:
     opening = next(i for i, token in enumerate(statement.tokens) if token.text == "(")
     return statement.tokens[closing(statement.tokens, opening)].span[1]
 
 
-def introducers(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def introducers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """`_utf8mb4'x'`: without its introducer where servers take a plain string only, or where the target does not know
     the character set; the connection speaks utf8mb4 anyway."""
     known = {f"_{charset}" for charset in site.target.collations.defaults} | {"_binary"}
@@ -103,8 +103,8 @@ def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
     return at(found, opening).text == "(" and at(found, opening - 1).word in {"ENUM", "SET"}
 
 
-def _scopes(statement: Shape) -> Iterator[Sequence[Token]]:
-    """Where a character set is an attribute: options, and definitions of columns."""
+def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
+    """Gives the places where a character set is an attribute: options, and definitions of columns."""
     yield from option_scopes(statement)
     for item in statement.items:
         if item.change in ADDS_COLUMN:

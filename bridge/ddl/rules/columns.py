@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Shape, at, closing, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
 from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature
 
 
-def generated_null(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """MariaDB takes no NULL or NOT NULL behind the expression of a generated column."""
     if site.target.has(Feature.GENERATED_NULL):
         return
@@ -29,7 +29,7 @@ def generated_null(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
 
 
-def persistent(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """PERSISTENT is MariaDB's older word for STORED."""
     del site
     for item in statement.items:
@@ -38,7 +38,7 @@ def persistent(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
-def json_arrows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """column->path and column->>path as functions."""
     if site.target.has(Feature.JSON_ARROW):
         return
@@ -54,7 +54,7 @@ def json_arrows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
 
 
-def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A vector comes as text, and is kept as text where the target takes none for it."""
     if site.target.has(Feature.VECTOR_TEXT):
         return
@@ -70,7 +70,7 @@ def vectors(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             )
 
 
-def invisible_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A column that `SELECT *` leaves out is an ordinary one where there is no such thing, which changes no row."""
     if site.target.has(Feature.INVISIBLE_COLUMN):
         return
@@ -80,7 +80,7 @@ def invisible_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]
                 yield remove([token], "the target cannot hide a column")
 
 
-def renamed_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Where there is no RENAME COLUMN, CHANGE wants the whole definition: the target's own."""
     if site.target.has(Feature.RENAME_COLUMN):
         return
@@ -98,7 +98,7 @@ def renamed_columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(*item.span, text, "the target has no RENAME COLUMN; the definition is the column's own")
 
 
-def expression_defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Rows come with all their values, so a default that the target cannot have is left out; but not where rows that
     are there already would get it."""
     if site.target.has(Feature.EXPRESSION_DEFAULT):

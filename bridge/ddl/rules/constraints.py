@@ -7,15 +7,15 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Item, Shape, at, closing, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, LeftOut, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, UnsupportedError, remove
 from bridge.ddl.server_features import Feature
 from bridge.model import TableName
 from bridge.quoting import quote_name
 
 
-def checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A check that is not enforced cannot be had where all are: it is left out, or dropped.  A server that keeps none
     reads some forms of them only (MySQL 8.0 manual, CHECK Constraints: before 8.0.16 CHECK without a name)."""
     if site.target.has(Feature.NOT_ENFORCED):
@@ -46,7 +46,7 @@ def _check_options(item: Item) -> Iterator[Edit | Omission]:
         if at(item.definition, i - 1).word != "NOT":
             yield remove([token], "the target enforces every check")
         elif item.change is C.ADD_CHECK:
-            yield Omission(item, "the target would enforce this check", LeftOut("constraint", item.name or ""))
+            yield Omission(item, "the target would enforce this check", OmittedObject("constraint", item.name or ""))
         else:
             start = max(j for j, before in enumerate(item.definition[:i]) if before.word == "CHECK")
             start -= 2 if at(item.definition, start - 2).word == "CONSTRAINT" else 0
@@ -54,14 +54,14 @@ def _check_options(item: Item) -> Iterator[Edit | Omission]:
             yield remove(item.definition[start : i + 1], f"the target would enforce this check {name}".rstrip())
 
 
-def dropped_checks(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def dropped_checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """DROP CHECK is DROP CONSTRAINT elsewhere; what was left out is not dropped."""
     for item in statement.items:
         if item.change is not C.DROP_CONSTRAINT or not item.name:
             continue
         if item.tokens[1].word == "CHECK" and not site.target.has(Feature.CHECKS):
             yield Omission(item, "the target keeps no checks")
-        elif site.around.lacks(statement.classified.tables[0], LeftOut("constraint", item.name)):
+        elif site.around.lacks(statement.classified.tables[0], OmittedObject("constraint", item.name)):
             yield Omission(item, "the target was never given this check")
         elif item.tokens[1].word == "CHECK" and not site.target.has(Feature.DROP_CHECK):
             yield Edit(*item.tokens[1].span, "CONSTRAINT", "the target drops a check by DROP CONSTRAINT")
@@ -77,7 +77,7 @@ def _dropped_by_kind(item: Item, kind: str) -> Edit | Omission:
     return Edit(*item.tokens[1].span, what, "the target has no DROP CONSTRAINT")
 
 
-def inline_references(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """REFERENCES of a column: TiDB and MySQL before 9 read it and make no foreign key of it, MariaDB does."""
     source_makes_keys = site.source == "mariadb"
     if source_makes_keys and site.target.has(Feature.INLINE_REFERENCES):
@@ -96,7 +96,7 @@ def inline_references(statement: Shape, site: Site) -> Iterator[Edit | Omission]
 
 
 def _end_of_references(column: Sequence[Token], i: int) -> int:
-    """Behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
+    """Gives the place behind REFERENCES table [(columns)] [MATCH x] [ON DELETE x] [ON UPDATE x]."""
     i += 4 if at(column, i + 2).text == "." else 2
     if at(column, i).text == "(":
         i = closing(column, i) + 1
@@ -109,7 +109,7 @@ def _end_of_references(column: Sequence[Token], i: int) -> int:
 _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 
 
-def constraint_names(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def constraint_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Constraints without a name get the one that the upstream's server has chosen, by which later statements drop
     them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A check of a column whose
     name the target cannot keep becomes one of the table."""
@@ -170,7 +170,7 @@ _UNNAMED: Final = "the target's checks of a column have no name, by which a late
 
 
 def _checks_in(column: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
-    """Of each check of a column where it begins, where CHECK stands, and its last parenthesis."""
+    """Gives for each check of a column where it begins, where CHECK stands, and where its last parenthesis is."""
     for i, token, depth in with_depth(column):
         if token.word == "CHECK" and depth == 0 and at(column, i + 1).text == "(":
             start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)

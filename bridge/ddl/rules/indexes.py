@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import Item, Shape, at, closing, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, LeftOut, Omission, Site, remove
+from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, remove
 from bridge.ddl.server_features import Feature
 
 
-def invisible_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """INVISIBLE is MariaDB's IGNORED; where there is neither, the index stays in use, which changes no row."""
     if site.target.has(Feature.INVISIBLE_INDEX):
         return
@@ -26,7 +26,7 @@ def invisible_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]
             yield Edit(*token.span, words[token.word] if ignored else "", why)
 
 
-def ignored_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def ignored_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """MariaDB's IGNORED is INVISIBLE elsewhere."""
     if site.target.has(Feature.IGNORED_INDEX):
         return
@@ -49,16 +49,16 @@ def _option_words(item: Item, words: set[str]) -> Iterator[Token]:
         yield from (token for _, token, depth in with_depth(item.tokens) if depth == 0 and token.word in words)
 
 
-def foreign_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Indexes that the target has no kind of are left out: they change no row, and the upstream checks uniqueness."""
     for item in statement.items:
         if item.change is not C.ADD_INDEX:
             continue
         words = {token.word for token in item.definition[:2]}
         if words & {"VECTOR", "COLUMNAR", "HYBRID"} and not site.target.has(Feature.TIDB_SYNTAX):
-            yield Omission(item, "the target has no such index", LeftOut("index", item.name or ""))
+            yield Omission(item, "the target has no such index", OmittedObject("index", item.name or ""))
         elif _has_expression(item) and not site.target.has(Feature.EXPRESSION_INDEX):
-            yield Omission(item, "the target has no index on an expression", LeftOut("index", item.name or ""))
+            yield Omission(item, "the target has no index on an expression", OmittedObject("index", item.name or ""))
 
 
 def _has_expression(item: Item) -> bool:
@@ -72,7 +72,7 @@ def _has_expression(item: Item) -> bool:
     )
 
 
-def index_parsers(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def index_parsers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A full-text parser that the target lacks: the index is made with its own."""
     for item in statement.items:
         for i, token in enumerate(item.definition):
@@ -84,13 +84,13 @@ def index_parsers(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(item.definition[i : i + 3], "the target has no such full-text parser")
 
 
-def unmade_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def unmade_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Actions on an index that was left out."""
     for item in statement.items:
         if item.change in {C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY} and item.name:
-            thing = LeftOut("index", item.name)
+            thing = OmittedObject("index", item.name)
             if site.around.lacks(statement.classified.tables[0], thing):
                 renamed = at(item.tokens, 4).name if item.change is C.RENAME_INDEX else None
                 yield Omission(
-                    item, "the target was never given this index", LeftOut("index", renamed) if renamed else None
+                    item, "the target was never given this index", OmittedObject("index", renamed) if renamed else None
                 )

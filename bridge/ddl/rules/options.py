@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove, without_options
 from bridge.ddl.server_features import Feature
@@ -26,7 +26,7 @@ _SECOND: Final = "which other engine has a copy is the target's own affair"
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
 
 
-def of_tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Options of tables that the target lacks; a second engine beside InnoDB is the target's own affair."""
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
@@ -38,7 +38,7 @@ def of_tables(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Omission(item, _SECOND)
 
 
-def of_columns_and_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and of Percona; PRE_SPLIT_REGIONS of TiDB."""
     for item in statement.items:
         found = item.definition
@@ -50,7 +50,7 @@ def of_columns_and_indexes(statement: Shape, site: Site) -> Iterator[Edit | Omis
 
 
 def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
-    """Where an option ends that the target lacks and that begins at `i`; None when none does."""
+    """Tells where an option that begins at `i` and that the target lacks ends; None when none begins there."""
     word, equals = found[i].word, at(found, i + 1).text == "="
     is_lacking = word == "SECONDARY_ENGINE_ATTRIBUTE" and not site.target.has(Feature.SECONDARY_ENGINE_ATTRIBUTE)
     if word == "ENGINE_ATTRIBUTE" or is_lacking:
@@ -70,7 +70,7 @@ def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int |
     return None
 
 
-def coordinates(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """SRID n of MySQL is REF_SYSTEM_ID = n of MariaDB, which stands right behind the type."""
     for item in statement.items:
         column = item.definition
@@ -91,7 +91,7 @@ def coordinates(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
 _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})
 
 
-def if_exists(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A statement that did nothing upstream is not sent, or does no harm: what it makes is there already."""
     kind = statement.classified.kind
     found = statement.tokens
@@ -117,7 +117,7 @@ def _is_of_a_part(kind: StatementKind, before: Token, token: Token, name: int) -
     return kind is StatementKind.ALTER_TABLE and token.span[0] > name and before.word in _BEFORE_IF
 
 
-def replacing(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def replacing(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """CREATE OR REPLACE TABLE is MariaDB's alone."""
     is_other = statement.classified.kind is not StatementKind.CREATE_VIEW
     if is_other and not site.target.has(Feature.MARIADB_SYNTAX):
@@ -130,7 +130,7 @@ def replacing(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     yield from ()
 
 
-def versioning(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def versioning(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Tables that keep their old rows are MariaDB's alone."""
     words = [token.word for token in statement.tokens]
     pairs = set(pairwise(words))
@@ -142,7 +142,7 @@ def versioning(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     yield from ()
 
 
-def interval_partitions(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def interval_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """PARTITION BY ... INTERVAL is TiDB's short form of many partitions, which only TiDB can write out."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return

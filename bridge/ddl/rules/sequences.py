@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Item, Shape, at, closing, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
 from bridge.ddl.server_features import Feature
@@ -17,9 +17,9 @@ _ONE_WORD: Final = frozenset({"CACHE", "CYCLE", "MINVALUE", "MAXVALUE"})
 _OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO{word}" for word in _ONE_WORD), "NO"})
 
 
-def sequences(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
-    """Left out where the target has none; else in the words that MariaDB and TiDB share, their options before those of
-    tables, without the type that MariaDB 11.5 knows."""
+def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves sequences out where the target has none.  Otherwise says them in the words that MariaDB and TiDB share:
+    their options before those of tables, without the type that MariaDB 11.5 knows."""
     known = statement.classified
     if known.kind not in _KINDS:
         return
@@ -37,7 +37,7 @@ def sequences(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield remove(found[:end], "not every server takes a type of a sequence")
 
 
-def defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """TiCDC sends no sequence, but tables whose columns take their defaults from one; the values come with the rows."""
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
@@ -51,7 +51,7 @@ def defaults(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                     )
 
 
-def in_views(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def in_views(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A view may take the next value of a sequence."""
     if statement.classified.reads.uses_sequences and not site.target.has(Feature.SEQUENCES):
         raise UnsupportedError("the view takes values of a sequence, and the target has none; skip it, or replace it")
@@ -59,7 +59,7 @@ def in_views(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
-    """Where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
+    """Tells where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
     inside = at(column, i + 1).text == "("
     words = [at(column, i + 1 + inside + n).word for n in range(3)]
     if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:

@@ -7,12 +7,12 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, Shape, at, span_of, with_depth
-from bridge.ddl.parser import Classified, Named
+from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
-    LeftOut,
     Omission,
+    OmittedObject,
     Site,
     UnsupportedError,
     option_scopes,
@@ -20,11 +20,12 @@ from bridge.ddl.rule import (
     without_options,
 )
 from bridge.ddl.server_features import Feature
+from bridge.ddl.token_reader import Named
 from bridge.model import TableName
 from bridge.quoting import quote_name
 
 
-def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Only TiDB brings a dropped table back."""
     if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
         raise UnsupportedError(
@@ -34,26 +35,28 @@ def recover(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
     yield from ()
 
 
-def global_temporary(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A global temporary table holds rows of its own session only: none is ever replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
         name = str(statement.classified.tables[0])
         whole = Item(C.CREATE_TABLE, statement.tokens)
         yield Omission(
-            whole, "the target has no global temporary tables; none of its rows is replicated", LeftOut("table", name)
+            whole,
+            "the target has no global temporary tables; none of its rows is replicated",
+            OmittedObject("table", name),
         )
 
 
-def dropped_unmade(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """What was left out needs no dropping."""
     if statement.classified.kind is StatementKind.DROP_TABLE:
         for item, name in zip(statement.items, statement.classified.tables, strict=True):
-            if site.around.lacks(name, LeftOut("table", str(name))):
+            if site.around.lacks(name, OmittedObject("table", str(name))):
                 yield Omission(item, "the target was never given it")
 
 
-def names_case(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """TiDB and MySQL on some systems find a table whatever the case of the letters; a target that does not is given
     the name as it is stored."""
     known = statement.classified
@@ -81,7 +84,7 @@ def _found(known: Classified) -> Sequence[Named]:
     return known.touched
 
 
-def current_database(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """ALTER DATABASE without a name: to some servers the first word of its options would be one."""
     del site
     if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
@@ -89,7 +92,7 @@ def current_database(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")
 
 
-def view_rights(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """A view from the wire shows a reader no more than the reader may see: it has no rights of the account that made
     it, which may not exist on the target, nor of the bridge's."""
     del site
@@ -115,7 +118,7 @@ _ALTERS: Final = frozenset(
 )
 
 
-def hints(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """ALGORITHM and LOCK say how, not what; a target that cannot do it that way would refuse."""
     del site
     if statement.classified.kind not in _ALTERS:
@@ -131,7 +134,7 @@ def hints(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(item.tokens[i : i + 2 + equals], why)
 
 
-def engines(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Only InnoDB tables can be written exactly once."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
@@ -143,7 +146,7 @@ def engines(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
 
 
-def tablespaces(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Where the target keeps a table, or a partition of it, is its own affair."""
     del site
     why = "where the target keeps its files is its own affair"
@@ -153,7 +156,7 @@ def tablespaces(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield remove(statement.options[i : i + 2 + (at(statement.options, i + 1).text == "=")], why)
 
 
-def filled_by_rows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0 manual, CREATE TABLE ...
     SELECT; from 8.0.21 on); the rows come as rows."""
     del site
@@ -162,7 +165,7 @@ def filled_by_rows(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield remove(statement.options[i : i + 2], "the rows come by themselves")
 
 
-def encryption(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """How the target keeps its files is its own affair."""
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):

@@ -7,9 +7,9 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, Shape, at, closing, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token, tidb_comments
-from bridge.ddl.rule import Edit, LeftOut, Omission, Site, beginning, option_scopes, remove, take_out
+from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, beginning, option_scopes, remove, take_out
 from bridge.ddl.server_features import Feature
 
 _WHY: Final = "TiDB's alone: it says how rows are stored, not what they are"
@@ -24,7 +24,7 @@ _OPTIONS: Final = frozenset(
 _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 
 
-def comments(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """`/*T![feature] ... */` is a comment to other servers; without it the record says what was left out."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
@@ -34,7 +34,7 @@ def comments(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(start, end, "", f"TiDB's alone: {comment.feature}")
 
 
-def columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL and LOCAL indexes."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
@@ -49,7 +49,9 @@ def columns(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             elif _is_key_option(item, i):
                 yield remove([token], _WHY)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
-                yield Omission(item, "the target has no index on some rows only", LeftOut("index", item.name or ""))
+                yield Omission(
+                    item, "the target has no index on some rows only", OmittedObject("index", item.name or "")
+                )
 
 
 def _is_key_option(item: Item, i: int) -> bool:
@@ -62,7 +64,7 @@ def _is_key_option(item: Item, i: int) -> bool:
     return item.change in ADDS_KEY and word in words and any(t.text == ")" for t in item.definition[:i])
 
 
-def options(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
+def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Options of tables and databases, and actions of ALTER TABLE."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
@@ -77,7 +79,7 @@ def options(statement: Shape, site: Site) -> Iterator[Edit | Omission]:
             yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
 
 
-def _of_partitions(statement: Shape) -> Iterator[Edit]:
+def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
     """PLACEMENT POLICY of a partition that is defined; UPDATE INDEXES behind PARTITION BY."""
     changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
     for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
@@ -93,7 +95,7 @@ def _is_tidb_action(item: Item) -> bool:
     return item.tokens[0].word in _ACTIONS or [t.word for t in item.tokens[:2]] == ["SET", "TIFLASH"]
 
 
-def _in_scope(statement: Shape, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
+def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
     """Neighbours go together, so that an action which holds nothing else goes as a whole."""
     run: tuple[int, int] | None = None
     for i, _, depth in with_depth(scope):
@@ -112,7 +114,7 @@ def _in_scope(statement: Shape, scope: Sequence[Token]) -> Iterator[Edit | Omiss
 
 
 def _option_end(scope: Sequence[Token], i: int) -> int | None:
-    """Where an option of TiDB's that begins at `i` ends; None when none begins there."""
+    """Tells where an option of TiDB's that begins at `i` ends; None when none begins there."""
     word = scope[i].word
     if word == "FORCE" and at(scope, i + 1).word == "AUTO_INCREMENT":
         return i + 1

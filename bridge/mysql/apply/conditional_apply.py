@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from bridge.events import SEP, Event, Kind
 from bridge.model import Table
-from bridge.mysql.apply.writer import execute_statement
+from bridge.mysql.apply.run_statement import execute_statement
 from bridge.mysql.connection import Session
 from bridge.quoting import quote_name
 from bridge.rows.net_changes import Image, NetChanges, choose_key
-from bridge.rows.render import Rendering, Statement, binary_match, render, update_of_row
+from bridge.rows.sql.conditions import binary_match
+from bridge.rows.sql.render import render, update_of_row
+from bridge.rows.sql.statement import Rendering, Statement
 
 
 def apply_if_unchanged(session: Session, net: NetChanges, change: Event, rendering: Rendering) -> str:
@@ -30,7 +32,8 @@ def apply_if_unchanged(session: Session, net: NetChanges, change: Event, renderi
 
 
 def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterable[Statement]:
-    """The row of an update is there: it is altered in its place, so that columns which the message lacks stay."""
+    """Gives the statements of a change.  The row of an update is there and is altered in its place, so that columns
+    which the message lacks stay."""
     key = _key_of(net.table, change)
     if change.kind is not Kind.UPDATE or not key:
         return render(net, rendering)

@@ -14,7 +14,8 @@ from pymysql.err import MySQLError
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.server_features import Capabilities, Flavour, Version
 from bridge.model import TableName
-from bridge.mysql.connection import Session, error_code
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import error_code
 from bridge.quoting import quote_name
 
 _NO_SUCH: Final = frozenset({1049, 1146})
@@ -30,7 +31,7 @@ class Ran(Enum):
 
 
 class Conclusion(NamedTuple):
-    """What two looks say; `why` it is unclear, in words for the operator."""
+    """What two looks say.  why: what makes it unclear, in words for the operator."""
 
     ran: Ran
     why: str = ""
@@ -50,12 +51,12 @@ class Evidence(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """For the journal."""
+        """All parts as one text, for the journal."""
         return ":".join(self)
 
 
 def conclude(before: str, now: Evidence, swaps: Swap | None) -> Conclusion:
-    """What the fingerprint from before a statement and the look of now say of it; only what both could see counts.
+    """Compares the fingerprint from before a statement with the look of now; only what both could see counts.
 
     A statement that swaps nothing changes a definition, or may run again: nothing is written to the target meanwhile.
     """
@@ -135,7 +136,7 @@ _SERVER: Final = ("server_uuid", "hostname", "port")
 
 
 def evidence(session: Session, target: Capabilities, classified: Classified) -> Evidence:
-    """The state of everything that `classified` touches, as the server shows it now; ids only where they may tell."""
+    """Looks at everything that `classified` touches, as the server shows it now; at ids only where they may tell."""
     databases = [_database(session, classified.database)] if classified.database else []
     shapes = [definition(session, name) for name in classified.tables]
     variables = _variables(session)
@@ -156,13 +157,13 @@ def _is_table(shape: str | None) -> bool:
 
 
 def _variables(session: Session) -> dict[str, str]:
-    """Those of the server's variables that decide how definitions are printed, and which server it is."""
+    """Reads the variables that decide how definitions are printed, and those that tell which server it is."""
     names = ", ".join(f"'{name}'" for name in (*_PRINTING, *_SERVER))
     return dict(session.rows(f"SHOW VARIABLES WHERE variable_name IN ({names})"))
 
 
 def _server(variables: Mapping[str, str]) -> str:
-    """Which server it is; MariaDB has no id of its own that a copy of its files would not have too."""
+    """Tells which server it is.  MariaDB has no id that a copy of its files would not have too."""
     return variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
 
 
@@ -172,7 +173,7 @@ def _digest(parts: Iterable[object], length: int) -> str:
 
 
 def definition(session: Session, name: TableName) -> str | None:
-    """SHOW CREATE without the object's own name and counter; None when it does not exist."""
+    """Gives SHOW CREATE without the object's own name and counter; None when it does not exist."""
     try:
         text = _show_create(session, "TABLE", name)
         if re.search(r" SEQUENCE=1$", text):  # MariaDB shows the columns that hold its state, not what it is
@@ -201,7 +202,7 @@ def _database(session: Session, name: str) -> str:
 
 
 def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[tuple[object, ...]]:
-    """Empty when the target does not show them (PROCESS privilege)."""
+    """Reads the ids of a table and its partitions; none when the target does not show them (PROCESS privilege)."""
     row = next(row for row in _TABLE_IDS if row.flavour is target.flavour and target.version >= row.since)
     path = f"{_file_name(name.schema)}/{_file_name(name.table)}"
     pattern = re.sub(r"([\\%_])", r"\\\1", path) + "#P#%"
@@ -215,5 +216,5 @@ def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[
 
 
 def _file_name(name: str) -> str:
-    """A name as InnoDB spells it: anything but letters, digits and _ as @ and four hex digits."""
+    """Spells a name as InnoDB does: anything but letters, digits and _ is @ and four hex digits."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)

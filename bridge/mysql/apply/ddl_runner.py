@@ -27,9 +27,10 @@ from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclu
 from bridge.mysql.apply.existing_objects import exists_already
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.connection import Session, error_code, is_lost_connection, is_transient, server_words
+from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import FINISHED, Entry, Journal, State
+from bridge.mysql.server_errors import LOST, TRANSIENT, error_code, server_words
+from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -54,7 +55,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _StatementToRun:
     """What is to run: the statement in the target's words, which the policy, or the operator, lets run."""
 
     rewritten: Rewritten
@@ -95,14 +96,16 @@ class SchemaChangeRunner:
         entry = self._journal.find(session, change)
         if entry is not None and entry.state in FINISHED:
             return
-        if entry is not None and entry.state is State.HELD and change.statement_hash in self._held:
+        if entry is not None and entry.state is JournalState.HELD and change.statement_hash in self._held:
             raise _held(entry, change)
         plan = self._plan(session, change, entry)
         if plan is None:
             return
         wait_while_running(session, self._tag(change))
         now = evidence(session, self._target(session), plan.classified)
-        resumed = entry if entry is not None and entry.fingerprint and entry.state is not State.REPLACED else None
+        resumed = (
+            entry if entry is not None and entry.fingerprint and entry.state is not JournalState.REPLACED else None
+        )
         if resumed is None:
             self._record_intent(session, change, plan, now.fingerprint)
         elif not self._is_to_run(session, change, plan, resumed, now):
@@ -110,21 +113,24 @@ class SchemaChangeRunner:
         self._trace("ddl intent")
         outcome = self._execute(session, change, plan, resumed=resumed is not None)
         self._trace("ddl executed")
-        self._journal.close(session, change, State.DONE, outcome)
+        self._journal.close(session, change, JournalState.DONE, outcome)
         self._trace("ddl recorded")
         _log(change, plan.rewritten, outcome)
 
-    def _is_to_run(self, session: Session, change: SchemaChange, plan: _Plan, intent: Entry, now: Evidence) -> bool:
-        """Whether one with an intent goes on; one that ran is recorded.  Raises HeldError when nothing shows it."""
+    def _is_to_run(
+        self, session: Session, change: SchemaChange, plan: _StatementToRun, intent: JournalEntry, now: Evidence
+    ) -> bool:
+        """Tells whether a change that has an intent still has to run; one that ran is recorded.  Raises HeldError when
+        nothing shows which it is."""
         found = self._conclusion(session, plan.classified, intent, now)
         if found.ran is Ran.YES:
-            self._journal.close(session, change, State.DONE, "found on the target after an interruption")
+            self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
             return False
         is_unclear = found.ran is Ran.UNCLEAR
-        if is_unclear and intent.state is not State.APPROVED:
+        if is_unclear and intent.state is not JournalState.APPROVED:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
             raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
-        if intent.state is not State.RUNNING:
+        if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint if is_unclear else intent.fingerprint)
         return True
 
@@ -143,37 +149,39 @@ class SchemaChangeRunner:
             )
 
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
+        """Gives commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
         return self._journal.runs_like(session, change)
 
     def _target(self, session: Session) -> Capabilities:
-        """The target's capabilities, probed once per connection: a server may come back as another version."""
+        """Gives the target's capabilities, probed once per connection: a server may come back as another version."""
         if self._probed is None or self._probed[0] != session.connection_id:
             self._probed = session.connection_id, probe(session)
             log.info("target", server=str(self._probed[1]))
         return self._probed[1]
 
-    def _plan(self, session: Session, change: SchemaChange, entry: Entry | None) -> _Plan | None:
-        """None when nothing is to run and that is recorded."""
+    def _plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> _StatementToRun | None:
+        """Decides what is to run; None when nothing is, which is recorded then."""
         state = entry.state if entry is not None else None
-        if entry is not None and state is State.RUNNING:
+        if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
-        if entry is not None and state is State.REPLACED:
+        if entry is not None and state is JournalState.REPLACED:
             return self._as_replaced(session, change, entry)
-        rewritten = self._rewritten(session, change, approved=state is State.APPROVED)
-        if state is not State.APPROVED:
+        rewritten = self._rewritten(session, change, approved=state is JournalState.APPROVED)
+        if state is not JournalState.APPROVED:
             decision = self._rules.decide(rewritten.classified)
             if decision.verdict is Verdict.HOLD:
                 raise self._hold(session, change, decision.reason, rewritten)
             if decision.verdict is Verdict.REFUSE:
                 raise self._refuse(session, change, decision.reason)
             if decision.verdict is Verdict.IGNORE:
-                self._leave_out(session, change, State.IGNORED, rewritten, decision.reason)
+                self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
                 return None
         if rewritten.text is None:
-            self._leave_out(session, change, State.DONE, rewritten, "nothing to run: nothing of it is for this target")
+            self._leave_out(
+                session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
+            )
             return None
-        return _Plan(rewritten)
+        return _StatementToRun(rewritten)
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
@@ -194,22 +202,22 @@ class SchemaChangeRunner:
             raise self._refuse(session, change, reason)
         return found
 
-    def _as_recorded(self, change: SchemaChange, entry: Entry) -> _Plan:
-        """An interrupted one goes on with the text that was sent."""
+    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
+        """Goes on with the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema)
         assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
-        return _Plan(Rewritten(entry.run_text, classified, entry.rewrites))
+        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
-    def _as_replaced(self, session: Session, change: SchemaChange, entry: Entry) -> _Plan:
-        """The operator's text runs as it is, but is a schema change like any other."""
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
+        """Takes the operator's text as it is; it is checked like any other schema change."""
         classified = classify(entry.replacement, change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
-        return _Plan(self._allowed(session, change, found))
+        return _StatementToRun(self._allowed(session, change, found))
 
     def _leave_out(
-        self, session: Session, change: SchemaChange, state: State, rewritten: Rewritten, outcome: str
+        self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
     ) -> None:
-        plan = _Plan(rewritten)
+        plan = _StatementToRun(rewritten)
         self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
         _log(change, rewritten, outcome)
 
@@ -222,9 +230,15 @@ class SchemaChangeRunner:
         *,
         fingerprint: str = "",
     ) -> HeldError:
-        classes = _Plan(rewritten).classes if rewritten else ""
+        classes = _StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
-            session, change, State.HELD, fingerprint=fingerprint, classes=classes, rewritten=rewritten, outcome=reason
+            session,
+            change,
+            JournalState.HELD,
+            fingerprint=fingerprint,
+            classes=classes,
+            rewritten=rewritten,
+            outcome=reason,
         )
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)
@@ -233,7 +247,7 @@ class SchemaChangeRunner:
         return _held(entry, change)
 
     def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
-        self._journal.record(session, change, State.REFUSED, outcome=reason)
+        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
         return SchemaChangeError(
             f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
             where=_where(change),
@@ -241,8 +255,10 @@ class SchemaChangeRunner:
             " in its place; then start the bridge again",
         )
 
-    def _refused_by_target(self, session: Session, change: SchemaChange, plan: _Plan, words: str) -> SchemaChangeError:
-        self._journal.close(session, change, State.REFUSED, words)
+    def _refused_by_target(
+        self, session: Session, change: SchemaChange, plan: _StatementToRun, words: str
+    ) -> SchemaChangeError:
+        self._journal.close(session, change, JournalState.REFUSED, words)
         as_sent = "" if plan.text == change.text else f", sent as: {plan.text}"
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
@@ -252,18 +268,23 @@ class SchemaChangeRunner:
             f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
         )
 
-    def _record_intent(self, session: Session, change: SchemaChange, plan: _Plan, fingerprint: str) -> None:
+    def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
         self._journal.record(
-            session, change, State.RUNNING, fingerprint=fingerprint, classes=plan.classes, rewritten=plan.rewritten
+            session,
+            change,
+            JournalState.RUNNING,
+            fingerprint=fingerprint,
+            classes=plan.classes,
+            rewritten=plan.rewritten,
         )
 
-    def _execute(self, session: Session, change: SchemaChange, plan: _Plan, *, resumed: bool) -> str:
+    def _execute(self, session: Session, change: SchemaChange, plan: _StatementToRun, *, resumed: bool) -> str:
         try:
             self._prepare(session, change, plan.classified)
             session.execute(f"{self._tag(change)} {plan.text}")
             _raise_skipped(session)
         except MySQLError as error:
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
                 return outcome
@@ -275,7 +296,8 @@ class SchemaChangeRunner:
         return "ran"
 
     def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
-        """The current database is the message's; of names that are all qualified it may be missing."""
+        """Sets the session up.  The current database is the message's; where every name has a database, it may be
+        missing."""
         try:
             session.execute(f"USE {quote_name(change.schema or self._schema)}")
         except MySQLError as error:
@@ -291,8 +313,8 @@ class SchemaChangeRunner:
         # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
         session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
-    def _conclusion(self, session: Session, classified: Classified, intent: Entry, now: Evidence) -> Conclusion:
-        """Whether an interrupted one ran."""
+    def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
+        """Tells whether an interrupted statement ran."""
         if classified.kind in _DROPS:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
         return conclude(intent.fingerprint, now, classified.swaps)
@@ -315,7 +337,7 @@ def _where(change: SchemaChange) -> str:
     return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
 
 
-def _held(entry: Entry, change: SchemaChange) -> HeldError:
+def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
     return HeldError(
         f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
         where=_where(change),
@@ -324,7 +346,7 @@ def _held(entry: Entry, change: SchemaChange) -> HeldError:
 
 
 def _raise_skipped(session: Session) -> None:
-    """IF NOT EXISTS leaves what exists as it is, whatever it is; that is looked into like the error without it."""
+    """Raises the error that IF NOT EXISTS has kept back: it leaves what exists as it is, whatever that is."""
     for _, code, message in session.rows("SHOW WARNINGS"):
         if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
             raise OperationalError(code, message)
@@ -339,5 +361,5 @@ def _reset_timestamp(session: Session) -> None:
     try:
         session.execute("SET timestamp = DEFAULT")
     except MySQLError as error:
-        if not is_lost_connection(error):
+        if not isinstance(error, LOST):
             raise

@@ -12,11 +12,12 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import shape, span_of
+from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
-from bridge.mysql.connection import Session, error_code, is_lost_connection
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LOST, error_code
 from bridge.quoting import quote_name
 
 _DATABASE_EXISTS: Final = 1007
@@ -37,8 +38,8 @@ _MOST_UNDONE: Final = 100
 def exists_already(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
 ) -> str:
-    """Whether `error`, with which the target refused `text`, means that its effect is there already; the outcome to
-    record, "" when it does not."""
+    """Tells whether `error`, with which the target refused `text`, means that its effect is there already.  Gives the
+    outcome to record, "" when it is not."""
     code = error_code(error)
     if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
         return _alter_to(session, text, classified)
@@ -51,7 +52,7 @@ def exists_already(
         made = _made_as(session, scratch_schema, probe, code, text, change.schema)
         return "what it makes was there already" if made else ""
     except MySQLError as failure:
-        if is_lost_connection(failure):
+        if isinstance(failure, LOST):
             raise
         return ""
     finally:
@@ -77,8 +78,8 @@ def _made_as(
 
 
 def _alter_to(session: Session, text: str, classified: Classified) -> str:
-    """A database that is there is given the defaults that the statement would have given it."""
-    options = shape(text, classified, tidb=False).options
+    """Gives a database that is there the defaults that the statement would have given it."""
+    options = statement_parts(text, classified, tidb=False).options
     if options:
         start, end = span_of(options)
         session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")
@@ -86,8 +87,8 @@ def _alter_to(session: Session, text: str, classified: Classified) -> str:
 
 
 def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
-    """The table has all that the probe has; with `nothing_else` also nothing that the statement would have dropped
-    (CREATE TABLE LIKE copies no foreign keys)."""
+    """Tells whether the table has all that the probe has; with `nothing_else`, also whether it has nothing that the
+    statement would have dropped (CREATE TABLE LIKE copies no foreign keys)."""
     made, there = _parts(session, probe), _parts(session, table)
     dropped = {part for part in there - made if " FOREIGN KEY " not in part}
     return made <= there and not (nothing_else and dropped)
@@ -109,7 +110,7 @@ def _redo(session: Session, statement: str, probe: TableName) -> None:
 
 
 def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
-    """What is created without a collation takes that of its database."""
+    """Gives the scratch database the defaults of another one, which what is made without a collation takes."""
     (charset, collation), *_ = session.rows(
         "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
         " WHERE schema_name = %s",
@@ -119,6 +120,6 @@ def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> Non
 
 
 def _parts(session: Session, name: TableName) -> set[str]:
-    """Columns, keys and options of a table, or the body of a view, whoever made it with whose rights."""
+    """Gives columns, keys and options of a table, or the body of a view, whoever made it and with whatever rights."""
     text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
     return {line.strip().rstrip(",") for line in text.splitlines()}

@@ -1,21 +1,20 @@
-"""Asks the server which keys it holds for one (see `rows.key_spellings`)."""
+"""Asks the server which keys it holds for one (see `rows.keys.key_spellings`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.model import Table
-from bridge.mysql.connection import Session, is_transient
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import TRANSIENT
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups, parts_of, wrapped
-from bridge.rows.key_spellings import Spellings
-
-_STATEMENT_BYTES: Final = 512 * 1024
+from bridge.rows.keys.key_spellings import Spellings
+from bridge.rows.sql.statement import STATEMENT_BYTES
 
 
 def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
@@ -37,7 +36,7 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
         for body in _numbered_rows(literals, len(key)):
             session.execute(f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES {body}")
     except MySQLError as error:
-        if is_transient(error):
+        if isinstance(error, TRANSIENT):
             raise
         return {}
     session.execute("SET SESSION group_concat_max_len = 4294967295")
@@ -60,4 +59,4 @@ def _text(numbers: str | bytes) -> str:
 def _numbered_rows(literals: pa.Array, parts: int) -> Iterator[str]:
     numbers = pa.array(np.arange(1, len(literals) + 1)).cast(TEXT)
     texts = [numbers, *([literals] if parts == 1 else parts_of(literals, range(parts)))]
-    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", _STATEMENT_BYTES)
+    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", STATEMENT_BYTES)

@@ -1,8 +1,8 @@
 """Loads rows by LOAD DATA LOCAL INFILE, and what the server's answer must say.
 
-It is used only where it does what INSERT does (`rows.load_format`), or says that it did not.  A transaction of which a
-load did not say that it took every row without a warning (LOCAL makes warnings of errors) goes by INSERT, all of it:
-INSERT then takes the rows, or says why not.
+It is used only where it does what INSERT does (`rows.sql.load_format`), or says that it did not.  A transaction of
+which a load did not say that it took every row without a warning (LOCAL makes warnings of errors) goes by INSERT, all
+of it: INSERT then takes the rows, or says why not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.model import TableName
-from bridge.mysql.connection import LoadAnswer, Session, is_transient, server_words
-from bridge.rows.load_format import Load
+from bridge.mysql.connection import LoadAnswer, Session
+from bridge.mysql.server_errors import TRANSIENT, server_words
+from bridge.rows.sql.load_format import Load
 
 log = structlog.get_logger()
 
@@ -34,11 +35,16 @@ _NUMBERS: Final = re.compile(rb"\d+")
 
 
 class LoadRefusedError(Exception):
-    """A load did not take its rows as INSERT would, or nobody can tell; the transaction must be rolled back."""
+    """A load did not take its rows as INSERT would, or nobody can tell; the transaction must be rolled back, and rows
+    of `table` go by INSERT as long as it is what it is."""
+
+    def __init__(self, table: TableName, reason: str) -> None:
+        super().__init__(f"LOAD DATA into {table}: {reason}")
+        self.table = table
 
 
 def objection(variables: Mapping[str, str]) -> str:
-    """Why rows are not loaded into a server with these variables (lower-case names), "" when they are.
+    """Tells why rows are not loaded into a server with these variables (lower-case names), "" when they are.
 
     Other servers that speak MySQL's protocol may commit loads by themselves, as Galera may (wsrep_load_data_splitting);
     a hidden primary key would change; without notes nobody is told of digits that a DECIMAL loses.
@@ -57,13 +63,13 @@ def objection(variables: Mapping[str, str]) -> str:
 
 
 def server_objection(session: Session) -> str:
-    """The same of a session's server, asked once."""
+    """Tells why rows are not loaded into a session's server, "" when they are; the server is asked once."""
     if session.load_objection is None:
         names = ",".join(f"'{name}'" for name in _VARIABLES)
         try:
             found = session.rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
         except MySQLError as error:  # as after an upgrade of MySQL 5.7 that was left half-way
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             session.load_objection = server_words(error)
         else:
@@ -72,8 +78,8 @@ def server_objection(session: Session) -> str:
 
 
 def transactional(session: Session, names: Collection[TableName]) -> set[TableName]:
-    """Those of the named tables that are plain tables of InnoDB: no views, and without system versions, of which
-    REPLACE would make others than UPDATE."""
+    """Gives those of the named tables that are plain tables of InnoDB.  Views are not, nor are tables with system
+    versions: REPLACE would make other versions than UPDATE."""
     if not names:
         return set()
     rows = session.rows(
@@ -88,23 +94,22 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
 def run(session: Session, sql: str, load: Load) -> None:
     """Loads rows.
 
-    Raises LoadRefusedError when not all of them were taken as they are, after which rows of the table go by INSERT as
-    long as it is what it is; MySQLError and OSError for what a retry may cure.
+    Raises LoadRefusedError when not all of them were taken as they are, MySQLError and OSError for what a retry may
+    cure.
     """
     try:
         reason = server_objection(session) or shortfall(session.load(sql, memoryview(load.body)), load.rows)
     except MySQLError as error:
-        if is_transient(error):
+        if isinstance(error, TRANSIENT):
             raise
         reason = server_words(error)
     if reason:
-        load.table.refused_loads.add(reason)
         log.info("rows go by INSERT", table=str(load.table.name), reason=reason)
-        raise LoadRefusedError(f"LOAD DATA into {load.table.name}: {reason}")
+        raise LoadRefusedError(load.table.name, reason)
 
 
 def shortfall(answer: LoadAnswer, rows: int) -> str:
-    """Why an answer does not say that so many rows were taken as they are, "" when it does.
+    """Tells why an answer does not say that so many rows were taken as they are, "" when it does.
 
     It reads `Records: 3  Deleted: 0  Skipped: 0  Warnings: 0`, in the language of the server's messages.
     """

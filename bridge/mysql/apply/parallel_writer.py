@@ -24,21 +24,23 @@ from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.writer import StatementSource, Writer, check_matched, no_statements
-from bridge.mysql.connection import LOCK_CONFLICT, Session, Target, error_code, is_lost_connection
+from bridge.mysql.apply.run_statement import check_matched
+from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.rows.render import Rendering, Sharing, Statement
+from bridge.rows.sql.statement import Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024
 """A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
 LOAD_BYTES: Final = 1024 * 1024
-"""So that there are parts for all connections."""
+"""How much is loaded at once: less than by one connection, so that there are parts for all connections."""
 _ATTEMPTS: Final = 5
 """How often a connection begins anew after a lock conflict before the step is left to one connection."""
 
 INTERLEAVED: Final = 2
-"""Of innodb_autoinc_lock_mode."""
+"""The value of innodb_autoinc_lock_mode with which loads do not lock the table for themselves."""
 
 Unit = list[Statement]
 """Statements that one connection runs, in order."""
@@ -68,7 +70,7 @@ class ParallelWriter(Writer):
     ) -> None:
         super().__init__(target, table, ownership, **options)
         self._min_bytes = min_bytes
-        self._shards = [_Shard(target, table, ownership, self._trace) for _ in range(writers)]
+        self._shards = [_Shard(target, table, ownership, self._loadable.discard, self._trace) for _ in range(writers)]
 
     @property
     def connections(self) -> list[int]:
@@ -101,7 +103,7 @@ class ParallelWriter(Writer):
         super().apply(step, ready)
 
     def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
-        """The statements of a step, for which the server may be asked; raises what a retry does not cure."""
+        """Gives the statements of a step, for which the server may be asked; raises what a retry does not help."""
         found: list[Statement] = []
         for attempt in self._retrying():
             with attempt:
@@ -112,9 +114,9 @@ class ParallelWriter(Writer):
                     raise
         return found
 
-    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Without those that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
-        found = super()._loadable(tables)
+    def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Leaves out tables that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
+        found = super()._find_loadable(tables)
         if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
             return found
         return [name for name in found if not tables[name].counts]
@@ -155,17 +157,26 @@ class ParallelWriter(Writer):
 
 
 class _Shard:
-    """One connection of several."""
+    """One connection of several.
+
+    stop_loading: told which table refused a load, in the thread that writes.
+    """
 
     def __init__(
-        self, target: Target, table: ProgressTable, ownership: Ownership, trace: Callable[[str], None]
+        self,
+        target: Target,
+        table: ProgressTable,
+        ownership: Ownership,
+        stop_loading: Callable[[TableName], None],
+        trace: Callable[[str], None],
     ) -> None:
-        self._target, self._table, self._ownership, self._trace = target, table, ownership, trace
+        self._target, self._table, self._ownership = target, table, ownership
+        self._stop_loading, self._trace = stop_loading, trace
         self._session: Session | None = None
 
     @property
     def connection_id(self) -> int | None:
-        """Of the open connection."""
+        """The id of the open connection, None without one."""
         session = self._session
         return session.connection_id if session else None
 
@@ -195,7 +206,9 @@ class _Shard:
             except (MySQLError, OSError, LoadRefusedError) as error:
                 waiting.extend(taken)
                 self._abandon(error)
-                if error_code(error) not in LOCK_CONFLICT or attempt == _ATTEMPTS - 1:
+                if isinstance(error, LoadRefusedError):
+                    self._stop_loading(error.table)
+                if not isinstance(error, LockConflictError) or attempt == _ATTEMPTS - 1:
                     raise
             except BaseException:
                 self.close()
@@ -226,7 +239,7 @@ class _Shard:
         self._trace("part committed")
 
     def _abandon(self, error: BaseException) -> None:
-        if is_lost_connection(error):
+        if isinstance(error, LOST):
             self.close()
         elif self._session is not None:
             with suppress(MySQLError, OSError):
@@ -254,8 +267,8 @@ def _all_of(parts: list[Callable[[], None]]) -> None:
 
 
 def units(statements: Iterable[Statement]) -> deque[Unit]:
-    """What one connection must run together: each statement by itself where they touch keys of their own, else all of
-    a table, in order; the longest first."""
+    """Groups what one connection must run together, the longest first: a statement by itself where it touches keys of
+    its own, otherwise all statements of a table, in order."""
     alone: list[Unit] = []
     together: dict[TableName, Unit] = {}
     for statement in statements:

@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from bridge.ddl.parser import DATABASE_KINDS, Classified, classify
-from bridge.ddl.rule import LeftOut
+from bridge.ddl.rule import OmittedObject
 from bridge.model import TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection import Session
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.quoting import quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
@@ -23,16 +23,16 @@ class OnTarget:
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
 
-    def lacks(self, table: TableName, thing: LeftOut) -> bool:
-        """The target is without it, and this pipeline has left such a thing out."""
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
+        """Tells whether the target is without an object that this pipeline has left out."""
         return self._was_left_out(thing) and not self._has(table, thing)
 
-    def _was_left_out(self, thing: LeftOut) -> bool:
+    def _was_left_out(self, thing: OmittedObject) -> bool:
         names = {left.name.lower() for left in self._journal.left_out(self._session) if left.kind == thing.kind}
         unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
         return thing.name.lower() in names or bool("" in names and unnamed)
 
-    def _has(self, table: TableName, thing: LeftOut) -> bool:
+    def _has(self, table: TableName, thing: OmittedObject) -> bool:
         if thing.kind == "table":
             return definition(self._session, table) is not None
         view, column = {
@@ -47,7 +47,7 @@ class OnTarget:
         return bool(found)
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """The one table that has this name but for the case of letters, when the name itself is free."""
+        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
         rows = self._session.rows(
             "SELECT table_name FROM information_schema.tables"
             " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
@@ -57,7 +57,8 @@ class OnTarget:
         return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """The database has its server's default, and no schema change of this pipeline has made or altered it."""
+        """Tells whether the database has its server's default, and no schema change of this pipeline has made or
+        altered it."""
         rows = self._session.rows(
             "SELECT default_collation_name = @@global.collation_server FROM information_schema.schemata"
             " WHERE schema_name = %s",
@@ -67,12 +68,12 @@ class OnTarget:
 
     def _databases_made(self) -> set[str]:
         kinds = {kind.value for kind in DATABASE_KINDS}
-        done = [e for e in self._journal.entries(self._session, [State.DONE]) if e.classes in kinds]
+        done = [e for e in self._journal.entries(self._session, [JournalState.DONE]) if e.classes in kinds]
         known = (classify(entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
 
     def has_sequence(self, name: TableName) -> bool:
-        """There is a sequence of that name."""
+        """Tells whether there is a sequence of that name."""
         return bool(
             self._session.value(
                 "SELECT COUNT(*) FROM information_schema.tables"
@@ -82,13 +83,13 @@ class OnTarget:
         )
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """What stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
     def constraint_kind(self, table: TableName, name: str) -> str:
-        """FOREIGN KEY, UNIQUE, ...; "" when there is no constraint of that name."""
+        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
         found = self._session.value(
             "SELECT MAX(constraint_type) FROM information_schema.table_constraints"
             " WHERE table_schema = %s AND table_name = %s AND constraint_name = %s",
@@ -97,7 +98,7 @@ class OnTarget:
         return str(found or "")
 
     def next_number(self, table: TableName, prefix: str) -> int:
-        """One more than the highest constraint named prefix + number."""
+        """Gives one more than the highest number behind `prefix` among the table's constraints."""
         rows = self._session.rows(
             "SELECT constraint_name FROM information_schema.table_constraints"
             " WHERE table_schema = %s AND table_name = %s",

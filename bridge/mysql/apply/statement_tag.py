@@ -19,12 +19,12 @@ log = structlog.get_logger()
 
 
 def pipeline_tag(pipeline: str) -> str:
-    """How the tags of a pipeline begin."""
+    """Gives what the tags of a pipeline begin with."""
     return f"/* bridge {re.sub(r'[^A-Za-z0-9_.-]', '_', pipeline)} "
 
 
 def statement_tag(pipeline: str, change: SchemaChange) -> str:
-    """The tag of one schema change."""
+    """Gives the tag of one schema change."""
     return f"{pipeline_tag(pipeline)}{change.commit_ts} {change.statement_hash[:12]} */"
 
 
@@ -50,7 +50,7 @@ def wait_while_running(
 
 
 def _running(session: Session, tag: str, connection: int | None) -> tuple[int, int] | None:
-    """Connection and seconds of such a statement."""
+    """Gives connection and seconds of a statement that begins with the tag, None when none runs."""
     rows = session.rows(
         "SELECT id, time FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND INSTR(info, %s) = 1"
         + ("" if connection is None else " AND id = %s"),

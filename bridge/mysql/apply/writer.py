@@ -4,37 +4,29 @@ them fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
 
 import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from bridge.ddl.policy import DdlRules
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
-from bridge.events import Code
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.apply.run_statement import execute_statement
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import (
-    DUPLICATE_KEY,
-    REFUSED_VALUE,
-    Session,
-    Target,
-    error_code,
-    is_lost_connection,
-    is_transient,
-    server_words,
-)
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
-from bridge.rows.key_spellings import Spellings
-from bridge.rows.render import Rendering, Statement
+from bridge.rows.keys.key_spellings import Spellings
+from bridge.rows.sql.statement import Rendering, Statement
+from bridge.rows.types.type_check import CheckedTypes
 
 log = structlog.get_logger()
 
@@ -43,11 +35,11 @@ StatementSource = Callable[[Rendering], Iterable[Statement]]
 
 
 def no_trace(step: str) -> None:
-    """The default trace: nobody listens."""
+    """Does nothing: the default trace, to which nobody listens."""
 
 
 def no_statements(rendering: Rendering) -> Iterable[Statement]:
-    """The statements of a transaction that only moves progress."""
+    """Gives the statements of a transaction that only moves progress."""
     del rendering
     return ()
 
@@ -60,59 +52,6 @@ class WriterCounts:
     safe_mode: int = 0
     retries: int = 0
     schema_changes: int = 0
-
-
-_QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
-
-
-def _refused(statement: Statement, error: MySQLError) -> ApplyError:
-    what = f"the target refused rows of {statement.table}: {server_words(error)}"
-    where = f"table {statement.table}; statement begins {statement.sql[:200]}"
-    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
-    if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
-        fix = f"{fix}; {_QUARANTINE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
-    return ApplyError(what, where=where, fix=fix)
-
-
-def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
-    """Runs one statement that writes rows, in the session's open transaction.
-
-    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for what a
-    retry may cure, and for a duplicate key unless in safe mode.
-    """
-    if statement.load is not None:
-        load_data.run(session, statement.sql, statement.load)
-        return
-    try:
-        matched = session.write(statement.sql)
-    except MySQLError as error:
-        if is_transient(error) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
-            raise
-        raise _refused(statement, error) from error
-    check_matched(statement, matched)
-
-
-def check_matched(statement: Statement, matched: int) -> None:
-    """Raises RefusedRowsError when a statement did not match the rows that it must."""
-    if statement.expect is None or matched == statement.expect:
-        return
-    found = f"({matched} found, {statement.expect} expected)"
-    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
-    if statement.is_part:
-        what = (
-            f"a message holds a part of a row of {statement.table} that is not on the target, so that the rest of it is"
-            f" not known {found}"
-        )
-    raise RefusedRowsError(
-        what,
-        table=statement.table,
-        code=Code.ROW_NOT_FOUND,
-        where=f"table {statement.table}; statement {statement.sql[:300]}",
-        fix="the target differs from the upstream; "
-        + ("" if statement.is_part else "give the table a key, or ")
-        + f"copy it anew and begin there; {_QUARANTINE}",
-    )
 
 
 def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
@@ -163,6 +102,8 @@ class Writer:
         self._session: Session | None = None
         self._outcome_unknown = False
         self._takes_loads = False
+        self._loadable: set[TableName] = set()
+        self._checked_types = CheckedTypes()
         self.counts = WriterCounts()
 
     @property
@@ -172,7 +113,7 @@ class Writer:
         return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
 
     def session(self) -> Session:
-        """The writing session, opened when needed."""
+        """Gives the writing session, which is opened when needed."""
         if self._session is None:
             self._ownership.revive()
             self._session = self._target.connect()
@@ -182,28 +123,31 @@ class Writer:
         return self._session
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
-        """The named tables as they are now; TargetError when retrying does not help, and for tables where the target
-        would change rows by itself.
+        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables where
+        the target would change rows by itself.
 
         cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
         """
         names = list(names)
         loaded: dict[TableName, Table] = {}
+        loadable: Collection[TableName] = ()
         for attempt in self._retrying():
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
                     refuse_side_effects(find_side_effects(self.session(), names, cascades=cascades_are_lost))
-                    for name in self._loadable(loaded) if self._takes_loads else ():
-                        loaded[name] = replace(loaded[name], takes_loads=True)
+                    loadable = self._find_loadable(loaded) if self._takes_loads else ()
                     self.session().rollback()
                 except (MySQLError, OSError):
                     self.close()
                     raise
+        self._checked_types.forget(names)
+        self._loadable.difference_update(names)
+        self._loadable.update(loadable)
         return loaded
 
-    def _loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Those whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
+    def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
+        """Gives the tables whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
         return load_data.transactional(self.session(), tables.keys()) & tables.keys()
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
@@ -219,7 +163,7 @@ class Writer:
         self.counts.transactions += 1
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
-        """Why the target refuses a row of these statements, None when it takes them all; nothing stays written."""
+        """Tells why the target refuses a row of these statements, None when it takes them all.  Nothing stays."""
         found: RefusedRowsError | None = None
         for attempt in self._retrying():
             with attempt:
@@ -243,15 +187,15 @@ class Writer:
         return None
 
     def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
-        millisecond of its commit_ts; TargetError when retrying does not help."""
+        """Gives commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
+        millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
         found: dict[int, str] = {}
         for attempt in self._retrying():
             with attempt:
                 try:
                     found = self._runner.runs_like(self._ownership.control, change)
                 except (MySQLError, OSError) as error:
-                    if is_lost_connection(error):
+                    if isinstance(error, LOST):
                         self._ownership.reconnect()
                     raise
         return found
@@ -291,7 +235,7 @@ class Writer:
             if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
                 raise self._ownership.lost()
         except (MySQLError, OSError) as error:
-            if is_lost_connection(error):
+            if isinstance(error, LOST):
                 self._ownership.reconnect()
             raise
 
@@ -308,7 +252,7 @@ class Writer:
                 self._transact(step, source, self._rendering(safe_mode=True))
         except (MySQLError, OSError) as error:
             self._abandon(error)
-            if is_transient(error):
+            if isinstance(error, TRANSIENT):
                 raise
             raise ApplyError(
                 f"the target refused rows: {server_words(error)}",
@@ -324,7 +268,14 @@ class Writer:
 
     def _rendering(self, *, safe_mode: bool = False, may_load: bool = False) -> Rendering:
         load_bytes = self.load_bytes if may_load and self._takes_loads else 0
-        return Rendering(self._table.schema, safe_mode, load_bytes, same_keys=self._same_keys)
+        return Rendering(
+            self._table.schema,
+            safe_mode,
+            load_bytes,
+            same_keys=self._same_keys,
+            loadable=frozenset(self._loadable),
+            checked_types=self._checked_types,
+        )
 
     def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
         return key_equality.ask(self.session(), self._table.schema, table, key, literals)
@@ -332,7 +283,8 @@ class Writer:
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:
             self._transact(step, source, self._rendering(may_load=may_load))
-        except LoadRefusedError:
+        except LoadRefusedError as refusal:
+            self._loadable.discard(refusal.table)
             self.session().rollback()
             self._transact(step, source, self._rendering())
 
@@ -366,7 +318,7 @@ class Writer:
         )
 
     def _committed(self, step: Advance) -> bool:
-        """After a cut COMMIT: whether it took place.  FOR UPDATE waits for one that is still in flight."""
+        """Tells whether a COMMIT without an answer took place.  FOR UPDATE waits for one that is still in flight."""
         session = self.session()
         session.begin()
         progress = self._table.read(session, lock=True)
@@ -387,14 +339,14 @@ class Writer:
         )
 
     def _abandon(self, error: BaseException) -> None:
-        if is_lost_connection(error):
+        if isinstance(error, LOST):
             self.close()
         elif self._session is not None:
             self._session.rollback()
 
     def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
         return Retrying(
-            retry=retry_if_exception(is_transient),
+            retry=retry_if_exception_type(TRANSIENT),
             stop=stop or stop_after_delay(self._retry_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=self._note_retry,

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.ddl.rewrite import Rewritten, Step
-from bridge.ddl.rule import LeftOut
+from bridge.ddl.rewrite import RewriteStep, Rewritten
+from bridge.ddl.rule import OmittedObject
 from bridge.model import SchemaChange
 from bridge.mysql.connection import Session
 from bridge.quoting import quote_name
 from bridge.tso import ms_tso, tso_ms
 
 
-class State(StrEnum):
+class JournalState(StrEnum):
     """What became of a schema change.
 
     RUNNING: it was about to run, its outcome is not recorded.  DONE: its effect is on the target.
@@ -37,13 +37,13 @@ class State(StrEnum):
     REPLACED = "replaced"
 
 
-FINISHED: Final = frozenset({State.DONE, State.IGNORED, State.SKIPPED})
-OPEN: Final = frozenset({State.HELD, State.REFUSED})
-"""Those that `bridge ddl approve`, `skip` and `replace` speak of."""
+FINISHED: Final = frozenset({JournalState.DONE, JournalState.IGNORED, JournalState.SKIPPED})
+OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
+"""States that wait for `bridge ddl approve`, `skip` or `replace`."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """A row.  run_text: what was sent to the target, "" before.  replacement: the operator's text, "" without."""
 
     commit_ts: int
@@ -51,18 +51,18 @@ class Entry:
     schema: str
     statement: str
     position: str
-    state: State
+    state: JournalState
     fingerprint: str
     classes: str
     run_text: str
-    rewrites: tuple[Step, ...]
+    rewrites: tuple[RewriteStep, ...]
     replacement: str
     outcome: str
     started_at: datetime
     finished_at: datetime | None
 
     def document(self) -> dict[str, Any]:
-        """As a JSON document."""
+        """Gives the entry as a JSON document."""
         return {
             "commit_ts": self.commit_ts,
             "id": self.id,
@@ -98,15 +98,15 @@ class Journal:
         self._pipeline = pipeline
         self._table = quote_name(schema, "schema_changes")
 
-    def find(self, session: Session, change: SchemaChange) -> Entry | None:
-        """The row of a schema change."""
+    def find(self, session: Session, change: SchemaChange) -> JournalEntry | None:
+        """Gives the row of a schema change, None without one."""
         found = self._select(
             session, "commit_ts = %s AND statement_hash = %s", (change.commit_ts, change.statement_hash)
         )
         return found[0] if found else None
 
     def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
+        """Gives commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
         millisecond = ms_tso(tso_ms(change.commit_ts))
         rows = session.rows(
             f"SELECT commit_ts, position FROM {self._table} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
@@ -115,17 +115,17 @@ class Journal:
         )
         return {int(commit_ts): position for commit_ts, position in rows}
 
-    def entries(self, session: Session, states: Iterable[State] = tuple(State)) -> list[Entry]:
-        """Rows in these states, in the order of the upstream."""
+    def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
+        """Gives the rows in these states, in the order of the upstream."""
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
 
     def counts(self, session: Session) -> dict[str, int]:
-        """How many rows there are in each state."""
+        """Counts the rows in each state."""
         query = f"SELECT state, COUNT(*) FROM {self._table} WHERE name = %s GROUP BY state"
         return dict(session.rows(query, (self._pipeline,)))
 
-    def _select(self, session: Session, condition: str, args: Iterable[object]) -> list[Entry]:
+    def _select(self, session: Session, condition: str, args: Iterable[object]) -> list[JournalEntry]:
         rows = session.rows(
             f"SELECT {_COLUMNS} FROM {self._table} WHERE name = %s AND {condition} ORDER BY commit_ts, started_at",
             (self._pipeline, *args),
@@ -136,7 +136,7 @@ class Journal:
         self,
         session: Session,
         change: SchemaChange,
-        state: State,
+        state: JournalState,
         *,
         fingerprint: str = "",
         classes: str = "",
@@ -158,7 +158,7 @@ class Journal:
             ),
         )
 
-    def close(self, session: Session, change: SchemaChange, state: State, outcome: str) -> None:
+    def close(self, session: Session, change: SchemaChange, state: JournalState, outcome: str) -> None:
         """Writes what became of a schema change."""
         session.execute(
             f"UPDATE {self._table} SET state = %s, outcome = %s, finished_at = NOW(3)"
@@ -166,7 +166,9 @@ class Journal:
             (state.value, outcome, self._pipeline, change.commit_ts, change.statement_hash),
         )
 
-    def release(self, session: Session, entry: Entry, state: State, outcome: str, replacement: str = "") -> bool:
+    def release(
+        self, session: Session, entry: JournalEntry, state: JournalState, outcome: str, replacement: str = ""
+    ) -> bool:
         """Writes what the operator says of an open one; False when it is open no more."""
         matched = session.execute(
             f"UPDATE {self._table} SET state = %s, outcome = %s, replacement = %s"
@@ -183,22 +185,33 @@ class Journal:
         )
         return matched == 1
 
-    def left_out(self, session: Session) -> set[LeftOut]:
-        """Everything that the target was not given."""
+    def left_out(self, session: Session) -> set[OmittedObject]:
+        """Gives everything that the target was not given."""
         rows = session.rows(
             f"SELECT left_out FROM {self._table} WHERE name = %s AND left_out <> '[]'", (self._pipeline,)
         )
-        return {LeftOut(*thing) for (document,) in rows for thing in orjson.loads(document)}
+        return {OmittedObject(*thing) for (document,) in rows for thing in orjson.loads(document)}
 
 
 def _json(rows: Iterable[tuple[str, ...]]) -> str:
     return orjson.dumps([list(row) for row in rows]).decode()
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> JournalEntry:
     commit_ts, digest, schema, statement, position, state, fingerprint, classes, run_text, rewrites, *rest = row
-    steps = tuple(Step(*step) for step in orjson.loads(rewrites))
-    return Entry(
-        *(int(commit_ts), digest, schema, statement, position, State(state), fingerprint, classes, run_text, steps),
+    steps = tuple(RewriteStep(*step) for step in orjson.loads(rewrites))
+    return JournalEntry(
+        *(
+            int(commit_ts),
+            digest,
+            schema,
+            statement,
+            position,
+            JournalState(state),
+            fingerprint,
+            classes,
+            run_text,
+            steps,
+        ),
         *rest,
     )

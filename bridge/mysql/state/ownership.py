@@ -17,7 +17,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target, is_lost_connection
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.quoting import quote_name
@@ -63,7 +64,7 @@ class Ownership:
         )
 
     def reconnect(self) -> None:
-        """A new control session after the old one was cut; OwnedError when another bridge was faster."""
+        """Opens a new control session after the old one was cut.  Raises OwnedError when another bridge was faster."""
         old = self.control.connection_id
         self.control.close()
         self.control = self._target.connect(autocommit=True)
@@ -72,7 +73,8 @@ class Ownership:
         self.check()
 
     def _evict_myself(self, old: int) -> bool:
-        """The network may have cut a session that the server still holds; it holds the lock then."""
+        """Ends the old control session, which the server may still hold although the network has cut it; it holds the
+        lock then."""
         progress = self._table.read(self.control)
         if progress is None or progress.epoch != self.epoch or self._holder() != old:
             return False
@@ -85,7 +87,7 @@ class Ownership:
         try:
             self.check()
         except (MySQLError, OSError) as error:
-            if not is_lost_connection(error):
+            if not isinstance(error, LOST):
                 raise
             self.reconnect()
 
@@ -96,7 +98,7 @@ class Ownership:
             raise self.lost()
 
     def lost(self) -> OwnedError:
-        """The error of an owner that was taken over."""
+        """Makes the error of an owner that was taken over."""
         return OwnedError(
             f"another bridge has taken over the pipeline {self._table.name!r}",
             where=f"epoch {self.epoch}",

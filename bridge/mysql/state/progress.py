@@ -54,11 +54,12 @@ class ProgressTable:
         schema.make(session, self.schema)
 
     def exists(self, session: Session) -> bool:
-        """The bridge's tables are there (not: this pipeline is known); TargetError when another version made them."""
+        """Tells whether the bridge's tables are there (not whether this pipeline is known).  Raises TargetError when
+        another version made them."""
         return schema.are_usable(session, self.schema)
 
     def is_known(self, session: Session) -> bool:
-        """The pipeline has a row, in whatever form."""
+        """Tells whether the pipeline has a row, in whatever form."""
         if not schema.are_made(session, self.schema):
             return False
         return bool(session.value(f"SELECT COUNT(*) FROM {self._progress} WHERE name = %s", (self.name,)))
@@ -75,7 +76,7 @@ class ProgressTable:
         )
 
     def read(self, session: Session, *, lock: bool = False) -> Progress | None:
-        """The progress row, None when the pipeline is unknown.  With `lock` a commit in flight is waited for."""
+        """Reads the progress row, None when the pipeline is unknown.  With `lock` it waits for a commit in flight."""
         rows = session.rows(
             "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts, topics"
             f" FROM {self._progress} WHERE name = %s" + (" FOR UPDATE" if lock else ""),
@@ -101,8 +102,8 @@ class ProgressTable:
         return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
-        """The compare-and-set at the start of every target transaction, and what it quarantines; False when the row is
-        not as expected.  Raises ProgressOrderError."""
+        """Does the compare-and-set at the start of every target transaction, and writes what the step quarantines;
+        False when the row is not as expected.  Raises ProgressOrderError."""
         step.check()
         matched = session.execute(
             f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
@@ -132,7 +133,8 @@ class ProgressTable:
         return matched == 1
 
     def epoch_now(self, session: Session) -> int | None:
-        """The epoch, which stays as it is until the session's transaction ends; None when the pipeline is unknown."""
+        """Gives the epoch, which stays as it is until the session's transaction ends; None when the pipeline is
+        unknown."""
         found = session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,))
         return None if found is None else int(found)
 

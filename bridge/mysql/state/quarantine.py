@@ -47,11 +47,11 @@ _HEAD: Final = (
     " put_at, settled_at"
 )
 _PACKET_REST: Final = 64 * 1024
-"""Of a packet, for everything but the message."""
+"""What a packet needs for everything but the message."""
 _REASON_CHARACTERS: Final = 4000
 
 
-class State(StrEnum):
+class QuarantineState(StrEnum):
     """What has become of an entry."""
 
     HELD = "held"
@@ -68,8 +68,8 @@ def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entr
         session.execute(
             f"INSERT INTO {quote_name(schema, 'quarantine')} (name, topic, `partition`, `offset`, event, state, code,"
             " reason, commit_ts, protocol, message_key, message_value, cut_bytes, row_change, outcome, put_at)"
-            f" VALUES (%s, %s, %s, %s, %s, '{State.HELD}', %s, %s, %s, %s, FROM_BASE64(%s), FROM_BASE64(%s), %s, %s,"
-            " '', NOW(3)) ON DUPLICATE KEY UPDATE id = id",
+            f" VALUES (%s, %s, %s, %s, %s, '{QuarantineState.HELD}', %s, %s, %s, %s, FROM_BASE64(%s), FROM_BASE64(%s),"
+            " %s, %s, '', NOW(3)) ON DUPLICATE KEY UPDATE id = id",
             (
                 name,
                 *entry.position,
@@ -87,17 +87,17 @@ def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entr
 
 
 def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
-    """How many entries of a pipeline wait in the quarantine, by code."""
+    """Counts the entries of a pipeline that wait in the quarantine, by code."""
     rows = session.rows(
         f"SELECT code, COUNT(*) FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state = %s"
         " GROUP BY code ORDER BY code",
-        (name, State.HELD),
+        (name, QuarantineState.HELD),
     )
     return {code: int(count) for code, count in rows}
 
 
 def dump_change(change: Event) -> str:
-    """A row change as JSON, for `row_change`."""
+    """Gives a row change as JSON, for `row_change`."""
     return orjson.dumps(
         {
             "kind": change.kind.name.lower(),
@@ -112,7 +112,7 @@ def dump_change(change: Event) -> str:
 
 
 def load_change(text: str | bytes, commit_ts: int, index: int) -> Event:
-    """What `dump_change` made JSON of."""
+    """Reads a row change from the JSON of `dump_change`."""
     found: dict[str, Any] = orjson.loads(text)
     columns, key, before, after = (_joined(found[name]) for name in ("columns", "key", "before", "after"))
     kind, schema, table = Kind[found["kind"].upper()], found["schema"], found["table"]
@@ -128,7 +128,7 @@ def _joined(parts: Sequence[str] | None) -> str | None:
 
 
 def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | None, int]:
-    """Key, value and row change as far as a packet has room for them, and the number of bytes that it has not."""
+    """Cuts key, value and row change to what a packet has room for; gives also how many bytes were cut off."""
     room = max(packet - _PACKET_REST, 0) // 2
     if entry.change is not None:
         change = dump_change(entry.change)
@@ -153,7 +153,7 @@ class StoredEntry:
     id: int
     position: Position
     index: int
-    state: State
+    state: QuarantineState
     code: str
     reason: str
     commit_ts: int
@@ -172,8 +172,8 @@ class StoredEntry:
         return str(self.position) if self.index == WHOLE_MESSAGE else f"{self.position}#{self.index}"
 
 
-def entry_ids(session: Session, schema: str, name: str, states: Iterable[State]) -> list[int]:
-    """The entries of a pipeline in these states, in the order in which they were quarantined."""
+def entry_ids(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[int]:
+    """Gives the entries of a pipeline in these states, in the order in which they were quarantined."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
@@ -183,8 +183,8 @@ def entry_ids(session: Session, schema: str, name: str, states: Iterable[State])
     return [int(id_) for (id_,) in rows]
 
 
-def list_entries(session: Session, schema: str, name: str, states: Iterable[State]) -> list[StoredEntry]:
-    """The entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
+def list_entries(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[StoredEntry]:
+    """Gives the entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
     wanted = tuple(states)
     rows = session.rows(
         f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
@@ -195,7 +195,7 @@ def list_entries(session: Session, schema: str, name: str, states: Iterable[Stat
 
 
 def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
-    """One entry of a pipeline, None when there is none of that id."""
+    """Reads one entry of a pipeline, None when there is none of that id."""
     rows = session.rows(
         f"SELECT {_HEAD}, message_key, message_value FROM {quote_name(schema, 'quarantine')}"
         " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),
@@ -208,14 +208,16 @@ def _stored(row: tuple[Any, ...]) -> StoredEntry:
     id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
     event = load_change(change, commit_ts, index) if change else None
     position = Position(topic, partition, offset)
-    return StoredEntry(int(id_), position, index, State(state), code, reason, commit_ts, protocol, cut, event, *rest)
+    return StoredEntry(
+        int(id_), position, index, QuarantineState(state), code, reason, commit_ts, protocol, cut, event, *rest
+    )
 
 
-def settle(session: Session, schema: str, name: str, id_: int, state: State, outcome: str) -> bool:
+def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:
     """Marks a held entry as done with; False when it is not held (any more)."""
     matched = session.execute(
         f"UPDATE {quote_name(schema, 'quarantine')} SET state = %s, outcome = %s, settled_at = NOW(3)"
         " WHERE name = %s AND id = %s AND state = %s",
-        (state, outcome, name, id_, State.HELD),
+        (state, outcome, name, id_, QuarantineState.HELD),
     )
     return matched == 1

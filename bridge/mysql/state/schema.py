@@ -1,7 +1,7 @@
 """The bridge's own tables: how they are made, and brought forward from the form that an earlier version made.
 
-The table `version` says which form they have; forms from before there was that table count as 0.  Bringing forward
-only adds what is missing and says the version last, so that it may be cut off anywhere and be begun anew.
+The table `version` says which form they have; forms from before there was that table count as 0.  Bringing them
+forward only adds what is missing and writes the version last, so that it may be interrupted anywhere and begin anew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.mysql.state import quarantine
 from bridge.quoting import quote_name
 
 VERSION: Final = 1
-"""Of the form below."""
+"""The number of the form below."""
 _LOCK_SECONDS: Final = 60
 """How long another bridge may take to bring the tables forward."""
 
@@ -70,7 +70,7 @@ _TABLES: Final = {
         updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)
     ) DEFAULT CHARSET = utf8mb4""",
 }
-"""In this order; `progress` being there says that all are."""
+"""The tables, made in this order, so that all are there when `progress` is."""
 _ADDED: Final = {
     "progress": ("applying_ts", "topics"),
     "schema_changes": ("classes", "run_text", "rewrites", "left_out", "replacement"),
@@ -81,17 +81,17 @@ log = structlog.get_logger()
 
 
 def pipeline_lock(schema: str, name: str) -> str:
-    """The server lock (GET_LOCK) that the owner of a pipeline holds."""
+    """Gives the name of the server lock (GET_LOCK) that the owner of a pipeline holds."""
     return "bridge:" + hashlib.sha1(f"{schema}\0{name}".encode(), usedforsecurity=False).hexdigest()
 
 
 def are_made(session: Session, schema: str) -> bool:
-    """The bridge's tables are there, in whatever form."""
+    """Tells whether the bridge's tables are there, in whatever form."""
     return _has_table(session, schema, "progress")
 
 
 def are_usable(session: Session, schema: str) -> bool:
-    """The bridge's tables are there; TargetError when they have another form than this version's."""
+    """Tells whether the bridge's tables are there.  Raises TargetError when another version has made them."""
     if not are_made(session, schema):
         return False
     version = _version(session, schema)
@@ -169,13 +169,13 @@ def _columns(session: Session, schema: str, table: str) -> set[str]:
 
 
 def _definition(table: str, column: str) -> str:
-    """A column's line in CREATE TABLE."""
+    """Gives a column's line in CREATE TABLE."""
     lines = (line.strip().rstrip(",") for line in _TABLES[table].splitlines())
     return next(line for line in lines if line.startswith(f"{column} "))
 
 
 def _refuse_interrupted(session: Session, schema: str) -> None:
-    """Form 0 without run_text: what was touched had fingerprints by other rules, which say nothing now."""
+    """Refuses schema changes that were interrupted under form 0, whose fingerprints say nothing now."""
     found = session.rows(
         "SELECT name, commit_ts, statement FROM " + quote_name(schema, "schema_changes") + " WHERE state = 'running'"
     )
@@ -189,7 +189,7 @@ def _refuse_interrupted(session: Session, schema: str) -> None:
 
 
 def _fill_schema_changes(session: Session, schema: str) -> None:
-    """Rows from before `run_text`: statements ran as they came."""
+    """Fills rows from before `run_text`, when statements ran as they came."""
     journal = quote_name(schema, "schema_changes")
     rows = session.rows(
         f"SELECT name, commit_ts, statement_hash, schema_name, statement FROM {journal} WHERE rewrites = ''"
@@ -237,7 +237,7 @@ def _has_table(session: Session, schema: str, table: str) -> bool:
 
 
 def _version(session: Session, schema: str) -> int:
-    """0 where nothing says it."""
+    """Reads the form of the tables, 0 where nothing says it."""
     if not _has_table(session, schema, "version"):
         return 0
     return int(session.value(f"SELECT version FROM {quote_name(schema, 'version')}") or 0)

@@ -11,7 +11,7 @@ from bridge.events import Code
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry
-from bridge.pipeline.bad_input.refused_rows import apply_sifted, exact
+from bridge.pipeline.bad_input.refused_rows import apply_or_quarantine, with_position
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.rows.order_and_slices import WindowRows
 
@@ -44,11 +44,11 @@ class OnBadMessage:
         Raises what `Writer.apply` raises.
         """
         if self.quarantine:
-            return apply_sifted(writer, step, rows, catalog, self.protocol)
+            return apply_or_quarantine(writer, step, rows, catalog, self.protocol)
         try:
             writer.apply(step, partial(rows.statements, catalog))
         except RefusedRowsError as refusal:
-            raise exact(writer, rows, catalog, refusal) from refusal
+            raise with_position(writer, rows, catalog, refusal) from refusal
         return step
 
     def due(self, bad: BadMessage, ts: int) -> DueEntry:

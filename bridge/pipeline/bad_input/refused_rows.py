@@ -22,7 +22,8 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.rows.grouping import linked
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
-from bridge.rows.resolve_types import typed
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
 Group = Sequence[int]
@@ -34,7 +35,7 @@ MOST_LOOKED_THROUGH: Final = 500_000
 """Row changes of one transaction that are brought to the driver to find the one that is to blame."""
 
 
-def apply_sifted(
+def apply_or_quarantine(
     writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table], protocol: str
 ) -> Advance:
     """Commits a transaction, and quarantines what the target refuses of it; gives the step as it was committed.
@@ -46,7 +47,7 @@ def apply_sifted(
             writer.apply(step, partial(rows.statements, catalog))
         except RefusedRowsError as refusal:
             name = TableName(*refusal.table)
-            kept, refused = sifted(catalog[name], rows.changes(name), partial(_refusal, writer, catalog))
+            kept, refused = divided(catalog[name], rows.changes(name), partial(_refusal, writer, catalog))
             if not refused:
                 raise
             entries = [replace(entry, protocol=protocol) for entry in refused]
@@ -56,10 +57,11 @@ def apply_sifted(
             return step
 
 
-def exact(
+def with_position(
     writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
 ) -> RefusedRowsError:
-    """The refusal with the position and commit_ts of a row change that is to blame; the same where none is found."""
+    """Gives the refusal with the position and commit_ts of a row change that is to blame, or as it is where none is
+    found."""
     if refusal.is_exact or rows.count > MOST_LOOKED_THROUGH:
         return refusal
     name = TableName(*refusal.table)
@@ -77,7 +79,8 @@ def exact(
 def _first_refused(
     count: int, refusal_of: Callable[[int], RefusedRowsError | None]
 ) -> tuple[int, RefusedRowsError | None]:
-    """The number of a row change with which the changes up to it are refused, while those before it are taken."""
+    """Finds a row change whose predecessors the target takes, while it refuses them together with that one.  Gives its
+    number and the refusal; None where all are taken."""
     taken, refused, why = 0, count, refusal_of(count)
     while why is not None and refused - taken > 1:
         middle = (taken + refused) // 2
@@ -93,10 +96,11 @@ def _refusal(writer: Writer, catalog: Mapping[TableName, Table], changes: pa.Tab
     return writer.refusal(partial(DriverRows.of([changes]).statements, catalog))
 
 
-def sifted(
+def divided(
     table: Table, changes: pa.Table, refusal_of: Callable[[pa.Table], RefusedRowsError | None]
 ) -> tuple[pa.Table, list[Entry]]:
-    """One table's row changes (EVENT_SCHEMA, in order) that the target takes together, and entries of the others."""
+    """Divides one table's row changes (EVENT_SCHEMA, in order) into those that the target takes together, and entries
+    of the others."""
     steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
     held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
     units = linked((step.old, step.key) for step in steps)
@@ -104,10 +108,10 @@ def sifted(
     for number, step in enumerate(steps):
         groups.setdefault(units[step.key], []).append(number)
     is_keyed = all(step.is_keyed for step in steps)
-    sieve = _Sieve(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
-    sieve.run(list(groups.values()))
-    kept = [number for number in range(len(steps)) if number not in sieve.refused]
-    return held.take(pa.array(kept, pa.int64())), _entries(table, changes, steps, sieve.refused)
+    bisection = _Bisection(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
+    bisection.run(list(groups.values()))
+    kept = [number for number in range(len(steps)) if number not in bisection.refused]
+    return held.take(pa.array(kept, pa.int64())), _entries(table, changes, steps, bisection.refused)
 
 
 class _Step(NamedTuple):
@@ -153,7 +157,7 @@ def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
 
 
 @dataclass
-class _Sieve:
+class _Bisection:
     """Halves a transaction until the refused changes are alone."""
 
     trial: Trial
@@ -162,12 +166,15 @@ class _Sieve:
 
     def run(self, groups: list[Group]) -> None:
         """Keys that are refused by themselves, then those that are refused beside others (unique values)."""
-        self._sift(groups, None)
+        self._bisect(groups, None)
         rest = [[number for number in group if number not in self.refused] for group in groups]
-        self._sift([group for group in rest if group], [])
+        self._bisect([group for group in rest if group], [])
 
-    def _sift(self, groups: list[Group], beside: list[int] | None) -> None:
-        """beside: grows by what is taken; None: each group for itself."""
+    def _bisect(self, groups: list[Group], beside: list[int] | None) -> None:
+        """Halves the groups until those that are refused are alone.
+
+        beside: what was taken so far, to which this adds; None to try each group by itself.
+        """
         numbers = list(chain.from_iterable(groups))
         if not numbers:
             return
@@ -178,12 +185,12 @@ class _Sieve:
             self._trim(groups[0], beside)
         else:
             half = len(groups) // 2
-            self._sift(groups[:half], beside)
-            self._sift(groups[half:], beside)
+            self._bisect(groups[:half], beside)
+            self._bisect(groups[half:], beside)
 
     def _trim(self, group: Group, beside: list[int] | None) -> None:
-        """Of a key the last image is written: the last changes go, until the one before is taken.  Without a key each
-        change counts by itself."""
+        """Refuses changes of one key until the rest is taken.  Only a key's last image is written, so the last changes
+        go first; without a key each change counts by itself."""
         kept = self._trim_last(list(group), beside) if self.is_keyed else self._trim_each(group, beside)
         if beside is not None:
             beside += kept
@@ -226,8 +233,10 @@ def _entries(
 
 def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
     """The change with ready literals; with the raw ones and their forms, where they are what the target cannot take."""
+    checked = CheckedTypes()
+    checked.add(table, change["columns"])  # before the row was refused
     try:
-        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA))
+        ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA), checked)
     except RefusedRowsError:
         return change
     return change | dict(ready.to_pylist()[0])

@@ -1,15 +1,13 @@
-"""Canal-JSON: TiCDC's, with or without the TiDB extension (enable-tidb-extension), and official Canal's flat messages;
-sources: "TiCDC Canal-JSON", alibaba/canal.
+"""Decodes Canal-JSON: TiCDC's, with or without the TiDB extension (enable-tidb-extension), and official Canal's flat
+messages; sources: "TiCDC Canal-JSON", alibaba/canal.
 
-One message is one event, except that `data` may hold several rows, as in official Canal.  What a message is shows in
-itself: with `_tidb` it has a commit_ts, without it goes by its event time, `es`.
+A message is one event, but `data` may hold several rows, as in official Canal.  With `_tidb` a message has a commit_ts;
+without, it goes by its event time, `es`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 from bridge.events import Code, Event, Kind
@@ -19,26 +17,23 @@ from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
+    PlainDecoder,
     check_commit_ts,
     check_name,
     reading_schema_change,
     shown,
 )
-from bridge.protocols.fast.learner import JsonDecoder
-from bridge.protocols.fast.message_shape import Hole, Lesson, Part, cells
 from bridge.protocols.values.event_time import event_ts
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
-_IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
-"""What `data` holds."""
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
 """Official Canal's notes that change nothing: the text of a statement whose rows follow (binlog_rows_query_log_events)
 and the end of an XA transaction whose rows came when it was prepared."""
 _DDL_MARK: Final = re.compile(rb'"isDdl" ?: ?true')
-"""What tells a schema change, should nothing else of the message be legible."""
+"""Shows a schema change even where nothing else of the message can be read."""
 _NO_COLUMNS: Final = (
     "a row without columns, an unusable change, as deletes of a table without a key are: give the table a key, or "
     "switch delete-only-output-handle-key-columns off in the changefeed"
@@ -51,17 +46,12 @@ _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
 
-_TICDC: Final = b'{"id":0,'
-"""How TiCDC's messages begin."""
-_KIND_END: Final = b',"es":'
-"""Before it stand schema, table and type, and nothing that changes."""
-
 _new_event = tuple.__new__
-"""Half the time of Event(...), which counts at one per row."""
+"""Makes an event in half the time of Event(...), which counts at one for each row."""
 
 
-class _Slot:
-    """What is known of one kind of change of one table."""
+class _TableState:
+    """What is known of one type of change of one table."""
 
     __slots__ = ("kind", "layout", "schema", "table", "wanted")
 
@@ -70,7 +60,7 @@ class _Slot:
         self.layout: Layout | None = None
 
 
-class CanalJsonDecoder(JsonDecoder):
+class CanalJsonDecoder(PlainDecoder):
     """Decodes Canal-JSON; the message's key says nothing that its value does not."""
 
     protocols: ClassVar[tuple[str, ...]] = ("canal-json",)
@@ -78,50 +68,39 @@ class CanalJsonDecoder(JsonDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = canal_types(options.timezone)
-        self._slots: dict[tuple[str, str, str], _Slot] = {}
+        self._states: dict[tuple[str, str, str], _TableState] = {}
 
-    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:  # noqa: ARG002
-        """One row, as TiCDC writes it; see `GuardedDecoder.usual_events`."""
-        if not value or not self._is_plain:
-            return None
-        event = self._templates.event(self._kind_of(value), value.decode())
-        return None if event is None else (event,)
-
-    def _kind_of(self, value: bytes) -> bytes:
-        return value[: value.find(_KIND_END)]
-
-    def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
-        message = canal_message(value)
-        events = self.events_of(message)
-        if value and value.startswith(_TICDC) and len(events) == 1 and events[0].kind in _IMAGES and not events[0].text:
-            kind = self._kind_of(value)
-            slot = self._slots[message["database"], message["table"], message["type"]]
-            if slot.layout is not None:
-                lesson = partial(_lesson, value, message, events[0], slot.layout)
-                self._templates.missed(kind, slot.layout, lesson)
-        return events
+    def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
+        """Gives the events of one message."""
+        return self.events_of(canal_message(value))
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
-        """The events of a message that is already parsed."""
+        """Gives the events of a message that is parsed as JSON already."""
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        slot = self._slots.get((message["database"], message["table"], message["type"]))
-        if slot is None:
+        state = self._states.get((message["database"], message["table"], message["type"]))
+        if state is None:
             kind = message["type"]
             if kind not in _KINDS:
                 return _without_rows(message, kind)
-            slot = self._new_slot(message["database"], message["table"], kind)
-        return self._rows(message, slot) if slot.wanted else self._left_out(slot.schema, slot.table)
+            state = self._new_state(message["database"], message["table"], kind)
+        return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
-    def _new_slot(self, schema: str, table: str, kind: str) -> _Slot:
-        if len(self._slots) >= MAX_CACHED:
-            self._slots.clear()
-        slot = self._slots[schema, table, kind] = _Slot(_KINDS[kind], schema, table, self._wanted(schema, table))
-        return slot
+    def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
+        """Gives the layout of the row that was parsed last of a table and type of change; None before the first."""
+        return self._states[schema, table, kind].layout
 
-    def _rows(self, message: dict[str, Any], slot: _Slot) -> list[Event]:
-        extension, rows, kind = message.get("_tidb"), message["data"], slot.kind
+    def _new_state(self, schema: str, table: str, kind: str) -> _TableState:
+        if len(self._states) >= MAX_CACHED:
+            self._states.clear()
+        state = self._states[schema, table, kind] = _TableState(
+            _KINDS[kind], schema, table, self.is_wanted(schema, table)
+        )
+        return state
+
+    def _rows(self, message: dict[str, Any], state: _TableState) -> list[Event]:
+        extension, rows, kind = message.get("_tidb"), message["data"], state.kind
         commit_ts, cut = _moment(message, extension), None
         if extension is not None and len(extension) > 1 and kind is not Kind.DELETE:
             cut = _cut(extension)
@@ -129,7 +108,7 @@ class CanalJsonDecoder(JsonDecoder):
         if type(rows) is not list or not rows:
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
-        layout = slot.layout
+        layout = state.layout
         if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames"):
             layout = self._layout(message, rows[0])
         events = []
@@ -143,11 +122,11 @@ class CanalJsonDecoder(JsonDecoder):
             elif kind is Kind.DELETE:
                 before, after = after, None
             fields = (
-                kind, commit_ts, index, slot.schema, slot.table, layout.columns, layout.key, before, after, cut,
+                kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
                 extension is None,
             )  # fmt: skip
             events.append(_new_event(Event, fields))
-        slot.layout = layout
+        state.layout = layout
         return events
 
     def _layout(self, message: dict[str, Any], row: object) -> Layout:
@@ -169,33 +148,8 @@ class CanalJsonDecoder(JsonDecoder):
         return layout
 
 
-def _lesson(value: bytes, message: dict[str, Any], event: Event, layout: Layout) -> Lesson:
-    """What templates learn from a row as TiCDC writes it, with its commit_ts.
-
-    The order within mysqlType is random, and the codes in sqlType follow the values (golden); neither is read but for
-    the types, which stay.
-    """
-    image = _IMAGES[event.kind]
-    rows = {image: message["data"][0]}
-    tree = {
-        **message,
-        "database": Hole.SCHEMA,
-        "table": Hole.TABLE,
-        "es": Hole.NUMBER,
-        "ts": Hole.NUMBER,
-        "sqlType": Part(message["sqlType"], is_same=False),
-        "mysqlType": Part(layout.shape, is_same=True),
-        "data": [cells(image, rows[image])],
-        "_tidb": {"commitTs": Hole.COMMIT_TS},
-    }
-    if event.kind is Kind.UPDATE and message.get("old"):
-        rows["before"] = message["old"][0]
-        tree["old"] = [cells("before", rows["before"])]
-    return Lesson(value, event, layout, rows, tree)
-
-
 def canal_message(value: bytes | None) -> dict[str, Any]:
-    """The message, parsed; the code of a schema change that cannot be says what it is."""
+    """Parses a message; raises DecodeError, with SCHEMA_CHANGE where a schema change cannot be parsed."""
     try:
         return json_object(value)
     except DecodeError as failure:
@@ -205,7 +159,7 @@ def canal_message(value: bytes | None) -> dict[str, Any]:
 
 
 def _schema_change(message: dict[str, Any]) -> Event:
-    """The schema change of a message with isDdl."""
+    """Gives the schema change of a message with isDdl."""
     extension = message.get("_tidb")
     commit_ts = _moment(message, extension)
     schema, table, sql = message["database"] or "", message["table"] or "", message["sql"]
@@ -234,7 +188,7 @@ def _old_rows(message: dict[str, Any], count: int) -> list[dict[str, Any]] | Non
 
 
 def _moment(message: dict[str, Any], extension: Any) -> int:
-    """The commit_ts of the TiDB extension field, without that field the event time."""
+    """Gives the commit_ts of the TiDB extension, or without it the TSO of the event time."""
     if extension is None:
         return event_ts(message["es"], "es")
     ts = extension["commitTs"]
@@ -242,7 +196,7 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:
-    """Why the message holds the columns of the key only, None when it holds the row."""
+    """Says why the message holds only the columns of the key; None when it holds the row."""
     if extension.get("claimCheckLocation"):
         return Code.CLAIM_CHECK
     return Code.HANDLE_KEY_ONLY if extension.get("onlyHandleKey") is True else None

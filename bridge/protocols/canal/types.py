@@ -1,4 +1,4 @@
-"""The types of Canal-JSON: the text of mysqlType to its converter; sources: "TiCDC Canal-JSON", official Canal."""
+"""The types of Canal-JSON: from the text of mysqlType to a converter; sources: "TiCDC Canal-JSON", official Canal."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
 def canal_types(timezone: str | None) -> Mapping[str, Converter]:
-    """The base words, with TIMESTAMP in a time zone; an unknown zone is a `UsageError`."""
+    """Gives the converters by base word, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
     return {**TYPES, "timestamp": timestamp_converter(timezone)}
 
 
 def converter_of(types: Mapping[str, Converter], name: str, mysql_type: object) -> tuple[str, Converter]:
-    """Label and converter of a column whose type reads like ``int``, ``int(11) unsigned`` or ``enum('a','b')``."""
+    """Gives label and converter of a column of a type like ``int``, ``int(11) unsigned`` or ``enum('a','b')``."""
     if not isinstance(mysql_type, str):
         raise DecodeError(f"column {shown(name)} has no type in mysqlType", column=name)
     word = _BASE_WORD.match(mysql_type.lower())
@@ -85,7 +85,7 @@ def converter_of(types: Mapping[str, Converter], name: str, mysql_type: object) 
 
 
 def _enum(members: str) -> Converter:
-    """The index, or the name, as some senders of official Canal's format have it."""
+    """Makes the converter of an ENUM: its index, or its name, as some senders of official Canal's format write it."""
     names = _names(members)
 
     def convert(value: str) -> str:
@@ -95,7 +95,7 @@ def _enum(members: str) -> Converter:
 
 
 def _set(members: str) -> Converter:
-    """The bit mask, or the names joined by commas."""
+    """Makes the converter of a SET: its bit mask, or its names joined by commas."""
     names = _names(members)
 
     def convert(value: str) -> str:

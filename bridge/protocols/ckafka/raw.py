@@ -1,6 +1,7 @@
-"""The form of ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
+"""Reads ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
 
-ckafka: told the time zone of TIMESTAMP values and how binary values are written, "base64", "latin1" or nothing.
+The form `ckafka` is told the time zone of TIMESTAMP values, and how binary values are written: "base64", "latin1" or
+nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ and a number that is no name as an index or a bit mask."""
 
 
 def ckafka_form(timezone: str | None, binary: str | None) -> str:
-    """The name of the form, with what it must be told."""
+    """Gives the name of the form, with what it must be told."""
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 

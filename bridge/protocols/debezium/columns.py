@@ -1,4 +1,4 @@
-"""Columns of a Debezium row: their converters by the message's Connect schema, or by JSON type alone.
+"""Finds the converter of each column of a Debezium row, by the message's Connect schema or by JSON type alone.
 
 Sources: "TiCDC Debezium", Data type mapping; golden/types-seen.txt; Debezium connector for MySQL, Data type mappings.
 """
@@ -19,8 +19,12 @@ from bridge.protocols.values.literals import Converter
 
 
 class ColumnReader(NamedTuple):
-    """How a column's values become literals: `form` is that of `values.untyped`, "" when they are ready; `label` is the
-    type in words, `declared` the upstream's column type as far as the schema tells, else ""."""
+    """How a column's values become literals.
+
+    label: the type in words, for reasons.
+    form: the form of raw literals (see `values.untyped`), "" when literals are ready.
+    declared: the upstream's column type as far as the schema tells it, otherwise "".
+    """
 
     label: str
     convert: Converter
@@ -29,31 +33,31 @@ class ColumnReader(NamedTuple):
 
 
 def boolean(value: bool) -> str:  # what JSON gave
-    """BIT(1), and TINYINT(1) under a converter of the connector."""
+    """Converts a BIT(1), or a TINYINT(1) under a converter of the connector."""
     if type(value) is not bool:
         raise DecodeError(f"{shown(value)} is not true or false")
     return "1" if value else "0"
 
 
 def wrapped_unsigned(value: int) -> str:
-    """BIGINT UNSIGNED, which wraps to negative above 2^63 (types-seen)."""
+    """Converts a BIGINT UNSIGNED, which wraps to negative above 2^63 (types-seen)."""
     return literals.integer_number(value + (1 << 64) if type(value) is int and value < 0 else value)
 
 
 def geometry(value: dict[str, Any]) -> str:
-    """A spatial value as the server stores it: its SRID, low byte first, then its WKB (MySQL, Internal geometry
-    format)."""
+    """Converts a spatial value to what the server stores: its SRID, low byte first, then its WKB (MySQL, Internal
+    geometry format)."""
     srid = value.get("srid") or 0
     return literals.binary(srid.to_bytes(4, "little") + values.base64_bytes(value["wkb"]))
 
 
 def variable_scale(value: dict[str, Any]) -> str:
-    """A DECIMAL that carries its own scale."""
+    """Converts a DECIMAL that carries its own scale."""
     return values.unscaled(value["value"], value["scale"])
 
 
 def vector(value: list[float]) -> str:
-    """A VECTOR as JSON text, as TiCDC writes it."""
+    """Converts a VECTOR to JSON text, as TiCDC writes it."""
     if type(value) is not list or any(type(part) not in (int, float) for part in value):
         raise DecodeError(f"{shown(value)} is not an array of numbers")
     return literals.text(orjson.dumps(value).decode())
@@ -74,7 +78,7 @@ _BY_JSON_TYPE: Final[dict[type, Converter]] = {
 
 
 def raw_literal(value: Any) -> str:
-    """The raw literal of a value whose type nothing tells (see `values.untyped`)."""
+    """Gives the raw literal of a value whose type nothing tells (see `values.untyped`)."""
     return _BY_JSON_TYPE[type(value)](value)
 
 
@@ -103,13 +107,13 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.data.DoubleVector": vector,
     "io.debezium.data.VariableScaleDecimal": variable_scale,
 }
-"""The semantic type, a schema's name, to its converter; Connect's Decimal is added by `_reader`."""
+"""The converter of each semantic type, which is a schema's name; Connect's Decimal needs its parameters."""
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _GEOMETRY: Final = "io.debezium.data.geometry."
 _MAY_BE_ZERO: Final = frozenset(
     name for name in _NAMED if name.rpartition(".")[2] in ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp")
 )
-"""Semantic types of DATE and DATETIME as numbers, which have none for a zero date."""
+"""Semantic types that write DATE and DATETIME as numbers, and have no number for a zero date."""
 
 _TIDB: Final[dict[str, Converter]] = {
     "bigint unsigned": wrapped_unsigned,
@@ -119,7 +123,7 @@ _TIDB: Final[dict[str, Converter]] = {
     **dict.fromkeys(("char", "varchar", "var_string", "tinytext", "text", "mediumtext", "longtext"), literals.text),
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), literals.integer_number),
 }
-"""tidb_type (enable-tidb-extension) where the Connect type alone leaves something open."""
+"""Converters by tidb_type (enable-tidb-extension), where the Connect type alone leaves something open."""
 _TYPED: Final[dict[str, Converter]] = {
     "boolean": boolean,
     "int8": literals.integer_number,
@@ -133,11 +137,11 @@ _OPEN: Final[dict[str, tuple[Converter, str]]] = {
     "double": (literals.double_number, "float64"),
     "string": (literals.text, "string"),
 }
-"""Connect types that leave something open: the raw literal and its form."""
+"""Connect types that leave something open: the converter to a raw literal, and its form."""
 
 
 def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> ColumnReader:
-    """The reader of a column that a Connect schema describes; raises DecodeError for a type that no description has."""
+    """Makes the reader of a column that a Connect schema describes; raises DecodeError for an unknown type."""
     kind, semantic, tidb_type = field.get("type"), field.get("name"), field.get("tidb_type")
     label, declared = str(tidb_type or semantic or kind), _declared(field)
     if semantic == _DECIMAL:
@@ -155,8 +159,8 @@ def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> Col
 
 
 def _declared(field: dict[str, Any]) -> str:
-    """TiCDC's tidb_type, with the length of a BIT; or the native connector's, where it is told to send it
-    (column.propagate.source.type)."""
+    """Gives the column's type upstream: TiCDC's tidb_type, with the length of a BIT, or the native connector's, where
+    it is told to send it (column.propagate.source.type); "" where the schema has neither."""
     parameters = field.get("parameters")
     said = parameters if type(parameters) is dict else {}
     word, size, scale = (said.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
@@ -172,7 +176,7 @@ def _declared(field: dict[str, Any]) -> str:
 
 _SOURCE_TYPE: Final = "__debezium.source.column."
 _SIZED: Final = frozenset({"bit", "decimal", "numeric", "char", "varchar", "binary", "varbinary"})
-"""Types of which the length says what they hold."""
+"""Types whose length says what they hold."""
 
 
 def _zero_form(semantic: str, field: dict[str, Any]) -> str:
@@ -186,7 +190,7 @@ def _by_tidb_type(tidb_type: Any) -> Converter | None:
 
 
 def _connect_decimal(field: dict[str, Any]) -> Converter:
-    """decimal.handling.mode=precise, and BIGINT UNSIGNED under bigint.unsigned.handling.mode=precise."""
+    """Makes the converter of decimal.handling.mode=precise, and of BIGINT UNSIGNED under the like mode of its own."""
     parameters = field["parameters"]
     precision = int(parameters.get("connect.decimal.precision", literals.MAX_DECIMAL_DIGITS))
     return partial(_precise, precision, int(parameters["scale"]))

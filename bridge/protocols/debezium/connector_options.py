@@ -1,4 +1,4 @@
-"""How a Debezium connector was told to write values, where its messages do not say it."""
+"""The options of a Debezium connector that decide how values are written and that its messages do not name."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
 @dataclass(frozen=True)
 class DebeziumModes:
-    """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.  A Connect schema
-    in the message says more than these; a JSON number or string may.  None: not told, so that the connector's own
-    default holds (precise, bytes) unless a value might be written in another mode just as well."""
+    """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.
+
+    A Connect schema in the message says more than these, and a JSON number or string may.  None: not told; then the
+    connector's own default holds (precise, bytes), unless a value might be of another mode just as well.
+    """
 
     decimal: DecimalMode | None = None
     time: TimeMode = "adaptive_time_microseconds"
@@ -22,7 +24,7 @@ class DebeziumModes:
 
     @classmethod
     def read(cls, text: str) -> DebeziumModes:
-        """The reverse of `str`."""
+        """Reads what `str` wrote."""
         return cls(*(mode or None for mode in text.split(",")))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
@@ -30,4 +32,4 @@ class DebeziumModes:
 
 
 TICDC_MODES = DebeziumModes("double", "adaptive_time_microseconds", "base64")
-"""What TiCDC does, whose messages name it as the connector."""
+"""The modes of TiCDC, whose messages name it as the connector."""

@@ -1,19 +1,16 @@
-"""Debezium's change events in JSON: TiCDC's (with and without schema, with and without the TiDB extension) and those
-of the native connector for MySQL, which is CKafka's default format; sources: "TiCDC Debezium" and Debezium's own page
-on the connector for MySQL.
+"""Decodes Debezium's change events in JSON: TiCDC's (with and without schema, with and without the TiDB extension) and
+those of the native connector for MySQL, which is CKafka's default format; sources: "TiCDC Debezium" and Debezium's own
+page on the connector for MySQL.
 
-A message says by its form what it is: a row (`op` c, u, d, r), a truncated table (t), a watermark (m), a schema change
-(`ddl`).  Tombstones, heartbeats and transaction metadata say nothing that the others do not.
+`op` tells a row (c, u, d, r), a truncated table (t) and a watermark (m); `ddl` tells a schema change.  Tombstones,
+heartbeats and transaction metadata say nothing that the others do not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
-import numpy as np
 import orjson
 
 from bridge.events import Code, Event, Kind
@@ -27,28 +24,22 @@ from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
-    RowEvents,
+    PlainDecoder,
     check_commit_ts,
     check_name,
     reading_schema_change,
     shown,
 )
-from bridge.protocols.fast.learner import JsonDecoder
-from bridge.protocols.fast.message_shape import Hole, Lesson, cells
 from bridge.protocols.values.event_time import event_ts
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
 
-_TICDC: Final = "TiCDC"
-_CONNECTORS: Final = frozenset({_TICDC, "mysql", "mariadb", None})
-"""What `source.connector` may be; very old connectors do not say it."""
+TICDC: Final = "TiCDC"
+_CONNECTORS: Final = frozenset({TICDC, "mysql", "mariadb", None})
+"""The senders that `source.connector` may name; very old connectors name none."""
 _KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE, "t": Kind.SCHEMA_CHANGE}
-"""A snapshot's read (r) is an upsert, as every insert is."""
+"""The kind of each `op`.  A snapshot's read (r) is an upsert, as every insert is."""
 _IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
-_NAMES: Final = ("before", "after")
-_TABLE: Final = b'"db":'
-_TABLE_END: Final = b',"server_id":'
-_OPERATION: Final = b'"op":"'
 _DDL_MARK: Final = b'"ddl"'
 
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
@@ -69,10 +60,10 @@ _NOT_AVAILABLE: Final = (
 )
 
 _new_event = tuple.__new__
-"""Half the time of Event(...)."""
+"""Makes an event in half the time of Event(...)."""
 
 
-class _Slot:
+class _TableState:
     """What is known of one kind of change of one table."""
 
     __slots__ = ("image", "keys", "kind", "layout", "modes", "schema", "table", "wanted")
@@ -85,7 +76,7 @@ class _Slot:
         self.layout: Layout | None = None
 
 
-class DebeziumDecoder(JsonDecoder):
+class DebeziumDecoder(PlainDecoder):
     """Decodes Debezium's JSON."""
 
     protocols: ClassVar[tuple[str, ...]] = ("debezium",)
@@ -93,32 +84,12 @@ class DebeziumDecoder(JsonDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._modes = options.debezium
-        self._envelopes = Envelopes()
+        self.envelopes = Envelopes()
         self._has_schemas = True
-        self._slots: dict[tuple[str | None, str, str, str], _Slot] = {}
+        self._states: dict[tuple[str | None, str, str, str], _TableState] = {}
 
-    def usual_events(self, key: bytes | None, value: bytes | None) -> Sequence[Event] | None:
-        """One row of TiCDC's; see `GuardedDecoder.usual_events`."""
-        if not value or not self._is_plain:
-            return None
-        kind = self._kind_of(value)
-        event = self._templates.event(kind, value.decode())
-        if event is None:
-            return None
-        keys, handle = self._templates.guard(kind)
-        return (event,) if keys.names(key) == handle else None
-
-    def _guarded(self, keys: Sequence[bytes | None], guard: Any, rows: RowEvents) -> RowEvents:
-        handle_keys, handle = guard
-        named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
-        return rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
-
-    def _kind_of(self, value: bytes) -> bytes:
-        """What tells table and operation, where a message looks as TiCDC writes it."""
-        table, operation = value.find(_TABLE), value.find(_OPERATION)
-        return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
-
-    def _events(self, key: bytes | None, value: bytes | None) -> list[Event]:
+    def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        """Gives the events of one message."""
         if value is None:
             return []  # a tombstone, for Kafka's compaction: the delete came before it
         payload, schema = self._value(value)
@@ -129,25 +100,25 @@ class DebeziumDecoder(JsonDecoder):
         source, op = payload.get("source"), payload.get("op")
         if type(source) is not dict or op is None:
             return _without_row(payload)
-        slot = self._slots.get((source.get("connector"), source["db"], source["table"], op))
-        if slot is None:
+        state = self._states.get((source.get("connector"), source["db"], source["table"], op))
+        if state is None:
             if op == "m":
                 return [_watermark(source)]
-            slot = self._new_slot(source, op)
-        if slot.image is None:
+            state = self._new_state(source, op)
+        if state.image is None:
             return [_truncation(payload, source)]
-        if not slot.wanted:
-            return self._left_out(slot.schema, slot.table)
-        if slot.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
-            payload = _without_unavailable(payload, slot)
-        event = self._row(key, payload, source, schema, slot)
-        if slot.modes is TICDC_MODES and slot.layout is not None:
-            lesson = partial(_lesson, value, payload, schema, event, slot)
-            self._templates.missed(self._kind_of(value), slot.layout, lesson)
-        return [event]
+        if not state.wanted:
+            return self._left_out(state.schema, state.table)
+        if state.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
+            payload = _without_unavailable(payload, state)
+        return [self._row(key, payload, source, schema, state)]
+
+    def layout_of(self, schema: str, table: str, op: str) -> Layout | None:
+        """Gives the layout of TiCDC's row that was parsed last of a table and operation; None before the first."""
+        return self._states[TICDC, schema, table, op].layout
 
     def _value(self, value: bytes) -> Document:
-        """A message's payload and schema; one without a schema, most likely if the last had none, is parsed at once."""
+        """Gives a message's payload and schema; parses it at once where the last had none."""
         if not self._has_schemas:
             try:
                 message = orjson.loads(value)
@@ -158,7 +129,7 @@ class DebeziumDecoder(JsonDecoder):
             except FAILURES:
                 pass
         try:
-            document = self._envelopes.parsed(value, "the message")
+            document = self.envelopes.parsed(value, "the message")
         except DecodeError as failure:
             if _DDL_MARK in value:
                 failure.code = Code.SCHEMA_CHANGE
@@ -166,23 +137,23 @@ class DebeziumDecoder(JsonDecoder):
         self._has_schemas = document[1] is not None
         return document
 
-    def _new_slot(self, source: dict[str, Any], op: str) -> _Slot:
+    def _new_state(self, source: dict[str, Any], op: str) -> _TableState:
         connector, schema, table = source.get("connector"), source["db"], source["table"]
         if connector not in _CONNECTORS:
             raise DecodeError(f"the connector is {shown(connector)}, not Debezium's for MySQL or MariaDB, nor TiCDC")
         if op not in _KINDS:
             raise DecodeError(f"unknown operation {shown(op)}", Code.UNKNOWN_TYPE)
-        if len(self._slots) >= MAX_CACHED:
-            self._slots.clear()
-        modes = TICDC_MODES if connector == _TICDC else self._modes
-        slot = _Slot(_KINDS[op], schema, table, self._wanted(schema, table), modes, HandleKeys(self._envelopes))
-        self._slots[connector, schema, table, op] = slot
-        return slot
+        if len(self._states) >= MAX_CACHED:
+            self._states.clear()
+        modes = TICDC_MODES if connector == TICDC else self._modes
+        state = _TableState(_KINDS[op], schema, table, self.is_wanted(schema, table), modes, HandleKeys(self.envelopes))
+        self._states[connector, schema, table, op] = state
+        return state
 
     def _row(
-        self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, slot: _Slot
+        self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, state: _TableState
     ) -> Event:
-        row, handle, kind, layout = payload[slot.image or ""], slot.keys.names(key), slot.kind, slot.layout
+        row, handle, kind, layout = payload[state.image or ""], state.keys.names(key), state.kind, state.layout
         if (
             layout is None
             or type(row) is not dict
@@ -190,7 +161,7 @@ class DebeziumDecoder(JsonDecoder):
             or layout.names != tuple(row)
             or layout.handle != handle
         ):
-            layout = slot.layout = _layout(row, schema, handle, slot.modes)
+            layout = state.layout = _layout(row, schema, handle, state.modes)
         after: str | None = image_of(layout, row)
         before: str | None = None
         if kind is Kind.DELETE:
@@ -200,59 +171,40 @@ class DebeziumDecoder(JsonDecoder):
         commit_ts, by_time = source.get("commit_ts"), False
         if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
             commit_ts, by_time = _commit_ts(payload, source)
-        fields = (kind, commit_ts, 0, slot.schema, slot.table, layout.columns, layout.key, before, after, None, by_time)
+        fields = (
+            kind,
+            commit_ts,
+            0,
+            state.schema,
+            state.table,
+            layout.columns,
+            layout.key,
+            before,
+            after,
+            None,
+            by_time,
+        )
         return _new_event(Event, fields)
 
 
-def _without_unavailable(payload: dict[str, Any], slot: _Slot) -> dict[str, Any]:
-    """A row without the columns of which the connector did not have the value, which in an update are as they were.
+def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
+    """Takes out of an update the columns of which the connector did not have the value: they are as they were.
 
-    An insert has no other value for them.  Where the row as it was does hold one, the text may be what was written.
+    Raises DecodeError for an insert, which has no other value for them, and where the row as it was does hold one: then
+    the placeholder's text may be what was written.
     """
-    row, before = payload[slot.image or ""], payload.get("before")
+    row, before = payload[state.image or ""], payload.get("before")
     if type(row) is not dict:
         return payload
     missing = {name for name, found in row.items() if found in _UNAVAILABLE}
     for name in missing:
-        if slot.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
+        if state.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     rest = {name: found for name, found in row.items() if name not in missing}
-    if before is None or slot.image == "before":
-        return {**payload, slot.image or "": rest}
+    if before is None or state.image == "before":
+        return {**payload, state.image or "": rest}
     was = {name: found for name, found in before.items() if name not in missing}
-    return {**payload, "before": was, slot.image or "": rest}
-
-
-def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:
-    """The columns that a key names, None when it cannot be read."""
-    try:
-        return keys.names(key)
-    except (*FAILURES, DecodeError):
-        return None
-
-
-def _lesson(value: bytes, payload: dict[str, Any], schema: Any, event: Event, slot: _Slot) -> Lesson:
-    """What templates learn from a row of TiCDC's; the guard is how to read a key, and the columns that it must name."""
-    rows = {image: row for image in _NAMES if (row := payload.get(image)) is not None}
-    names = {"db": Hole.SCHEMA, "table": Hole.TABLE}
-    source = {**payload["source"], **names, "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
-    images = {image: cells(image, row) for image, row in rows.items()}
-    tree = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
-    if schema is not None:
-        tree["schema"] = _of_any_table(schema)
-    layout = cast(Layout, slot.layout)
-    return Lesson(value, event, layout, rows, tree, guard=(slot.keys, layout.handle))
-
-
-def _of_any_table(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema with holes for the names that it gives to the message and the row: they hold the table's, and say
-    nothing."""
-    fields = [_unnamed(field) if field["field"] in _NAMES else field for field in schema["fields"]]
-    return _unnamed({**schema, "fields": fields})
-
-
-def _unnamed(schema: dict[str, Any]) -> dict[str, Any]:
-    return {**schema, "name": Hole.TEXT} if type(schema.get("name")) is str else schema
+    return {**payload, "before": was, state.image or "": rest}
 
 
 def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:
@@ -272,7 +224,7 @@ def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> L
 
 
 def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The fields of a row, by name: those of `after`, which are those of `before` too."""
+    """Gives the fields of a row by name: those of `after`, which are those of `before` too."""
     for field in schema["fields"]:
         if field["field"] == "after":
             return {column["field"]: column for column in field["fields"]}
@@ -286,10 +238,10 @@ def _field(fields: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _commit_ts(payload: dict[str, Any], source: dict[str, Any]) -> tuple[int, bool]:
-    """The commit_ts, and whether it is only the event's time, as the binlog has it (a snapshot may have none)."""
+    """Gives the commit_ts, and whether it is only the event's time, as the binlog has it (a snapshot may have none)."""
     if "commit_ts" in source:
         return check_commit_ts(source["commit_ts"], "commit_ts"), False
-    if source.get("connector") == _TICDC:
+    if source.get("connector") == TICDC:
         raise DecodeError("source.commit_ts is missing", Code.NO_COMMIT_TS)
     return event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms"), True
 
@@ -299,7 +251,7 @@ def _watermark(source: dict[str, Any]) -> Event:
 
 
 def _without_row(payload: dict[str, Any]) -> list[Event]:
-    """A schema change, or what says nothing about rows: a heartbeat, the begin or end of a transaction."""
+    """Gives a schema change; nothing for a heartbeat, and for the begin or end of a transaction."""
     if "ddl" in payload:
         with reading_schema_change():
             return _schema_change(payload)
@@ -321,15 +273,18 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
-    """The native connector reports SET and USE too, and as a snapshot begins it writes the drop of every table that it
-    is about to describe, for consumers that keep their own list of tables: nobody dropped those upstream."""
-    if source.get("connector") == _TICDC:
+    """Says whether a statement changed nothing upstream.
+
+    The native connector reports SET and USE too.  As a snapshot begins it writes the drop of every table that it is
+    about to describe, for consumers that keep their own list of tables: nobody dropped those upstream.
+    """
+    if source.get("connector") == TICDC:
         return False
     return bool(_SESSION_ONLY.match(sql) or (source.get("snapshot") not in _NO_SNAPSHOT and _DROP.match(sql)))
 
 
 def _truncation(payload: dict[str, Any], source: dict[str, Any]) -> Event:
-    """op t: TRUNCATE TABLE, as a connector reports it that does not skip it (skipped.operations)."""
+    """Gives the schema change of `op` t, TRUNCATE TABLE, which a connector may skip (skipped.operations)."""
     with reading_schema_change():
         commit_ts, by_time = _commit_ts(payload, source)
     schema, table = source["db"], source["table"]

@@ -1,4 +1,4 @@
-"""Debezium's JSON: the payload of a key or value and, where there is one, its Connect schema.
+"""Parses Debezium's JSON: the payload of a key or value and, where there is one, its Connect schema.
 
 A schema is three to thirty times as long as the payload and the same for every row of a table, so that each is parsed
 once: a document is cut where the schema begins (TiCDC writes it behind the payload) or ends (Kafka Connect, before it),
@@ -15,19 +15,19 @@ from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.json_message import json_object
 
 _MAX_CACHED_BYTES: Final = 8 << 20
-"""All schemas that are remembered, together; a parsed schema takes about ten times its bytes."""
+"""Bytes of all remembered schemas together; a parsed schema takes about ten times as much memory."""
 _PAYLOAD_FIRST: Final = b'{"payload":'
 _SCHEMA_FIRST: Final = b'{"schema":'
 _SCHEMA: Final = b',"schema":'
 _PAYLOAD: Final = b',"payload":'
 _MAGIC: Final = b"\0"
-"""What Avro and Protobuf with a schema registry begin with."""
+"""Avro and Protobuf with a schema registry begin with this byte."""
 _WRAPPED: Final = {"schema", "payload"}
 _BINARY: Final = "the message is not JSON: the connector's converter is Avro's or Protobuf's; set the one for JSON"
 
 
 Document = tuple[Any, Any]
-"""A payload, and its Connect schema; the same schema is the same object.  A null schema, or none, is None."""
+"""A payload and its Connect schema.  Equal schemas are one object; a null schema, or none, is None."""
 
 
 class Envelopes:
@@ -38,7 +38,7 @@ class Envelopes:
         self._bytes = 0
 
     def parsed(self, content: bytes, whose: str) -> Document:
-        """The document in the bytes of a key or a value, `whose` they are; raises DecodeError."""
+        """Parses the bytes of a key or a value; raises DecodeError, whose reason says with `whose` which it was."""
         cut = _cut(content)
         schema = self._schemas.get(cut[0]) if cut else None
         if cut is not None and schema is not None:
@@ -59,8 +59,10 @@ class Envelopes:
         return payload, schema
 
     def _remember(self, content: bytes, schema: dict[str, Any]) -> None:
-        """By the grammar of JSON, a document whose one part is the schema's member, and whose other part is an object
-        by itself, is the two together; so the part alone decides, if it is no more and no less than that member."""
+        """Remembers a schema by its bytes, if they are the schema's member of the document and nothing else.
+
+        By the grammar of JSON a document is then its schema's member and the rest, each parsed by itself.
+        """
         alone = _loaded_or_none(content + b"}" if content.startswith(b"{") else b"{" + content[1:])
         if type(alone) is not dict or alone.keys() != {"schema"} or len(content) > _MAX_CACHED_BYTES:
             return
@@ -72,7 +74,7 @@ class Envelopes:
 
 
 def _cut(content: bytes) -> tuple[bytes, bytes] | None:
-    """The bytes of the schema's member, and the document without them."""
+    """Splits a document into the bytes of its schema's member and the rest; None where it does not look like one."""
     if content.startswith(_PAYLOAD_FIRST):
         at = content.rfind(_SCHEMA)
         return (content[at:], content[:at] + b"}") if at > 0 else None

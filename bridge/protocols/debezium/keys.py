@@ -1,4 +1,4 @@
-"""The columns that a Debezium message's key names."""
+"""Reads which columns a Debezium message's key names."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from bridge.protocols.debezium.envelope import Envelopes
 
 _MOST_ENDS: Final = 4096
 _LONGEST_END: Final = 1000
-"""Bytes; the schema of a key names the table, so that each table's keys end otherwise."""
+"""Bytes.  The schema of a key names the table, so each table's keys end differently."""
 _DIGITS: Final = b"0123456789"
 
 
 class HandleKeys:
-    """Reads the keys of the messages of tables with the same columns, parsing the same frame around a number once."""
+    """Reads the keys of tables with the same columns; the same text around a number is parsed once."""
 
     def __init__(self, envelopes: Envelopes) -> None:
         self._envelopes = envelopes
         self._start = b"\0"  # begins no key
         self._names: dict[bytes, list[str]] = {}
-        """Of the keys that begin like this, by how they end."""
+        """The names of the keys that begin with `_start`, by how they end."""
 
     def names(self, key: bytes | None) -> list[str]:
-        """The names of the key's columns; none for a table without a key (null, `{}`), or where a transform has made
-        the key a bare value: then the target's catalog tells them."""
+        """Gives the names of the key's columns; raises DecodeError for a key that is not JSON.
+
+        There are none for a table without a key (null, `{}`), nor where a transform has made the key a bare value: then
+        the target's catalog tells them.
+        """
         if not key or not key.startswith(b"{"):
             return []
         # Digits for digits, the key is one seen before: the same names

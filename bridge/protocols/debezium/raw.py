@@ -1,8 +1,8 @@
-"""The forms of Debezium's raw values: what a value means for a column of the target (see `values.untyped`).
+"""Reads Debezium's raw values: what a value means for a column of the target (see `values.untyped`).
 
-json: nothing is known of the value but its JSON type (messages without a schema); told the connector's modes.
-int64, float64, string, epoch: the Connect schema leaves one thing open.  An int64 may be a BIGINT UNSIGNED that has
-wrapped, a float64 a DECIMAL, a string bytes or a DECIMAL, and a date of 1970-01-01 a zero date.
+Of a value of the form `json` only the JSON type is known (messages without a schema); the form is told the connector's
+modes.  In the others the Connect schema leaves one thing open: an `int64` may be a BIGINT UNSIGNED that has wrapped, a
+`float64` a DECIMAL, a `string` bytes or a DECIMAL, and a date of 1970-01-01 a zero date (`epoch`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConv
 from bridge.protocols.values.literals import NULL
 
 _MILLIS_DIGITS: Final = 3
-"""A DATETIME with more digits of a fraction is written in microseconds."""
+"""A DATETIME with more digits in its fraction of a second is written in microseconds."""
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _HEX: Final = re.compile("[0-9a-f]+")
@@ -38,7 +38,8 @@ def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConver
 
 
 def _unsigned(literal: str) -> str:
-    """BIGINT UNSIGNED wraps to negative above 2^63, or is a Connect Decimal (bigint.unsigned.handling.mode=precise)."""
+    """Converts a BIGINT UNSIGNED, which wraps to negative above 2^63, or is a Connect Decimal
+    (bigint.unsigned.handling.mode=precise)."""
     if is_text(literal):
         return literals.unsigned(values.unscaled(unquoted(literal), 0))
     return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
@@ -59,7 +60,8 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
 
 
 def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    """A string of a Connect schema is never Base64: decimal.handling.mode=precise has a type of its own."""
+    """Makes the converter of a string with a Connect schema, which is never Base64: decimal.handling.mode=precise has a
+    type of its own."""
     return _decimal(replace(modes, decimal="string"), column, lost)
 
 
@@ -122,7 +124,8 @@ _DATETIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
     "microseconds": values.datetime_micros,
     "nanoseconds": values.datetime_nanos,
 }
-"""The unit of a number; for modes that stand in neither it follows the column's digits of a fraction."""
+"""Converters of numbers by mode.  In a mode that stands in neither, the unit follows the digits of the column's
+fraction."""
 
 
 def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
@@ -151,8 +154,11 @@ def _temporal(of_number: Callable[[int], str]) -> RawConverter:
 
 
 def _with_zero_dates(column: ColumnType, convert: RawConverter, lost: Lost) -> RawConverter:
-    """Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
-    values): there, and only there, the loss shows."""
+    """Makes a converter tell of zero dates.
+
+    They are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal values):
+    there, and only there, the loss shows.
+    """
     return convert if column.nullable else lambda literal: _epoch(convert(literal), lost)
 
 

@@ -1,5 +1,5 @@
-"""Debezium's encodings of single values to literals; source: "TiCDC Debezium", Data type mapping, and the Debezium
-connector for MySQL, Data type mappings."""
+"""Converts single values in Debezium's encodings to literals; sources: "TiCDC Debezium", Data type mapping, and the
+Debezium connector for MySQL, Data type mappings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZERO_TIMESTAMP: Final = "'0000-00-00 00:00:00'"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _YEAR_ZERO_DAYS: Final = 366
 _DAYS_OF_400_YEARS: Final = 146_097
-"""Then the calendar repeats; Python's begins with the year 1, MySQL's with 0."""
+"""After so many days the calendar repeats; Python's begins with the year 1, MySQL's with 0."""
 _DAY_SECONDS: Final = 86_400
 _DAYS_KEPT: Final = 4096
 _MAX_TIME: Final = 3020400 * 1_000_000
@@ -38,7 +38,7 @@ _POWERS: Final = tuple(10.0**scale for scale in range(literals.MAX_DECIMAL_DIGIT
 
 
 def base64_bytes(value: str) -> bytes:
-    """The bytes of Base64 in its standard or its URL-safe alphabet."""
+    """Gives the bytes of Base64, in its standard or its URL-safe alphabet; raises DecodeError for other text."""
     try:
         return binascii.a2b_base64(value.translate(_URL_SAFE), strict_mode=True) if value else b""
     except (binascii.Error, ValueError) as failure:
@@ -46,12 +46,12 @@ def base64_bytes(value: str) -> bytes:
 
 
 def binary(value: str) -> str:
-    """Bytes in Base64."""
+    """Converts bytes in Base64."""
     return literals.binary(base64_bytes(value))
 
 
 def binary_hex(value: str) -> str:
-    """Bytes in hexadecimal digits (binary.handling.mode=hex)."""
+    """Converts bytes in hexadecimal digits (binary.handling.mode=hex)."""
     try:
         return literals.binary(bytes.fromhex(value))
     except ValueError:
@@ -59,7 +59,7 @@ def binary_hex(value: str) -> str:
 
 
 def bits(value: str) -> str:
-    """BIT(n) with n > 1: its bytes from the lowest on, in Base64."""
+    """Converts a BIT(n) with n > 1: its bytes, the lowest first, in Base64."""
     content = base64_bytes(value)
     if len(content) > _MAX_BIT_BYTES:
         raise DecodeError(f"{shown(value)} holds more than 64 bits")
@@ -67,7 +67,7 @@ def bits(value: str) -> str:
 
 
 def unscaled(value: str, scale: int) -> str:
-    """DECIMAL as the Base64 of its digits as one number, big-endian in two's complement (Connect's Decimal)."""
+    """Converts a DECIMAL as Connect's Decimal: Base64 of its digits as one number, big-endian, in two's complement."""
     content = base64_bytes(value)
     if len(content) > literals.MAX_DECIMAL_DIGITS or not 0 <= scale <= literals.MAX_DECIMAL_DIGITS:
         raise DecodeError(f"{shown(value)} with scale {scale} is beyond DECIMAL")
@@ -78,11 +78,11 @@ def unscaled(value: str, scale: int) -> str:
 
 
 def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> str:
-    """The DECIMAL that a double was made of.
+    """Gives the DECIMAL that a double was made of.
 
-    Where no second decimal of this scale lies as near to the double, it is known exactly: the decimals of a column lie
-    10^-scale apart, the doubles around a value one unit in the last place.  Else the one with the fewest digits is
-    written, within the column's range, and `lost` is told.
+    It is known exactly where no second decimal of this scale lies as near to the double: the decimals of a column lie
+    10^-scale apart, the doubles around a value one unit in the last place.  Otherwise the decimal with the fewest
+    digits is written, within the column's range, and `lost` is told.
     """
     if ulp(value) * _POWERS[scale] <= 1:
         literal = f"{value:.{scale}f}"
@@ -101,23 +101,23 @@ def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> s
 
 
 def date_days(value: int) -> str:
-    """DATE as days since 1970."""
+    """Converts a DATE: days since 1970."""
     return "'" + _day(_integer(value)) + "'"
 
 
 def datetime_millis(value: int) -> str:
-    """DATETIME as milliseconds since 1970, as if in UTC."""
+    """Converts a DATETIME: milliseconds since 1970, as if in UTC."""
     seconds, millis = divmod(_integer(value), 1000)
     return _datetime(seconds, 1000 * millis)
 
 
 def datetime_micros(value: int) -> str:
-    """DATETIME as microseconds since 1970, as if in UTC."""
+    """Converts a DATETIME: microseconds since 1970, as if in UTC."""
     return _datetime(*divmod(_integer(value), 1_000_000))
 
 
 def datetime_nanos(value: int) -> str:
-    """DATETIME as nanoseconds since 1970, as if in UTC."""
+    """Converts a DATETIME: nanoseconds since 1970, as if in UTC."""
     return datetime_micros(_thousandth(value))
 
 
@@ -145,12 +145,12 @@ def _clock(second: int) -> str:
 
 
 def time_millis(value: int) -> str:
-    """TIME as milliseconds, negative ones too."""
+    """Converts a TIME: milliseconds, also negative."""
     return time_micros(1000 * _integer(value))
 
 
 def time_micros(value: int) -> str:
-    """TIME as microseconds, negative ones too."""
+    """Converts a TIME: microseconds, also negative."""
     size = abs(_integer(value))
     if size >= _MAX_TIME:
         raise DecodeError(f"{value} is beyond TIME")
@@ -162,7 +162,7 @@ def time_micros(value: int) -> str:
 
 
 def time_nanos(value: int) -> str:
-    """TIME as nanoseconds, negative ones too."""
+    """Converts a TIME: nanoseconds, also negative."""
     return time_micros(_thousandth(value))
 
 
@@ -180,8 +180,10 @@ def _integer(value: int) -> int:
 
 
 def zoned_timestamp(value: str) -> str:
-    """TIMESTAMP as ISO 8601 with its zone.  1970-01-01T00:00:00Z is the zero timestamp: MySQL's and TiDB's begin one
-    second later."""
+    """Converts a TIMESTAMP in ISO 8601 with its zone.
+
+    1970-01-01T00:00:00Z is the zero timestamp: MySQL's and TiDB's begin one second later.
+    """
     if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the commonest
         literal = "'" + value[:10] + " " + value[11:19] + "'"
         return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
@@ -197,7 +199,7 @@ def zoned_timestamp(value: str) -> str:
 
 
 def iso_text(value: str) -> str:
-    """DATE, TIME or DATETIME as ISO 8601 (time.precision.mode=isostring)."""
+    """Converts a DATE, TIME or DATETIME in ISO 8601 (time.precision.mode=isostring)."""
     found = _ISO.fullmatch(value)
     if not found or not value:
         raise DecodeError(f"{shown(value)} is not a date or time in ISO 8601")
@@ -210,6 +212,6 @@ def iso_text(value: str) -> str:
 
 
 def _fraction(digits: str | None) -> str:
-    """A fraction of a second without trailing zeros, so that equal moments have equal literals."""
+    """Writes a fraction of a second without trailing zeros, so that equal moments have equal literals."""
     kept = (digits or "").rstrip("0")
     return "." + kept if kept else ""

@@ -1,4 +1,4 @@
-"""Many texts in one buffer, to be looked at together: NumPy goes through a byte in a fraction of a nanosecond."""
+"""Many texts in one buffer, searched together: NumPy looks at a byte in a fraction of a nanosecond."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Numbers = npt.NDArray[np.int64]
-"""Whole numbers: of texts, of bytes in the buffer."""
+"""Numbers of texts, or places in the buffer, in bytes."""
 Mask = npt.NDArray[np.bool_]
 
 MOST_BYTES: Final = (1 << 31) - (1 << 20)
-"""What Arrow's 32-bit offsets reach, and some more behind it."""
+"""Bytes that Arrow's 32-bit offsets reach, less some for what stands behind the last text."""
 BEHIND: Final = 1 << 16
 """Bytes behind the last text, so that what is looked for at its end lies within the buffer."""
 
@@ -25,16 +25,20 @@ _NOT_ASCII: Final = 128
 
 
 def joined(texts: Sequence[bytes | None]) -> tuple[bytes, Numbers, Numbers]:
-    """Texts in one buffer, with BEHIND bytes behind them, and where they start and end; one that is null is empty."""
+    """Joins texts to one buffer, with BEHIND bytes behind them; gives it, and where each starts and ends.
+
+    A text that is null becomes an empty one.
+    """
     present = [text or b"" for text in texts]
     ends = np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))
     return b"".join([*present, bytes(BEHIND)]), np.concatenate(([0], ends[:-1])), ends
 
 
 class Marks(NamedTuple):
-    """Where quotation marks are in texts.
+    """Where the quotation marks of texts are.
 
-    at: all of them.  firsts, counts: of each text, the number of its first one, and how many it has.
+    at: the place of each mark.
+    firsts, counts: of each text, the number of its first mark, and how many it has.
     """
 
     at: Numbers
@@ -48,13 +52,13 @@ def _in_each(marks: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, N
 
 
 class Texts:
-    """Texts of JSON.
+    """Texts of JSON in one buffer.
 
-    starts, ends: of each text; they ascend, and what lies between two texts belongs to none.
+    starts, ends: the places of each text, ascending; bytes between two texts belong to none.
     """
 
     def __init__(self, content: bytes, starts: Numbers, ends: Numbers) -> None:
-        """content: holds the texts and behind them `BEHIND` bytes.  Raises ValueError beyond MOST_BYTES."""
+        """content: the texts, and behind them `BEHIND` bytes.  Raises ValueError for more than MOST_BYTES."""
         if len(content) > MOST_BYTES:
             raise ValueError("more bytes than can be looked at together")
         self.starts, self.ends = starts, ends
@@ -63,7 +67,7 @@ class Texts:
         self._marks: dict[int, Marks] = {}
 
     def marks(self, head: int = 0) -> Marks:
-        """Where quotation marks are, but for those in the first so many bytes of each text."""
+        """Finds the quotation marks, without those in the first `head` bytes of each text."""
         if head not in self._marks:
             self._marks[head] = self._marks_behind(head) if head else self._all_marks()
         return self._marks[head]
@@ -82,18 +86,20 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[bytes | None]) -> Texts:
-        """Whole messages; one that is null is empty."""
+        """Takes whole messages; one that is null becomes an empty text."""
         return cls(*joined(texts))
 
     def only(self, which: Mask) -> Texts:
-        """Some of them, with nothing between them."""
+        """Keeps the texts that a mask marks, with nothing between them."""
         starts, ends = self.starts[which], self.ends[which]
         at, content = contents(self._pieces(starts, ends, np.arange(len(starts))))
         return Texts(content.tobytes() + bytes(BEHIND), at[:-1].astype(np.int64), at[1:].astype(np.int64))
 
     def plain(self) -> Numbers:
-        """The numbers of texts without backslashes and control characters, whose strings are easily read; none when
-        there is one that is not UTF-8."""
+        """Gives the numbers of texts without backslashes and control characters, whose strings end at the next mark.
+
+        Gives none when any text is not UTF-8.
+        """
         if not len(self.starts):
             return np.empty(0, np.int64)
         content = self._bytes[: self.ends[-1]]
@@ -109,11 +115,14 @@ class Texts:
         return np.flatnonzero(np.searchsorted(at, self.starts) == np.searchsorted(at, self.ends))
 
     def text(self, number: int) -> bytes:
-        """One text."""
+        """Gives the bytes of one text."""
         return self._bytes[self.starts[number] : self.ends[number]].tobytes()
 
     def have(self, constant: bytes, at: Numbers) -> Mask:
-        """Whether these bytes stand there, at no more than BEHIND less their size behind a text's end; without NUL."""
+        """Says for each place whether these bytes, without NUL, stand there.
+
+        A place lies no further behind a text's end than BEHIND less their size.
+        """
         size = len(constant)
         windows = np.ndarray((len(self._bytes) - size + 1,), f"S{size}", self._bytes.data, strides=(1,))
         there = windows[at]
@@ -123,15 +132,20 @@ class Texts:
         return found
 
     def columns(self, starts: Numbers, ends: Numbers) -> list[pa.StringArray]:
-        """What lies between the starts and the ends, which hold a row for each text, column by column.  They ascend, in
-        a row and from row to row.  Raises ArrowInvalid where that is not UTF-8."""
+        """Gives, column by column, what lies between starts and ends.
+
+        Both have a row for each text, and ascend in a row and from row to row.  Raises ArrowInvalid where something is
+        not UTF-8.
+        """
         size, width = starts.shape
         found = self._pieces(starts, ends, np.arange(width)[:, None] + np.arange(size) * width).cast(pa.string())
         return [found.slice(column * size, size) for column in range(width)]
 
     def have_between(self, starts: Numbers, ends: Numbers, constant: bytes) -> Mask:
-        """Whether what lies between the starts and the ends, see `columns`, makes up this, in a text as a whole; it has
-        that size."""
+        """Says for each text whether what lies between its starts and ends (see `columns`) is this constant, joined.
+
+        It has the constant's size.
+        """
         found = contents(self._pieces(starts, ends, np.arange(starts.size)))[1]
         if found.tobytes() == constant * len(starts):
             return np.ones(len(starts), np.bool_)
@@ -139,7 +153,7 @@ class Texts:
         return is_it
 
     def _pieces(self, starts: Numbers, ends: Numbers, wanted: Numbers) -> pa.BinaryArray:
-        """Pieces in the order that is wanted: they are numbered row by row."""
+        """Gives pieces, numbered row by row, in the order that is wanted."""
         offsets = np.empty((*starts.shape, 2), np.int32)
         offsets[..., 0], offsets[..., 1] = starts, ends
         # Every second element of this is a piece, the others are what lies between two: no byte is copied for those.
@@ -150,7 +164,7 @@ class Texts:
 
 
 def contents(values: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Where strings begin, and at last end, and all their bytes."""
+    """Gives the places where strings begin, with the end of the last one, and all their bytes."""
     _, offsets, content = values.buffers()
     at = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     return at - at[0], np.frombuffer(content or b"", np.uint8)[at[0] : at[-1]]

@@ -1,6 +1,6 @@
-"""Literals of whole columns: for many values what `literals` does for one, and the same for every value.
+"""Literals of whole columns: does for many values what `values.literals` does for one, with the same result.
 
-A value that the short forms here do not take has no literal (null): its row is decoded the long way.
+A value that the patterns here do not match has no literal (null): its row is left to parsing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIGITS: Final = {
     literals.integer: INTEGER,
     **dict.fromkeys((literals.unsigned, *literals.UNSIGNED.values()), NATURAL),
 }
-"""Converters of a string of digits whose literal is these digits, and when."""
+"""Converters of a string of digits whose literal is these digits, and the pattern of such strings."""
 INTEGERS: Final = frozenset({literals.integer_number, raw_literal})
 """Converters of a number whose literal is that number."""
 
@@ -40,7 +40,7 @@ _IN_QUOTES: Final = {
     literals.datetime: literals.DATETIME_PATTERN,
     literals.time: literals.TIME_PATTERN,
 }
-"""Converters of a string whose literal is the string in quotation marks, and when."""
+"""Converters of a string whose literal is the string in quotation marks, and the pattern of such strings."""
 
 _STRING: Final = pa.string()
 _NUMBERS: Final = frozenset({NATURAL, INTEGER, TSO})
@@ -52,9 +52,10 @@ Make = Callable[[pa.StringArray], pa.StringArray]
 class ColumnForm(NamedTuple):
     """How a column's values are read.
 
-    quoted: they stand in quotation marks in JSON, unless they are null.
-    make: values, as they stand in JSON but for quotation marks, to literals; of values that are not quoted null, too.
-    wraps: the literal is what `make` makes, in quotation marks, SQL's.
+    quoted: the values stand in quotation marks in JSON, unless they are null.
+    make: makes literals of values as they stand in JSON, without their quotation marks; of null too, where they have
+        none.
+    wraps: the literal is what `make` gives, in SQL's quotation marks.
     """
 
     quoted: bool
@@ -63,7 +64,7 @@ class ColumnForm(NamedTuple):
 
 
 def column_form(convert: Converter, types: set[type]) -> ColumnForm | None:
-    """How values of these JSON types are read, None when they cannot be."""
+    """Says how values of these JSON types are read; None when they cannot be."""
     types = types - {type(None)}
     if types == {str}:
         return _string_form(convert)
@@ -99,7 +100,7 @@ def _one_of(types: set[type], value: Any) -> Any:
 
 
 def _are_natural(values: pa.StringArray) -> bool:
-    """Whether all are numbers of 1 to 18 digits without zeros before."""
+    """Says whether all values are numbers of 1 to 18 digits without leading zeros."""
     at, content = contents(values)
     sizes = np.diff(at)
     return len(sizes) == 0 or bool(
@@ -112,7 +113,7 @@ def _are_natural(values: pa.StringArray) -> bool:
 
 
 def matched(values: pa.StringArray, pattern: str) -> pa.StringArray:
-    """The values that match as a whole, null for the others."""
+    """Keeps the values that match a pattern as a whole; null stands for the others."""
     if pattern in _NUMBERS and _are_natural(values):
         return values
     which = pc.match_substring_regex(values, f"^(?:{pattern})$")
@@ -124,7 +125,7 @@ def _matched(pattern: str) -> Make:
 
 
 def _escaped(values: pa.StringArray) -> pa.StringArray:
-    """The inside of `literals.text`, of strings without backslashes and NUL."""
+    """Does what `literals.text` does between its quotation marks, for strings without backslashes and NUL."""
     has_quotes = (contents(values)[1] == _APOSTROPHE).any()
     return pc.replace_substring(values, "'", "\\'") if has_quotes else values
 
@@ -138,7 +139,7 @@ def _each(convert: Callable[[str], str]) -> Make:
 
 
 def each(convert: Callable[[str], Any], values: pa.StringArray, to: pa.DataType = _STRING) -> pa.Array:
-    """What values become, each different one taken once; null for those with which it fails."""
+    """Converts values, equal ones once; null stands for those that cannot be converted."""
     encoded = values.dictionary_encode()
     found = pa.array([_converted(convert, value) for value in encoded.dictionary.to_pylist()], to)
     return found.take(encoded.indices)

@@ -1,4 +1,4 @@
-"""What templates learn from: a message, and what in it stands where in every message of its kind (see `learner`)."""
+"""What templates are learned from: a parsed message with holes for all that is not the same in others of its form."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from bridge.events import Event
 from bridge.protocols.values.row_image import Layout
 
 TSO: Final = "[1-9][0-9]{0,17}"
-"""The pattern of a TSO."""
+"""The pattern of a commit_ts (TSO) within int64."""
 
 _MOST_SEEN: Final = 64
 _LONGEST_SEEN: Final = 256
-"""Ways of writing a part that are remembered, and characters of one: of many columns hardly any order comes twice."""
+"""Ways of writing a part that are remembered, and characters of the longest: of many columns hardly any order comes
+twice."""
 
 
 class Hole(Enum):
-    """What stands in a message where it is not the same in all."""
+    """A place in a message whose content differs from message to message."""
 
     SCHEMA = auto()
     """The schema's name."""
@@ -32,62 +33,58 @@ class Hole(Enum):
     MOMENT = auto()
     """A string that `Lesson.moment` makes a TSO."""
     NUMBER = auto()
-    """An integer that says nothing."""
+    """An integer that no event needs."""
     TEXT = auto()
-    """A string that says nothing."""
+    """A string that no event needs."""
 
 
 class Part:
-    """An object in a message that may be written in several ways, with the same names in any order.
+    """An object in a message whose members may stand in any order.
 
     found: the object as JSON gave it.
-    is_same: whether it holds the same in every message; else it says nothing.
+    is_same: whether it holds the same in every message; otherwise it may hold anything, which no event needs.
+    marks: how many quotation marks it has.
+    says: what it holds, where that is the same in every message.
     """
 
     def __init__(self, found: Any, *, is_same: bool) -> None:
         self._found, self._is_same = found, is_same
         self._seen: set[str] = set()
         self.marks = orjson.dumps(found).count(b'"')
-        """Quotation marks in it."""
         self.says = orjson.dumps(found, option=orjson.OPT_SORT_KEYS) if is_same else b""
-        """What it holds, if that stays."""
 
-    def is_it(self, text: str) -> bool:
-        """Whether a text is this object's.  Raises JSONDecodeError when it is not JSON."""
+    def text_of(self, text: str) -> str | None:
+        """Gives the text if it is this object's, None for another; raises JSONDecodeError when it is not JSON."""
         if text in self._seen:
-            return True
+            return text
         if "[" in text or not self._agrees(orjson.loads(text)):  # a message may be nested too deeply as a whole
-            return False
+            return None
         if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
             self._seen.add(text)
-        return True
+        return text
 
     def _agrees(self, other: Any) -> bool:
         return bool(other == self._found) if self._is_same else type(other) is dict
 
-    def text_of(self, text: str) -> str | None:
-        """The text if it is this object's, None for another.  Raises JSONDecodeError when it is not JSON."""
-        return text if self.is_it(text) else None
 
-
-class Cell(NamedTuple):
-    """Where a column's value stands: the image it belongs to, and its number there."""
+class ValueHole(NamedTuple):
+    """The place of a column's value: the image it belongs to, and the column's number in it."""
 
     image: str
     column: int
 
 
-def cells(image: str, row: Iterable[str]) -> dict[str, Cell]:
-    """A row with cells for its values."""
-    return {name: Cell(image, column) for column, name in enumerate(row)}
+def value_holes(image: str, row: Iterable[str]) -> dict[str, ValueHole]:
+    """Puts a hole in the place of each value of a row."""
+    return {name: ValueHole(image, column) for column, name in enumerate(row)}
 
 
 class Lesson(NamedTuple):
     """A message to learn from.
 
     images: "before" and "after", as JSON gave them; a message may lack one.
-    tree: the message as JSON gave it, with holes, parts and cells for all that is not the same in others.
-    moment: a text to its TSO, where the tree has a `Hole.MOMENT`.
+    tree: the message as JSON gave it, with holes and parts for all that is not the same in others of its form.
+    moment: makes a TSO of a text, where the tree has a `Hole.MOMENT`.
     guard: what must be equal besides, for the decoder to compare.
     """
 
@@ -100,18 +97,18 @@ class Lesson(NamedTuple):
     guard: Any = None
 
 
-Types = dict[str, list[set[type]]]
+JsonTypes = dict[str, list[set[type]]]
 """By image, the JSON types seen in each of its columns."""
 
 
-Node = Cell | Hole | Part
+Node = ValueHole | Hole | Part
 
 
 class Flat(NamedTuple):
     """A tree as text.
 
-    nodes: the holes, parts and cells, in order.
-    between: what stays, before, between and behind them: one more than nodes.
+    nodes: the holes and parts, in order.
+    between: the constants before, between and behind them, one more than nodes.
     """
 
     nodes: list[Node]
@@ -119,7 +116,7 @@ class Flat(NamedTuple):
 
 
 def flattened(tree: Any) -> Flat:
-    """A lesson's tree as text, written as TiCDC and others write JSON: without spaces."""
+    """Writes a lesson's tree as TiCDC and others write JSON: without spaces."""
     flat = Flat([], [""])
     _flatten(tree, flat)
     return flat
@@ -146,7 +143,7 @@ def _flatten(node: Any, flat: Flat) -> None:
 
 
 def likeness(lesson: Lesson) -> Hashable:
-    """What is equal of two messages that one template can read, if their values have the same types."""
+    """Gives what must be equal in two messages that one template reads; their values need the same types besides."""
     flat, event = flattened(lesson.tree), lesson.event
     nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
     stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()

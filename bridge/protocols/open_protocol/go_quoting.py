@@ -1,4 +1,4 @@
-r"""Bytes in Go's quoting without the outer quotes, as strconv.Quote writes BINARY and VARBINARY for the Open Protocol.
+r"""Reads bytes in Go's quoting, without the outer quotes, as strconv.Quote writes BINARY and VARBINARY.
 
 ``\x`` and octal escapes are one byte each, ``\u`` and ``\U`` are the UTF-8 of a rune, all else stands for itself.
 """
@@ -24,7 +24,7 @@ _BYTES: Final = (
 
 
 def unquoted(value: str) -> bytes:
-    """The bytes that a quoted string stands for."""
+    """Gives the bytes that a quoted string stands for; raises DecodeError for an escape that Go does not write."""
     raw = value.encode()
     return _ESCAPE.sub(_unescaped, raw) if b"\\" in raw else raw
 

@@ -1,9 +1,9 @@
-"""The old image of an Open Protocol update: whole, of the changed columns only, or damaged.
+"""Reads the old image of an update: whole, of the changed columns only, or damaged.
 
 With only-output-updated-columns TiCDC (August 2026) forgets the *name* of a changed column whose new value is NULL: its
 fields stand in `p` itself, ``"p":{"t":3,"f":81,"v":1}``, and a second such column overwrites the first (seen in
-golden/open-updated-only).  What can be told for certain is put back; else the old row counts as not sent, or, where
-even the key may have changed, the message as bad.
+golden/open-updated-only).  A name that is certain is put back.  Otherwise the old row counts as not sent, or, where
+even the key may have changed, the message is bad.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _LOST: Final = (
 
 
 def old_row(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
-    """The values of the old image, or None when they are lost; `new` has had its values, `row`, taken out."""
+    """Gives the values of the old image, or None when they are lost; `new` has had its values, `row`, taken out."""
     if type(old.get("t", old)) is not dict:
-        return _fixed(old, new, row, layout)
+        return _restored(old, new, row, layout)
     values = {name: column.pop("v") for name, column in old.items()}
     if old != new and not old.items() <= new.items():
         raise DecodeError("the columns of the old row are not those of the new one")
     return values
 
 
-def _fixed(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
+def _restored(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
     nameless = {name: old.pop(name) for name in _FIELDS & old.keys() if type(old[name]) is not dict}
     values = old_row(old, new, row, layout) if old else {}
     became_null = [name for name, value in row.items() if value is None and name not in old]
@@ -46,7 +46,7 @@ def _fixed(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layou
 
 
 def _is_sure(name: str, nameless: dict[str, Any], new: Columns, layout: Layout) -> bool:
-    """Whether the nameless fields are the column's: all there, its own, and hiding no column called like a field."""
+    """Says whether the nameless fields are the column's: complete, its own, and hiding no column named like a field."""
     before = layout.names[: layout.names.index(name)]
     fields = {field: found for field, found in nameless.items() if field != "v"}
     return "v" in nameless and fields == new[name] and _FIELDS.isdisjoint(before)

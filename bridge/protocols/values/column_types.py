@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 RawConverter = Callable[[str], str]
-"""A raw literal to a ready one."""
+"""Makes a ready literal of a raw one."""
 
 Lost = Callable[[str], None]
-"""Told, in words for people, that the format has lost a part of a value."""
+"""Is told, in words for people, that the format has lost a part of a value."""
 
 _TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
 _DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
@@ -21,9 +21,9 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 class ColumnType(NamedTuple):
     """A type such as ``decimal(20,4) unsigned``.
 
-    word: its first word, in lower case.
-    precision: the first number in parentheses, or what it is without one; 0 for types without.
-    scale: the second number, 0 without one.
+    word: the first word, in lower case.
+    precision: the first number in parentheses, or the default where it is left out; 0 for types that have none.
+    scale: the second number in parentheses, or 0.
     """
 
     word: str
@@ -34,10 +34,11 @@ class ColumnType(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """Raw literals that become ready ones without their converter.
+    """Raw literals that become ready ones without their converter, as most do.
 
-    pattern: what all of such a literal looks like; read alike by RE2 and Python.
-    unquoted: the quotes fall away.  suffix: what comes behind it then.
+    pattern: matches the whole of such a literal; RE2 and Python read it alike.
+    unquoted: whether its quotation marks are taken off.
+    suffix: what is added behind it.
     """
 
     pattern: str
@@ -46,12 +47,13 @@ class Usual(NamedTuple):
 
 
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
-"""(what stands behind the form's colon, the target's column, whom to tell of losses) -> converter."""
+"""(what stands behind the form's colon, the target's column, whom to tell of losses) -> converter, or None where raw
+literals are ready as they are."""
 
 
 @lru_cache(maxsize=10_000)
 def column_type(text: str, *, nullable: bool) -> ColumnType:
-    """Reads what information_schema.columns says in column_type."""
+    """Reads a `column_type` of information_schema.columns."""
     lowered = text.lower()
     found = _TYPE.match(lowered)
     if found is None:
@@ -61,12 +63,12 @@ def column_type(text: str, *, nullable: bool) -> ColumnType:
 
 
 def is_text(literal: str) -> bool:
-    """Whether a raw literal was a string on the wire."""
+    """Says whether a raw literal was a string on the wire."""
     return literal[0] == "'"
 
 
 def unquoted(literal: str) -> str:
-    """The string that `literals.text` made a raw literal of."""
+    """Gives the string that `literals.text` made a raw literal of."""
     if "\\" not in literal:
         return literal[1:-1]
     return _ESCAPE.sub(lambda escape: "\0" if escape[1] == "0" else escape[1], literal[1:-1])

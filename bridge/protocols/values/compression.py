@@ -1,4 +1,4 @@
-"""Values that TiCDC compressed itself (large-message-handle-compression), apart from Kafka's own compression."""
+"""Decompresses values that TiCDC itself compressed (large-message-handle-compression), not Kafka."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ description).  No memory is taken for it."""
 
 
 def growth_limit(size: int) -> int:
-    """The most bytes that a value of a size may grow to, so that a small message never takes much memory: TiDB's rows
-    are 6 MiB at most by default (txn-entry-size-limit), and larger ones are allowed to shrink to a 16th."""
+    """Gives the most bytes that a value of a size may grow to, so that a small message never takes much memory.
+
+    TiDB's rows have at most 6 MiB by default (txn-entry-size-limit); larger ones may have shrunk to a 16th.
+    """
     return min(max(SMALL_BYTES, GROWTH * size), MAX_BYTES)
 
 
 def decompressed(value: bytes) -> bytes:
-    """What a value's lz4 frame or snappy block holds, and the value itself when it is neither.
+    """Gives what a value's lz4 frame or snappy block holds, or the value itself when it is neither; raises DecodeError.
 
     TiCDC writes snappy as bare blocks, which have no magic: a block is what decompresses whole, which JSON that begins
     with {" never does (as a block it would refer to bytes before its first).
@@ -40,7 +42,7 @@ def decompressed(value: bytes) -> bytes:
 
 
 def _snappy(value: bytes, limit: int) -> bytes | None:
-    """What a snappy block holds; None when it is none."""
+    """Gives what a snappy block holds; None for what is no snappy block."""
     try:
         size = snappy.decompress_raw_len(value)
         if size > _SNAPPY_RATIO * len(value):
@@ -54,7 +56,7 @@ def _snappy(value: bytes, limit: int) -> bytes | None:
 
 
 def _lz4(value: bytes, limit: int) -> bytes:
-    """Grown step by step, so that a bomb is refused early."""
+    """Decompresses an lz4 frame step by step, so that a bomb is refused early."""
     frame = LZ4FrameDecompressor()
     try:
         content = _content(frame, value, limit)

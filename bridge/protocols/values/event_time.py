@@ -1,4 +1,4 @@
-"""The moment of a change in formats that carry no TSO: an event time in milliseconds, or in whole seconds."""
+"""Makes TSOs for formats that carry none, from an event time in milliseconds or in whole seconds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bridge.tso import ms_tso
 _MAX_MS: Final = (1 << 45) - 1
 """The last millisecond whose TSO fits int64, in the year 3084."""
 _FIRST_MS: Final = 100_000_000_000
-"""What is less is seconds: as milliseconds it would lie before March 1973, as seconds this is the year 5138."""
+"""A smaller number is seconds: as milliseconds it would lie before March 1973; as seconds, this is the year 5138."""
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
 def event_ts(moment: object, field: str) -> int:
-    """The TSO of the first millisecond that an event time (`es`, a number) stands for."""
+    """Gives the TSO of the first millisecond that an event time (`es`, a number) stands for; raises DecodeError."""
     if type(moment) is int:
         ms = moment if moment >= _FIRST_MS else moment * 1000
         if 0 <= ms <= _MAX_MS:
@@ -31,14 +31,14 @@ def event_ts(moment: object, field: str) -> int:
 
 
 def is_seconds(moment: object) -> bool:
-    """Whether an event time is whole seconds."""
+    """Says whether an event time is in whole seconds."""
     return type(moment) is int and moment < _FIRST_MS
 
 
 def local_event_ts(timezone: str | None) -> Callable[[str], int]:
-    """The function from a local time, written YYYYMMDDhhmmss, to the TSO of the first millisecond of its second.
+    """Makes the function from a local time, written YYYYMMDDhhmmss, to the TSO of the first millisecond of its second.
 
-    Of two moments that the zone's clocks call the same it takes the first.  An unknown zone is a `UsageError`.
+    Of two moments that the zone's clocks call the same it takes the first.  Raises UsageError for an unknown zone.
     """
     if timezone is None:
         return _no_zone

@@ -1,4 +1,4 @@
-"""JSON objects on the wire, plain or compressed."""
+"""Parses JSON objects on the wire, plain or compressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL
 
 
 def json_object(value: bytes | None, whose: str = "the message") -> dict[str, Any]:
-    """The JSON object that a value holds; `whose` it is, for reasons."""
+    """Gives the JSON object that a value holds; raises DecodeError.  `whose` value it is, the reason says."""
     if not value:
         raise DecodeError(f"{whose} has no value")
     try:
@@ -45,7 +45,7 @@ def _unpacked(value: bytes, whose: str, failure: orjson.JSONDecodeError) -> obje
 
 
 def _failed_at(value: bytes, failure: orjson.JSONDecodeError) -> int:
-    """The byte at which parsing ended; orjson counts characters, and none where the bytes are not UTF-8."""
+    """Gives the byte at which parsing failed; orjson counts characters, and none where the bytes are not UTF-8."""
     try:
         text = value.decode()
     except UnicodeDecodeError as broken:
@@ -54,7 +54,7 @@ def _failed_at(value: bytes, failure: orjson.JSONDecodeError) -> int:
 
 
 def _check_structure(content: bytes, whose: str) -> None:
-    """Refuses what would take much more memory parsed than it is long; ends at the limits, whatever follows."""
+    """Raises DecodeError for JSON that would take much more memory than its size; stops reading at the limits."""
     outside = end = 0
     for number, string in enumerate(_STRING.finditer(content)):
         outside += string.start() - end

@@ -1,4 +1,4 @@
-r"""Values to SQL literals, for a connection with utf8mb4 and without NO_BACKSLASH_ESCAPES.
+r"""Converts values to SQL literals, for a connection with utf8mb4 and without NO_BACKSLASH_ESCAPES.
 
 Nothing from the wire reaches a literal unchecked: numbers are matched whole and written in one canonical form, dates
 are matched whole, text is escaped.  No literal ever holds a real NUL (`events.SEP` depends on it).
@@ -19,7 +19,7 @@ from typing import Any, Final
 from bridge.protocols.decoder import DecodeError, shown
 
 Converter = Callable[[Any], str]
-"""A value that is not null, as JSON gave it, to its literal."""
+"""Makes the literal of a value that is not null, as JSON gave it; raises DecodeError, or any of `FAILURES`."""
 
 NULL: Final = "NULL"
 MIN_INTEGER: Final = -(1 << 63)
@@ -45,19 +45,19 @@ _FLOAT32: Final = struct.Struct("f")
 
 
 def text(value: str) -> str:
-    r"""'...' with \ ' and NUL escaped."""
+    r"""Quotes text: '...' with \ ' and NUL escaped."""
     if "\\" in value or "'" in value or "\0" in value:
         value = value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
     return "".join(("'", value, "'"))  # one copy, where + makes two
 
 
 def binary(value: bytes) -> str:
-    """x'...', the only form that no character set can change; '' when empty."""
+    """Writes bytes as x'...', the only form that no character set can change; as '' when empty."""
     return "x'" + value.hex() + "'" if value else "''"
 
 
 def latin1(value: str) -> str:
-    """Bytes that were written as one ISO-8859-1 character each."""
+    """Converts bytes that were written as one ISO-8859-1 character each."""
     try:
         return binary(value.encode("latin-1"))
     except UnicodeEncodeError:
@@ -65,7 +65,7 @@ def latin1(value: str) -> str:
 
 
 def integer(value: str) -> str:
-    """Digits without leading zeros, within signed or unsigned 64 bits."""
+    """Converts digits to an integer without leading zeros, within signed or unsigned 64 bits."""
     if value.isdecimal() and value.isascii() and (value[0] != "0" or value == "0") and len(value) < 19:
         return value
     if not _INTEGER.fullmatch(value):
@@ -77,7 +77,8 @@ def integer(value: str) -> str:
 
 
 def integer_number(value: int) -> str:
-    """The same from a JSON number; one beyond 64 bits has become a float on the way, and bool is an int to Python."""
+    """Does what `integer` does for a JSON number.  One beyond 64 bits has become a float on the way, and to Python a
+    bool is an int: both are refused."""
     if type(value) is not int:
         raise DecodeError(f"{shown(value)} is not an integer")
     if MIN_INTEGER <= value <= MAX_INTEGER:
@@ -86,17 +87,17 @@ def integer_number(value: int) -> str:
 
 
 def unsigned(value: str) -> str:
-    """BIT, ENUM (index) and SET (bit mask) as numbers, which no SQL mode or character set reads otherwise."""
+    """Converts BIT, ENUM (index) and SET (bit mask) to numbers, which every SQL mode and character set reads alike."""
     return _not_negative(integer(value))
 
 
 def unsigned_number(value: int) -> str:
-    """The same from a JSON number."""
+    """Does what `unsigned` does for a JSON number."""
     return _not_negative(integer_number(value))
 
 
 def _wrapping(bits: int) -> Converter:
-    """An unsigned number of so many bits that may have been printed as a signed one, negative above its range."""
+    """Makes the converter of unsigned numbers of so many bits that may have been printed as signed ones."""
 
     def convert(value: str) -> str:
         literal = integer(value)
@@ -111,7 +112,7 @@ def _wrapping(bits: int) -> Converter:
 
 
 UNSIGNED: Final[dict[int, Converter]] = {bits: _wrapping(bits) for bits in (8, 16, 24, 32, 64)}
-"""Unsigned integers by their width."""
+"""Converters of unsigned integers by their width in bits."""
 
 
 def _not_negative(literal: str) -> str:
@@ -121,12 +122,12 @@ def _not_negative(literal: str) -> str:
 
 
 def year(value: str) -> str:
-    """YEAR as a number: the string '0' would store 2000; one and two digits would be read as 19xx or 20xx."""
+    """Converts a YEAR to a number: the string '0' would store 2000; one and two digits would become 19xx or 20xx."""
     return _year(integer(value))
 
 
 def year_number(value: int) -> str:
-    """The same from a JSON number."""
+    """Does what `year` does for a JSON number."""
     return _year(integer_number(value))
 
 
@@ -137,7 +138,7 @@ def _year(literal: str) -> str:
 
 
 def decimal(value: str) -> str:
-    """DECIMAL keeps its text, so it keeps its scale."""
+    """Converts a DECIMAL, which keeps its text and so its scale."""
     if not _DECIMAL.fullmatch(value):
         raise DecodeError(f"{shown(value)} is not a decimal number")
     if len(value) > MAX_DECIMAL_DIGITS and len(value) - value.count("-") - value.count(".") > MAX_DECIMAL_DIGITS:
@@ -146,8 +147,8 @@ def decimal(value: str) -> str:
 
 
 def java_decimal(value: str) -> str:
-    """The same, which Java's BigDecimal may have printed in scientific notation (0E-10), as connectors of Debezium
-    before 1.9 let it (DBZ-4730)."""
+    """Does what `decimal` does for text that Java's BigDecimal may have printed in scientific notation (0E-10), as
+    connectors of Debezium before 1.9 let it (DBZ-4730)."""
     if _DECIMAL.fullmatch(value) or len(value) > MAX_NUMBER_LENGTH or not _REAL.fullmatch(value):
         return decimal(value)
     number = Decimal(value)
@@ -157,12 +158,12 @@ def java_decimal(value: str) -> str:
 
 
 def double(value: str) -> str:
-    """DOUBLE from its text, in plain or exponent notation."""
+    """Converts a DOUBLE given as text, in plain or exponent notation."""
     return double_number(_real(value))
 
 
 def double_number(value: float) -> str:
-    """DOUBLE in exponent form always: MariaDB cuts a bare number at 65 digits without an error."""
+    """Writes a DOUBLE, always in exponent form: MariaDB cuts a bare number at 65 digits without an error."""
     if type(value) is not float and type(value) is not int:
         raise DecodeError(f"{shown(value)} is not a number")
     literal = repr(float(value))
@@ -174,12 +175,12 @@ def double_number(value: float) -> str:
 
 
 def float32(value: str) -> str:
-    """FLOAT from its text."""
+    """Converts a FLOAT given as text."""
     return float32_number(_real(value))
 
 
 def float32_number(value: float) -> str:
-    """FLOAT as the double of the float32: the shortest form of the largest float overflows a strict FLOAT column."""
+    """Writes a FLOAT as the double of the float32: the shortest form of the largest float overflows a strict column."""
     if type(value) is not float and type(value) is not int:
         raise DecodeError(f"{shown(value)} is not a number")
     try:
@@ -195,28 +196,28 @@ def _real(value: str) -> float:
 
 
 def date(value: str) -> str:
-    """DATE; zero dates and zero parts (2024-00-10) are legal."""
+    """Converts a DATE; zero dates and zero parts (2024-00-10) are legal."""
     if _DATE.fullmatch(value):
         return "'" + value + "'"
     raise DecodeError(f"{shown(value)} is not a date")
 
 
 def time(value: str) -> str:
-    """TIME from -838:59:59.999999 to 838:59:59.999999."""
+    """Converts a TIME from -838:59:59.999999 to 838:59:59.999999."""
     if _TIME.fullmatch(value):
         return "'" + value + "'"
     raise DecodeError(f"{shown(value)} is not a time")
 
 
 def datetime(value: str) -> str:
-    """DATETIME, which has no zone; zero dates and zero parts are legal."""
+    """Converts a DATETIME, which has no zone; zero dates and zero parts are legal."""
     if _DATETIME.fullmatch(value):
         return "'" + value + "'"
     raise DecodeError(f"{shown(value)} is not a date and time")
 
 
 def timestamp(to_utc: Callable[[str], str]) -> Converter:
-    """TIMESTAMP, given the function that takes its local text to UTC."""
+    """Makes the converter of TIMESTAMP from the function that takes its local text to UTC."""
 
     def convert(value: str) -> str:
         if _DATETIME.fullmatch(value):

@@ -1,22 +1,17 @@
-"""Row images: the columns that a message names, compiled once to converters, and the values made literals by them.
+"""Row images: the converters of the columns that a message names, found once, and the images that they make.
 
-The zips are not strict, which costs a quarter of a microsecond each: their callers have compared the names.
+A zip here is not strict, which would cost a quarter of a microsecond: its callers have compared the names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
-from bridge.protocols.fast.unrolled import unrolled
 from bridge.protocols.values.literals import NULL, Converter
-
-_USES_BEFORE_UNROLLING: Final = 32
-_COLUMNS_UNROLLED: Final = 512
-"""Writing out a layout's conversion pays after so many rows, and no message can make it cost much."""
 
 
 @dataclass(slots=True)
@@ -26,7 +21,6 @@ class Layout:
     shape: what the message said of the columns, as JSON gave it; while that stays equal, so does the layout.
     handle: the names of the key's columns, as JSON gave them.
     labels: the columns' types in words, for reasons.
-    uses: how many images it has made; from some number on `unrolled` makes them.
     """
 
     names: tuple[str, ...]
@@ -36,16 +30,15 @@ class Layout:
     converters: tuple[Converter, ...]
     columns: str
     key: str
-    uses: int = 0
-    unrolled: Callable[[Mapping[str, Any]], str] | None = None
 
     def raw(self, columns: str) -> Layout:
-        """The same with other `columns`, which name the forms of raw values."""
+        """Gives the same layout with other `columns`, which name the forms of raw values."""
         return replace(self, columns=columns)
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
-    """A layout of (name, label, converter) columns; names are checked here and nowhere later."""
+    """Makes a layout of columns, given as (name, label, converter); raises DecodeError for names that no table has,
+    which no later step checks."""
     names, labels, converters = zip(*columns, strict=True)
     for name in names:
         if not check_name(name, "column"):
@@ -59,24 +52,21 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
-    """The image of a row whose columns are the layout's, in its order."""
-    if layout.unrolled is None:
-        return _slow_image(layout, row)
+    """Gives the image of a row whose columns are the layout's, in its order; raises DecodeError for a value that its
+    column cannot have."""
     try:
-        return layout.unrolled(row)
+        return SEP.join(
+            [
+                NULL if value is None else convert(value)
+                for value, convert in zip(row.values(), layout.converters)  # noqa: B905
+            ]
+        )
     except (*FAILURES, DecodeError) as failure:
         raise _blamed(layout, row, failure) from failure
 
 
-def _slow_image(layout: Layout, row: Mapping[str, Any]) -> str:
-    layout.uses += 1
-    if layout.uses == _USES_BEFORE_UNROLLING and len(layout.names) <= _COLUMNS_UNROLLED:
-        layout.unrolled = unrolled(layout.converters)
-    return SEP.join(literals_of(layout, row))
-
-
 def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The image of the row before an update; the new row completes an old one that holds less."""
+    """Gives the image of the row before an update; the new row completes an old one that holds less."""
     if layout.names != tuple(old):
         if not old.keys() <= new.keys():
             unknown = min(old.keys() - new.keys())
@@ -85,19 +75,8 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
     return image_of(layout, old)
 
 
-def literals_of(layout: Layout, row: Mapping[str, Any]) -> list[str]:
-    """The literals of a row whose columns are the layout's, in its order."""
-    try:
-        return [
-            NULL if value is None else convert(value)
-            for value, convert in zip(row.values(), layout.converters)  # noqa: B905
-        ]
-    except (*FAILURES, DecodeError) as failure:
-        raise _blamed(layout, row, failure) from failure
-
-
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
-    """The failure again, with the name and type of the column that caused it."""
+    """Gives the failure again, with the name and type of the column that caused it."""
     for name, label, convert in zip(layout.names, layout.labels, layout.converters, strict=True):
         try:
             if row.get(name) is not None:

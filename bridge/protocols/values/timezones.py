@@ -1,4 +1,4 @@
-"""Local TIMESTAMP text to UTC text: the formats write TIMESTAMP in TiCDC's time zone and do not say which it is.
+"""Takes local TIMESTAMP text to UTC: the formats write TIMESTAMP in TiCDC's time zone and do not say which it is.
 
 The target's session runs in UTC and need not know any zone: named zones fail on a server without zone tables.
 """
@@ -31,18 +31,18 @@ _UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zul
 
 
 def timestamp_converter(timezone: str | None) -> literals.Converter:
-    """The converter of TIMESTAMP text of a zone to its literal in UTC; an unknown zone is a `UsageError`."""
+    """Makes the converter of TIMESTAMP text of a zone to its literal in UTC; raises UsageError for an unknown zone."""
     return literals.datetime if is_utc(timezone) else literals.timestamp(utc_converter(timezone))
 
 
 def is_utc(timezone: str | None) -> bool:
-    """Whether TIMESTAMP text of a zone is UTC as it is."""
+    """Says whether TIMESTAMP text of a zone is UTC as it is."""
     return utc_converter(timezone) is _same
 
 
 @lru_cache(maxsize=16)
 def utc_converter(timezone: str | None) -> ToUtc:
-    """The function that takes TIMESTAMP text of a zone to UTC; an unknown zone is a `UsageError`."""
+    """Makes the function that takes TIMESTAMP text of a zone to UTC; raises UsageError for an unknown zone."""
     if timezone is None:
         return _unknown
     if timezone in _UTC_NAMES:
@@ -54,7 +54,7 @@ def utc_converter(timezone: str | None) -> ToUtc:
 
 
 def zone_of(timezone: str) -> tzinfo:
-    """The zone that a name or an offset stands for; an unknown one is a `UsageError`."""
+    """Gives the zone that a name or an offset stands for; raises UsageError for an unknown one."""
     if timezone in _UTC_NAMES:
         return UTC
     offset = _fixed_offset(timezone)
@@ -73,7 +73,7 @@ def _same(value: str) -> str:
 
 
 def _fixed_offset(timezone: str) -> timedelta | None:
-    """The offset that "+08:00" names; MySQL allows from -13:59 to +14:00."""
+    """Gives the offset that text like "+08:00" names; MySQL allows -13:59 to +14:00."""
     match = _OFFSET.fullmatch(timezone)
     if not match:
         return None
@@ -93,7 +93,8 @@ def _zone(name: str) -> tzinfo:
 
 
 def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
-    """Each local time's offset; one that the zone's clocks showed twice, or never, has none."""
+    """Makes the function that gives a local time's offset; it raises DecodeError for a time that the zone's clocks
+    showed twice, or never."""
 
     def shift(local: datetime) -> timedelta:
         first = local.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()

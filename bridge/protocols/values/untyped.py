@@ -1,4 +1,4 @@
-r"""Raw values: what a message holds where it does not say the type, and how the target's column makes it exact.
+r"""Raw values: what a message holds where it does not say the type, until the target's column types it.
 
 Some formats name no types (Debezium without schemas, ckafka) or types that leave something open (a Debezium `double`
 may be a DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know
@@ -8,9 +8,9 @@ may be a DECIMAL).  Typing such a value needs the target's catalog of the segmen
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
    NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
-2. Before rows are folded, `rows.resolve_types.typed` asks `raw_converter` for the converter of each (form, target's
-   column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values become equal
-   literals, as keys are compared by them.
+2. Before rows are folded, `rows.types.resolve_types.typed` asks `raw_converter` for the converter of each (form,
+   target's column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values
+   become equal literals, as keys are compared by them.
 
 A form is a name, and behind a colon what its rules must be told: ``json:precise,adaptive_time_microseconds,bytes``.  A
 new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a converter, or None where the raw
@@ -33,21 +33,21 @@ _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIU
 
 
 _TYPE: Final = "\1"
-"""Between a column's form and the type that its message declares."""
+"""Separates a column's form from the type that its message declares."""
 _LONGEST_TYPE: Final = 200
-"""Characters of a type that goes with every row; of a longer one (an ENUM of many members) nothing is said."""
+"""Characters of a declared type, which goes with every row; a longer one (an ENUM of many members) is left out."""
 
 
 def with_forms(columns: str, forms: Sequence[str]) -> str:
-    """`Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
+    """Gives `Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
     return columns + RAW + SEP.join(forms)
 
 
 @lru_cache(maxsize=4096)
 def with_types(columns: str, types: tuple[str, ...]) -> str:
-    """`Event.columns` with the type that the message declares of each column, "" where it does not; it may hold forms.
+    """Adds to `Event.columns`, which may hold forms, the type that the message declares of each column, "" where none.
 
-    The target's types are compared with them (`rows.type_check`).
+    The target's types are compared with them (`rows.types.type_check`).
     """
     names, forms = split_forms(columns)
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)
@@ -55,13 +55,13 @@ def with_types(columns: str, types: tuple[str, ...]) -> str:
 
 
 def split_forms(columns: str) -> tuple[str, list[str]]:
-    """`Event.columns` as the names, joined by SEP, and the form of each column."""
+    """Splits `Event.columns` into the names, joined by SEP, and the form of each column."""
     names, forms, _ = _split(columns)
     return names, list(forms)
 
 
 def declared_types(columns: str) -> Sequence[str]:
-    """The types that a message declared of its columns, "" where it did not."""
+    """Gives the types that a message declared of its columns, "" where it did not."""
     return _split(columns)[2]
 
 
@@ -75,15 +75,17 @@ def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 
 def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | None:
-    """What makes raw literals of a form, NULL included, ready literals for a column; None when they are ready as they
-    are.  The converter raises DecodeError for a value that the column cannot have had; `lost` is told why where the
-    format has lost a part of the value, so that the literal is only the nearest."""
+    """Gives what makes ready literals for a column of raw ones, NULL included; None when they are ready as they are.
+
+    The converter raises DecodeError for a value that the column cannot have had.  Where the format has lost a part of
+    a value, the literal is the nearest one, and `lost` is told why.
+    """
     name, _, arguments = form.partition(":")
     return FORMS[name](arguments, column, lost) if name else None
 
 
 def usual_values(form: str, column: ColumnType) -> Usual | None:
-    """Raw literals of a form for which the converter of a column does nothing but what `Usual` says; None where nobody
-    has said which."""
+    """Gives the raw literals of a form for which a column's converter does nothing but what `Usual` says; None where no
+    such pattern is known."""
     name, _, arguments = form.partition(":")
     return _USUAL[name](arguments, column) if name in _USUAL else None

@@ -16,7 +16,7 @@ from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups
-from bridge.rows.render import STATEMENT_BYTES
+from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
 
 GONE: Final = "bridge gone"

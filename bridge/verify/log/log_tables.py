@@ -33,6 +33,8 @@ class LoggedTable:
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     perhaps: whether some rows may have gone with their partitions.
+    is_lost: whether changes hold parts of rows that nothing tells from others, so that the log does not say what the
+        rows are.
     """
 
     place: ReplicatedTable
@@ -42,6 +44,7 @@ class LoggedTable:
     missing: tuple[str, ...]
     is_whole: bool
     perhaps: bool
+    is_lost: bool
 
     @property
     def name(self) -> TableName:
@@ -156,6 +159,16 @@ def logged_table(
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
         perhaps,
+        not place.key and _hold_parts(shapes),
+    )
+
+
+def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
+    """Some changes of rows that are there lack a column that an earlier message has."""
+    return any(
+        other.first < shape.in_place and not set(other.columns.split(SEP)).issubset(shape.columns.split(SEP))
+        for shape in shapes
+        for other in shapes
     )
 
 

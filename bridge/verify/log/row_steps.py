@@ -21,7 +21,8 @@ from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
-from bridge.rows.resolve_types import typed
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.verify.log.lineage import Cut, Life, Span, key_of
 
 STEP_SCHEMA: Final = pa.schema(
@@ -147,6 +148,9 @@ class LoggedShape(NamedTuple):
     columns: the names of the columns there, in message order.
     handle: the names of the handle key's columns.
     retyped: columns that have got another type since.
+    first: the lowest commit_ts of any change.
+    in_place: the highest commit_ts of those by event time that change a row which is there, so that what they lack is
+        as it was; -1 when there is none.
     """
 
     schema: str
@@ -154,6 +158,8 @@ class LoggedShape(NamedTuple):
     columns: str
     handle: str
     retyped: str
+    first: int
+    in_place: int
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -162,11 +168,17 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     for span, changes in spans_of(plan, in_target(plan, events)):
         if span.place is None:
             continue
-        for shape in changes.select(["columns", "key"]).group_by(["columns", "key"]).aggregate([]).to_pylist():
+        is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
+        in_place = pc.if_else(is_in_place, changes["commit_ts"], -1)
+        told = changes.select(["columns", "key", "commit_ts"]).append_column("in_place", in_place)
+        for shape in (
+            told.group_by(["columns", "key"]).aggregate([("commit_ts", "min"), ("in_place", "max")]).to_pylist()
+        ):
             names = [span.now(name) for name in split_forms(shape["columns"])[0].split(SEP)]
             handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
-            texts = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
-            found.add(LoggedShape(*span.place, *texts))
+            columns, key, retyped = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
+            times = shape["commit_ts_min"], shape["in_place_max"]
+            found.add(LoggedShape(*span.place, columns, key, retyped, *times))
     return found
 
 
@@ -202,14 +214,14 @@ def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[i
 
 
 def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    found = [STEP_SCHEMA.empty_table()]
+    found, checked = [STEP_SCHEMA.empty_table()], CheckedTypes()
     for span, changes in spans_of(plan, in_target(plan, events)):
         number = None if span.place is None else plan.number_of(span.place)
         if number is None:
             continue
         for shape in pc.unique(changes["columns"]).to_pylist():
             mine = changes.filter(pc.equal(changes["columns"], shape))
-            found += _steps_of_shape(plan, number, span, mine)
+            found += _steps_of_shape(plan, number, span, mine, checked)
     return pa.concat_tables(found)
 
 
@@ -221,7 +233,9 @@ def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
     return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
 
-def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -> Iterator[pa.Table]:
+def _steps_of_shape(
+    plan: LogPlan, number: int, span: Span, changes: pa.Table, checked: CheckedTypes
+) -> Iterator[pa.Table]:
     place = plan.places[number]
     texts, forms = split_forms(changes["columns"][0].as_py())
     names = [span.now(name) for name in texts.split(SEP)]
@@ -236,7 +250,7 @@ def _steps_of_shape(plan: LogPlan, number: int, span: Span, changes: pa.Table) -
         ("after", _kept(changes["after"], kept, len(names))),
     ):
         changes = changes.set_column(changes.schema.get_field_index(at), at, values.cast(pa.string()))
-    changes = typed(place.table, changes)
+    changes = typed(place.table, changes, checked)
     make = _keyed_steps if place.key else _copy_steps
     yield from make(plan, number, span, changes, kept_names)
 

@@ -21,8 +21,9 @@ from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target, is_lost_connection, server_words
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, server_words
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
@@ -53,7 +54,11 @@ from bridge.verify.snapshots import open_target_snapshot
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-_LEFT_OUT: Final = frozenset({State.IGNORED, State.SKIPPED})
+_LOST: Final = (
+    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what these are"
+    " now; compare it with the source (--against source)"
+)
+_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
 
 
 @dataclass
@@ -226,7 +231,7 @@ class LogVerification:
             try:
                 one.session.execute(sql)
             except MySQLError as error:
-                if is_lost_connection(error):
+                if isinstance(error, LOST):
                     raise StoppedError(
                         f"the target was lost: {server_words(error)}", where=str(self._target), fix="run verify again"
                     ) from error
@@ -252,6 +257,8 @@ class LogVerification:
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
         if one.refused:
             result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        elif table.is_lost:
+            result.schema += (_LOST,)
         else:
             self._compare_rows(table, reader, throttle, result)
         result.seconds = time.monotonic() - began

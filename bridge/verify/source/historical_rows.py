@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pymysql.err import MySQLError
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from bridge.errors import SourceError
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target, error_code, is_lost_connection, server_words
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import LOST, error_code, server_words
 from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
 from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
@@ -66,7 +67,7 @@ class UpstreamRows:
             return [row for i in starts for row in _read(session, definition, keys[i : i + ROWS_PER_QUERY])]
         except (MySQLError, OSError) as error:
             self.close()
-            if is_lost_connection(error):
+            if isinstance(error, LOST):
                 raise
             raise self._refused(error, commit_ts, name) from error
 
@@ -91,7 +92,7 @@ class UpstreamRows:
 
     def _retrying(self) -> Retrying:
         return Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, MySQLError | OSError)),
+            retry=retry_if_exception_type(LOST),
             stop=stop_after_delay(self._retry_seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             retry_error_callback=self._give_up,

@@ -16,7 +16,7 @@ from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, Flavour, flavour_of, list_tables, load_definitions
+from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 from bridge.verify.checkpoint import Checkpoint, looks_of
@@ -105,6 +105,7 @@ class SourceVerification:
             self._seconds = self._patience(snapshot.progress)
             report = Report("source", snapshot.progress.applied_ts if snapshot.progress else 0, snapshot.held_seconds)
             report.tables = self._all_tables(sources, snapshot.sessions)
+            report.notes += (f"the filter rule {rule!r} matches no table of either side" for rule in self._unmatched)
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
@@ -112,7 +113,7 @@ class SourceVerification:
         return report
 
     def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
-        if self._flavour is Flavour.TIDB and progress is None:
+        if self._flavour is ServerKind.TIDB and progress is None:
             raise UsageError(
                 f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
                 " is read",
@@ -126,7 +127,7 @@ class SourceVerification:
 
     def _patience(self, progress: Progress | None) -> float:
         """How long a row may differ: 0 where both sides show one moment, or nothing moves the target."""
-        if self._flavour is Flavour.TIDB or progress is None:
+        if self._flavour is ServerKind.TIDB or progress is None:
             return 0.0
         silent = self._look.value(
             "SELECT TIMESTAMPDIFF(MICROSECOND, heartbeat_at, NOW(6)) / 1000000 FROM"
@@ -162,12 +163,14 @@ class SourceVerification:
         return [*results, *self._workers.results([partial(work, *triple) for triple in triples], self._throttle)]
 
     def _source_reader(self, session: Session) -> SnapshotReader:
-        return SnapshotReader(session, is_snapshot=self._flavour is not Flavour.TIDB, place=f"source {self._source}")
+        return SnapshotReader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """The tables to compare, and the results of those that only the target has."""
-        found = {name: self._key(name) for name in list_tables(self._source_look) if self._is_wanted(name)}
-        there = {self._key(name): name for name in list_tables(self._look) if self._is_wanted(name)}
+        on_source, on_target = list_tables(self._source_look), list_tables(self._look)
+        self._unmatched = self._options.tables.unmatched({*on_source, *on_target})
+        found = {name: self._key(name) for name in on_source if self._is_wanted(name)}
+        there = {self._key(name): name for name in on_target if self._is_wanted(name)}
         if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
             schemas = {key.schema for key in found.values()}
             there = {key: name for key, name in there.items() if key.schema in schemas}
@@ -188,7 +191,7 @@ class SourceVerification:
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")
-        is_one_flavour = flavour_of(self._look) is self._flavour
+        is_one_flavour = server_kind(self._look) is self._flavour
         return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:

@@ -18,7 +18,7 @@ from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, journal, opened, run_all
@@ -173,7 +173,7 @@ def test_a_refused_statement_goes_on_once_skipped(target: str, session: Session,
         run(target, statement, follow)
     named = re.search(r"bridge ddl skip (\S+)", raised.value.fix)
     assert named
-    release(Target(target), ProgressTable("bridge"), named[1], State.SKIPPED)
+    release(Target(target), ProgressTable("bridge"), named[1], JournalState.SKIPPED)
     run(target, statement, follow)
     assert session.rows("SHOW TABLES LIKE 'afterwards'")
 

@@ -17,7 +17,7 @@ from bridge.ddl.server_features import Capabilities, Feature
 from bridge.errors import ApplyError, HeldError
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.quoting import quote_name
 from tests.support.fixtures import SERVERS
@@ -95,7 +95,7 @@ def replay(url: str, events: pa.Table) -> list[str]:
         except HeldError as held:
             named = re.search(r"(\d+-[0-9a-f]+)$", held.fix)
             assert named
-            by_hand.append(release(Target(url), ProgressTable("bridge"), named[1], State.SKIPPED).statement)
+            by_hand.append(release(Target(url), ProgressTable("bridge"), named[1], JournalState.SKIPPED).statement)
         except ApplyError as stopped:
             by_hand.append(what_made(stopped))
         else:
@@ -152,9 +152,9 @@ def test_what_was_rewritten_is_on_record(target: str, golden: Path) -> None:
     with admin(target) as session:
         entries = Journal("bridge", "_bridge").entries(session)
     assert len(entries) == 118
-    assert {entry.state for entry in entries} == {State.DONE, State.SKIPPED}
+    assert {entry.state for entry in entries} == {JournalState.DONE, JournalState.SKIPPED}
     for entry in entries:
-        rewritten = entry.run_text != entry.statement and entry.state is State.DONE
+        rewritten = entry.run_text != entry.statement and entry.state is JournalState.DONE
         assert rewritten == bool(entry.rewrites), entry
     by_statement = {entry.statement: entry for entry in entries}
     hidden = by_statement["ALTER TABLE `t1` ALTER INDEX `idx_val2` INVISIBLE"]

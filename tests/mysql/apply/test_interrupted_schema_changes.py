@@ -13,7 +13,7 @@ from bridge.ddl.parser import Swap
 from bridge.errors import HeldError
 from bridge.mysql.apply.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.ddl_journal import State
+from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import boundary, in_one_partition, schema_change
@@ -138,7 +138,7 @@ def test_a_swap_that_nothing_shows_is_held(
         assert ("PROCESS" if between != "built anew" else "built anew") in str(held.value)
         assert "if it ran, skip it; if it did not, approve it" in str(held.value)
     ran = step == "ddl executed"
-    release(Target(humble), ProgressTable("bridge"), "10", State.SKIPPED if ran else State.APPROVED)
+    release(Target(humble), ProgressTable("bridge"), "10", JournalState.SKIPPED if ran else JournalState.APPROVED)
     again()
     assert contents(session) != untouched
     assert session.rows("SELECT state FROM _bridge.schema_changes") == [("skipped" if ran else "done",)]
@@ -175,7 +175,7 @@ def test_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
     session.execute(NEW_SETTING)
     with pytest.raises(HeldError, match="may show the same one in other words"):
         again()
-    release(Target(humble), ProgressTable("bridge"), "10", State.APPROVED)
+    release(Target(humble), ProgressTable("bridge"), "10", JournalState.APPROVED)
     session.execute(NEW_SETTING)
     again()
     assert columns(session) == ["id", "v", "c"]

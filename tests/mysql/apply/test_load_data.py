@@ -20,15 +20,16 @@ from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import REFUSED_VALUE, LoadAnswer, Session, Target, error_code, is_transient
+from bridge.mysql.connection import LoadAnswer, Session, Target
+from bridge.mysql.server_errors import REFUSED_VALUE, TRANSIENT, error_code
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.rows import render
 from bridge.rows.arrow_images import TEXT, runs
-from bridge.rows.load_format import load_of, load_statement, may_load, readable
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
-from bridge.rows.render import Rendering
-from bridge.rows.type_check import _fit
+from bridge.rows.sql import render
+from bridge.rows.sql.load_format import load_of, load_statement, may_load, readable
+from bridge.rows.sql.statement import Rendering
+from bridge.rows.types.type_check import _fit
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
@@ -133,7 +134,7 @@ TEXT_COLUMN = column("varchar(9)", "utf8mb4")
 def table(key: dict[str, Column], *others: Column, **given: Any) -> Table:
     named = key | {f"v{i}": other for i, other in enumerate(others)}
     columns = {name: replace(one, name=name) for name, one in named.items()}
-    given = {"keys": (tuple(key),), "uniques": (tuple(key),), "takes_loads": True} | given
+    given = {"keys": (tuple(key),), "uniques": (tuple(key),)} | given
     return Table(TableName("m", "t"), columns, **given)
 
 
@@ -144,8 +145,6 @@ LOADED = (
     table({"id": column("bigint(20) unsigned zerofill", nullable=False)}, column("date"), column("char(36)", "latin1")),
 )
 INSERTED = {
-    "not of InnoDB, or versioned": table({"id": INT}, takes_loads=False),
-    "refused before": table({"id": INT}, refused_loads={"warnings"}),
     "another unique key": table({"id": INT}, INT, uniques=(("id",), ("v0",))),
     "a key of texts": table({"id": TEXT_COLUMN}),
     "a key of floats": table({"id": column("double", nullable=False)}),
@@ -181,14 +180,19 @@ def test_rows_that_cannot_be_loaded_go_by_insert() -> None:
     """They alone; nothing is loaded unless it is asked for."""
     rows = pa.array([SEP.join(row) for row in (("1", "'a'"), ("2", "x'42'"), ("3", "NULL"), ("4", "5"))], TEXT)
     net = KeyedChanges(LOADED[0], ("id",), rows.slice(0, 0), (WrittenRows(f"id{SEP}v0", rows, rows.slice(0, 0)),))
-    *given_loads, inserted = render.render(net, Rendering("_bridge", load_bytes=10))
+    loadable = frozenset({LOADED[0].name})
+    *given_loads, inserted = render.render(net, Rendering("_bridge", load_bytes=10, loadable=loadable))
     assert [(load.rows, load.body.to_pybytes()) for load in (given.load for given in given_loads) if load] == [
         (1, b"1\0'a'\n"),
         (1, b"3\0NULL\n"),
     ]
     assert "VALUES (2,x'42'),(4,5) ON DUPLICATE" in inserted.sql
-    (whole,) = render.render(net, Rendering("_bridge"))
-    assert "VALUES (1,'a'),(2,x'42'),(3,NULL),(4,5) ON DUPLICATE" in whole.sql
+    for rendering in (
+        Rendering("_bridge", loadable=loadable),
+        Rendering("_bridge", load_bytes=10),  # the table is not of InnoDB, is versioned, or has refused a load
+    ):
+        (whole,) = render.render(net, rendering)
+        assert "VALUES (1,'a'),(2,x'42'),(3,NULL),(4,5) ON DUPLICATE" in whole.sql
 
 
 MARIADB = {"version": "11.4.5-MARIADB", "local_infile": "ON", "wsrep_on": "OFF", "sql_notes": "ON"}
@@ -310,7 +314,7 @@ def test_a_value_is_loaded_as_it_is_inserted(session: Session) -> None:
         session.commit()
         assert by_load == by_insert, column
         assert values(session, loaded) == values(session, inserted), column
-        assert may_load(replace(loaded, takes_loads=True, refused_loads=set()), ("id",), NAMES), column
+        assert may_load(loaded, ("id",), NAMES), column
 
 
 ROWS = st.lists(
@@ -421,15 +425,17 @@ def test_a_refusal_is_that_of_insert(
 
 
 @pytest.mark.usefixtures("however_little")
-def test_after_a_refusal_rows_of_the_table_go_by_insert(url: str, session: Session) -> None:
+@pytest.mark.parametrize("writers", [0, 1])
+def test_after_a_refusal_rows_of_the_table_go_by_insert(
+    url: str, session: Session, monkeypatch: pytest.MonkeyPatch, writers: int
+) -> None:
     """A load that only INSERT takes (its note is no error there) is not tried again and again."""
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v INT)")
-    with opened(url, [("cdc", 0)]) as pipeline:
+    monkeypatch.setattr(load_data, "shortfall", lambda *_: "it was said")
+    with opened(url, [("cdc", 0)], writers=writers) as pipeline:
         events = [*changes(10, [1, 1]), boundary(11), *changes(20, [2, 2]), boundary(21)]
         before = loaded(session)
         pipeline.take(in_one_partition(events[:2]))
-        (found,) = pipeline.applier._catalog.values()
-        found.refused_loads.add("it was said")
         pipeline.take(in_one_partition(events[2:], start=2))
     assert loaded(session) == before + 1
     assert session.rows("SELECT * FROM m.t") == [(1, 1), (2, 2)]
@@ -478,7 +484,7 @@ def test_a_key_over_a_period_is_seen(target: str) -> None:
     with admin(target) as session:
         session.execute("CREATE DATABASE m")
         session.execute(f"CREATE TABLE m.t (id INT, s DATE, e DATE, {key})")
-        found = replace(load_tables(session, [TableName("m", "t")])[TableName("m", "t")], takes_loads=True)
+        found = load_tables(session, [TableName("m", "t")])[TableName("m", "t")]
     assert found.keys
     assert not any(may_load(found, key, list(found.columns)) for key in found.keys)
 
@@ -508,7 +514,7 @@ def test_a_connection_that_fell_out_of_step_is_a_lost_one(
     with pytest.raises(MySQLError) as raised:
         asked.load("LOAD DATA LOCAL INFILE 'rows' INTO TABLE m.t", memoryview(b""))
     asked.close()
-    assert is_transient(raised.value)
+    assert isinstance(raised.value, TRANSIENT)
 
 
 def test_a_lost_connection_is_not_held_against_a_table(url: str, session: Session) -> None:
@@ -522,7 +528,6 @@ def test_a_lost_connection_is_not_held_against_a_table(url: str, session: Sessio
     with pytest.raises(MySQLError):
         run(lost, load_statement(table, NAMES), part)
     lost.close()
-    assert table.refused_loads == set()
 
 
 def test_where_it_is_switched_off(url: str, session: Session) -> None:
@@ -532,9 +537,9 @@ def test_where_it_is_switched_off(url: str, session: Session) -> None:
     part = load_of(table, pa.array([f"1{SEP}1"], TEXT))
     assert load_data.server_objection(session) == ""
     session.execute("SET GLOBAL local_infile = OFF")
-    with pytest.raises(LoadRefusedError):
+    with pytest.raises(LoadRefusedError) as refusal:
         run(session, load_statement(table, NAMES), part)
     assert session.value("SELECT COUNT(*) FROM m.t") == 0
-    assert not may_load(replace(table, takes_loads=True), ("id",), NAMES), "nor is it asked again"
+    assert refusal.value.table == table.name, "by which the writer loads nothing into it again"
     with admin(url) as other:
         assert load_data.server_objection(other) == "local_infile is OFF"

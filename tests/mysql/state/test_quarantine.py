@@ -14,7 +14,7 @@ from bridge.model import Entry
 from bridge.mysql.connection import Session
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import (
-    State,
+    QuarantineState,
     add_entries,
     count_held,
     dump_change,
@@ -49,7 +49,9 @@ def test_an_entry_comes_back_as_it_was(session: Session) -> None:
     """Position, reason, bytes and images."""
     change = row_change(78, "t", ["id", "v"], ["id"], before=[1, None], after=[1, "x'\\é😀"])
     put(session, message(bytes(range(256))), Entry(AT, "target-refused", "too long", 78, "canal-json", change=change))
-    first, second = (read_entry(session, SCHEMA, NAME, id_) for id_ in entry_ids(session, SCHEMA, NAME, State))
+    first, second = (
+        read_entry(session, SCHEMA, NAME, id_) for id_ in entry_ids(session, SCHEMA, NAME, QuarantineState)
+    )
     assert first is not None
     assert (first.position, first.index, first.code, first.commit_ts) == (AT, -1, "malformed", 77)
     assert (first.key, first.value, first.change, first.where) == (
@@ -65,11 +67,11 @@ def test_an_entry_comes_back_as_it_was(session: Session) -> None:
 def test_the_same_position_is_one_entry(session: Session) -> None:
     """A message that is read again stays what has become of it, also in another form; another pipeline has its own."""
     put(session, message(b"{"))
-    [id_] = entry_ids(session, SCHEMA, NAME, [State.HELD])
-    assert settle(session, SCHEMA, NAME, id_, State.DROPPED, "by hand")
+    [id_] = entry_ids(session, SCHEMA, NAME, [QuarantineState.HELD])
+    assert settle(session, SCHEMA, NAME, id_, QuarantineState.DROPPED, "by hand")
     put(session, message(b"{", "unknown-type"))
     put(session, message(b"{"), name="other")
-    assert entry_ids(session, SCHEMA, NAME, State) == [id_]
+    assert entry_ids(session, SCHEMA, NAME, QuarantineState) == [id_]
     assert count_held(session, SCHEMA, NAME) == {}
     assert count_held(session, SCHEMA, "other") == {"malformed": 1}
 
@@ -77,10 +79,10 @@ def test_the_same_position_is_one_entry(session: Session) -> None:
 def test_an_entry_is_settled_once(session: Session) -> None:
     """Only what is held can be applied or dropped, and only by its own pipeline."""
     put(session, message(b"{"))
-    [id_] = entry_ids(session, SCHEMA, NAME, [State.HELD])
-    assert not settle(session, SCHEMA, "other", id_, State.DROPPED, "")
-    assert settle(session, SCHEMA, NAME, id_, State.APPLIED, "")
-    assert not settle(session, SCHEMA, NAME, id_, State.DROPPED, "")
+    [id_] = entry_ids(session, SCHEMA, NAME, [QuarantineState.HELD])
+    assert not settle(session, SCHEMA, "other", id_, QuarantineState.DROPPED, "")
+    assert settle(session, SCHEMA, NAME, id_, QuarantineState.APPLIED, "")
+    assert not settle(session, SCHEMA, NAME, id_, QuarantineState.DROPPED, "")
     assert read_entry(session, SCHEMA, "other", id_) is None
 
 

@@ -11,7 +11,7 @@ from bridge.errors import TargetError
 from bridge.model import Advance, PartitionStart, SchemaChange
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state import schema
-from bridge.mysql.state.ddl_journal import Journal, State
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, sql
@@ -92,7 +92,7 @@ def run_on(url: str) -> None:
         step = Advance(500, 600, {("cdc", 0): PartitionStart(20, 600, 20)})
         assert table.advance(ownership.control, ownership.epoch, step)
         change = SchemaChange(550, "app", "", "DROP TABLE t", "cdc/0/18")
-        Journal("bridge", SCHEMA).record(ownership.control, change, State.DONE, classes="drop table")
+        Journal("bridge", SCHEMA).record(ownership.control, change, JournalState.DONE, classes="drop table")
     finally:
         ownership.release()
 
@@ -109,7 +109,7 @@ def test_an_earlier_form_goes_on(target: str, form: str) -> None:
     with admin(target) as session:
         first, second, _ = Journal("bridge", SCHEMA).entries(session)
         assert (first.classes, first.run_text, first.rewrites) == ("create table", "CREATE TABLE t (id INT)", ())
-        assert (second.classes, second.fingerprint, second.state) == ("add column", "", State.REFUSED)
+        assert (second.classes, second.fingerprint, second.state) == ("add column", "", JournalState.REFUSED)
         assert ProgressTable("other").read(session) is not None
     brought = columns(target)
     sql(target, "DROP DATABASE _bridge")

@@ -120,6 +120,39 @@ def test_values_that_no_message_of_the_row_holds_are_not_compared(target: str) -
     assert found == {"different 3"}
 
 
+@pytest.mark.parametrize(
+    ("kinds", "columns", "is_lost"),
+    [
+        ([Kind.INSERT, Kind.UPDATE], ["id,v", "id"], True),
+        ([Kind.UPDATE, Kind.UPDATE], ["id,v", "id"], True),
+        ([Kind.INSERT, Kind.INSERT], ["id,v", "id"], False),
+        ([Kind.INSERT, Kind.UPDATE], ["id,v", "id,v"], False),
+    ],
+)
+@pytest.mark.parametrize("key", ["", "PRIMARY KEY"])
+def test_parts_of_rows_without_a_key(
+    target: str, kinds: list[Kind], columns: list[str], is_lost: bool, key: str
+) -> None:
+    """Nobody knows which rows they mean; what lacks a column that was added later is whole, and keys tell rows."""
+    made(target, f"id INT {key}, v INT, w INT")
+    log = [
+        _change(
+            ts,
+            kind,
+            names,
+            None if kind is Kind.INSERT else "1" + ",1" * names.count(","),
+            "2" + ",2" * names.count(","),
+        )
+        | {"by_time": True}
+        for ts, (kind, names) in enumerate(zip(kinds, columns, strict=True), 1)
+    ]
+    session = Target(target).connect()
+    later = {**put(150, "id,v,w", "3,3,3"), "by_time": True}
+    logged, _ = compared(session, [*log, later], "ALTER TABLE t ADD COLUMN w INT")
+    session.close()
+    assert logged.is_lost is (is_lost and not key)
+
+
 def test_rows_of_a_dropped_partition_may_be_gone(target: str) -> None:
     """One that is still there must be right; later ones must be there."""
     made(target, "id INT PRIMARY KEY, v INT", "2,2", "3,9")

@@ -160,6 +160,16 @@ def test_a_database_that_only_the_target_has(pair: Pair) -> None:
     assert not any(table.name.schema == "left_over" for table in pair.verify().tables)
 
 
+def test_rules_that_match_no_table(pair: Pair) -> None:
+    """Are named: nothing was compared by them, and nothing left out."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
+    pair.damage("CREATE TABLE app.b (id INT PRIMARY KEY)")
+    words = "the filter rule {!r} matches no table of either side"
+    report = pair.verify("app.*", "!app.b", "ap.*", "!app.c", fix_file=None)
+    assert report.notes == [words.format("ap.*"), words.format("!app.c")]
+    assert pair.verify(fix_file=None).notes == []
+
+
 @pytest.mark.soak
 def test_a_target_that_keeps_names_in_lower_case(old_target: str, tmp_path: Path) -> None:
     """Its tables are the source's, whatever their case there."""

@@ -1,0 +1,66 @@
+"""Runs one statement that writes rows: what the target's answer must be, and what a refusal means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import Code
+from bridge.mysql.apply import load_data
+from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import DUPLICATE_KEY, REFUSED_VALUE, TRANSIENT, error_code, server_words
+from bridge.rows.sql.statement import Statement
+
+_QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
+
+
+def _refused(statement: Statement, error: MySQLError) -> ApplyError:
+    what = f"the target refused rows of {statement.table}: {server_words(error)}"
+    where = f"table {statement.table}; statement begins {statement.sql[:200]}"
+    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
+    if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
+        fix = f"{fix}; {_QUARANTINE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
+    return ApplyError(what, where=where, fix=fix)
+
+
+def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
+    """Runs one statement that writes rows, in the session's open transaction.
+
+    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for what a
+    retry may cure, and for a duplicate key unless in safe mode.
+    """
+    if statement.load is not None:
+        load_data.run(session, statement.sql, statement.load)
+        return
+    try:
+        matched = session.write(statement.sql)
+    except MySQLError as error:
+        if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+            raise
+        raise _refused(statement, error) from error
+    check_matched(statement, matched)
+
+
+def check_matched(statement: Statement, matched: int) -> None:
+    """Raises RefusedRowsError when a statement did not match the rows that it must."""
+    if statement.expect is None or matched == statement.expect:
+        return
+    found = f"({matched} found, {statement.expect} expected)"
+    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
+    if statement.is_part:
+        what = (
+            f"a message holds a part of a row of {statement.table} that is not on the target, so that the rest of it is"
+            f" not known {found}"
+        )
+    raise RefusedRowsError(
+        what,
+        table=statement.table,
+        code=Code.ROW_NOT_FOUND,
+        where=f"table {statement.table}; statement {statement.sql[:300]}",
+        fix="the target differs from the upstream; "
+        + ("" if statement.is_part else "give the table a key, or ")
+        + f"copy it anew and begin there; {_QUARANTINE}",
+    )

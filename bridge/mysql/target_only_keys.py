@@ -1,0 +1,63 @@
+"""Unique keys that the target has and the upstream has not.
+
+Rows that stand side by side upstream may not do so under such a key: the second one is refused with error 1062, and
+safe mode then deletes the first, as it must where a row of an overlapping initial load is in the way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from bridge.model import TableName
+from bridge.mysql.connection import Session
+
+FIX: Final = "drop it on the target, or make it upstream as well: rows that it does not let stand are deleted"
+
+_SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
+
+
+class ExtraKey(NamedTuple):
+    """A unique key of the target's own."""
+
+    table: TableName
+    key: str
+    columns: str
+
+    def __str__(self) -> str:
+        return f"the unique key {self.key} ({self.columns}) of {self.table} is the target's own"
+
+
+def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
+    """Finds unique keys of tables that both have, under which the target may refuse rows that the upstream holds.
+
+    A key that holds all columns of a unique key of the upstream's is none.  Keys on expressions are not looked at.
+    """
+    known = _uniques(upstream)
+    return [
+        ExtraKey(name, key, ", ".join(column for column, _ in parts))
+        for name, keys in sorted(_uniques(target).items())
+        if name in known
+        for key, parts in sorted(keys.items())
+        if all(column for column, _ in parts)
+        and not any(frozenset(theirs) <= frozenset(parts) for theirs in known[name].values())
+    ]
+
+
+def _uniques(session: Session) -> dict[TableName, dict[str, list[tuple[str, int | None]]]]:
+    """Reads the unique keys of every table, by name; in lower case, as servers differ in what they keep."""
+    found: dict[TableName, dict[str, list[tuple[str, int | None]]]] = {
+        TableName(schema, table): defaultdict(list)
+        for schema, table in session.rows(
+            "SELECT LOWER(table_schema), LOWER(table_name) FROM information_schema.tables"
+            f" WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND table_type = 'BASE TABLE'"
+        )
+    }
+    for schema, table, key, column, length in session.rows(
+        "SELECT LOWER(table_schema), LOWER(table_name), index_name, LOWER(column_name), sub_part"
+        f" FROM information_schema.statistics WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND non_unique = 0"
+        " ORDER BY table_schema, table_name, index_name, seq_in_index"
+    ):
+        if (name := TableName(schema, table)) in found:
+            found[name][key].append((column or "", None if length is None else int(length)))
+    return found

@@ -1,0 +1,45 @@
+"""CKafka's official format 1: what is the same in all messages of a kind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.protocols.canal.decoder import canal_message
+from bridge.protocols.ckafka.decoder import CkafkaDecoder
+from bridge.protocols.decoder import DecodeError, DecodeOptions
+from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
+from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
+
+_IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
+_IN_BINLOG: Final = ("BINLOG_NAME", "BINLOG_POS", "EVENT_SERVER_ID", "GLOBAL_ID", "GROUP_ID")
+_PLACES: Final = {str: Hole.TEXT, int: Hole.NUMBER}
+_TYPE: Final = slice(-3, -2)
+"""Of a message that ends with its type, as in `"TYPE":"I"}`."""
+
+
+class FastCkafkaDecoder(FastJsonDecoder):
+    """Decodes official format 1, its rows by templates."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        self._ckafka = CkafkaDecoder(options)
+        super().__init__(self._ckafka)
+
+    def _kind_of(self, value: bytes) -> bytes:
+        table = value.rfind(b',"TABLE":')
+        schema = value[value.find(b'"DATABASE":') : value.find(b',"EVENT_SERVER_ID":')]
+        return schema + value[table : value.find(b',"TIME":', table)] + value[_TYPE]
+
+    def _lesson(self, key: bytes | None, value: bytes) -> Lesson:  # noqa: ARG002
+        message = canal_message(value)
+        if "TYPE" not in message:
+            raise DecodeError("a message in Canal's form")
+        event = the_row(self._ckafka.events_of(message))
+        layout = self._ckafka.layout_of(event.schema, event.table)
+        if layout is None:
+            raise DecodeError("a table without a layout")
+        rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
+        places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
+        images = {_IMAGES[image]: value_holes(image, row) for image, row in rows.items()}
+        names = {"DATABASE": Hole.SCHEMA, "TABLE": Hole.TABLE}
+        tree = {**message, **names, **places, "TIME": Hole.MOMENT, **images}
+        return Lesson(value, event, layout, rows, tree, moment=self._ckafka.event_ts)

@@ -1,0 +1,1 @@
+"""Net changes to statements.  Pure."""

@@ -1,0 +1,107 @@
+"""Which rows a statement means: conditions by keys and by whole rows, and which columns of them are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from bridge.errors import ApplyError
+from bridge.events import SEP
+from bridge.model import Column, Table
+from bridge.quoting import quote_name
+from bridge.rows.arrow_images import joined, parts_of, wrapped
+from bridge.rows.net_changes import Image
+from bridge.rows.sql.statement import cut_to_statements
+
+KEYS_PER_DELETE = 2000
+
+
+class WrittenColumns(NamedTuple):
+    """What is written of the images of one column list: the target's names, and positions in the image."""
+
+    names: tuple[str, ...]
+    positions: tuple[int, ...] | None
+    """None when all of the image is written."""
+
+    @classmethod
+    def of(cls, table: Table, columns: str) -> WrittenColumns:
+        """Gives what is written of a column list of messages.  Raises ApplyError when the target lacks one of the
+        columns."""
+        message_names = columns.split(SEP)
+        missing = [name for name in message_names if name.lower() not in table.columns]
+        if missing:
+            raise ApplyError(
+                f"the target's table lacks the column {missing[0]}",
+                where=str(table.name),
+                fix="a schema change is missing on the target; add the column as it is upstream, or begin later"
+                " (--from)",
+            )
+        found = [table.columns[name.lower()] for name in message_names]
+        kept = [i for i, column in enumerate(found) if not column.generated]
+        names = tuple(found[i].name for i in kept)
+        return cls(names, None if len(kept) == len(found) else tuple(kept))
+
+    def literals_of(self, image: Image) -> list[str]:
+        """Gives the literals of an image that are written."""
+        literals = image.literals.split(SEP)
+        return literals if self.positions is None else [literals[i] for i in self.positions]
+
+
+def keys_of(columns: str, images: pa.Array, key: tuple[str, ...]) -> pa.Array:
+    """Gives the keys of images of one column list."""
+    names = columns.lower().split(SEP)
+    return joined(parts_of(images, [names.index(part) for part in key]))
+
+
+def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    """Gives conditions that find the rows of these keys, each as long as a statement may be."""
+    names = [quote_name(table.columns[part].name) for part in key]
+    if len(names) == 1:
+        for body in cut_to_statements(keys, ",", KEYS_PER_DELETE):
+            yield f"{names[0]} IN ({body})"
+        return
+    template = [f"({names[0]}=", *(f" AND {name}=" for name in names[1:]), ")"]
+    yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(names)))), " OR ", KEYS_PER_DELETE)
+
+
+def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index serves that."""
+    sides: list[list[str]] = []
+    for part, length in zip(unique, table.prefixes[unique], strict=True):
+        name = quote_name(table.columns[part].name)
+        sides.append([f"LEFT({name},{length})=LEFT(", f",{length})"] if length else [f"{name}=", ""])
+    ends = [f"{end} AND {begin}" for (_, end), (begin, _) in pairwise(sides)]
+    template = [f"({sides[0][0]}", *ends, f"{sides[-1][1]})"]
+    yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(unique)))), " OR ", KEYS_PER_DELETE)
+
+
+def binary_match(table: Table, image: Image) -> str:
+    """Gives the condition that finds rows which hold exactly the image's values.
+
+    Raises ApplyError when the target lacks a column of the image.
+    """
+    written = WrittenColumns.of(table, image.columns)
+    columns = (table.columns[name.lower()] for name in written.names)
+    return " AND ".join(map(_match, columns, written.literals_of(image)))
+
+
+def set_by_themselves(table: Table) -> Iterator[str]:
+    """Gives the columns that may change in an UPDATE which does not set them (ON UPDATE CURRENT_TIMESTAMP)."""
+    for column in table.columns.values():
+        if not column.generated and column.type.startswith(("timestamp", "datetime")):
+            yield column.name
+
+
+def _match(column: Column, literal: str) -> str:
+    name = quote_name(column.name)
+    if column.type == "json" and literal != "NULL":  # not MariaDB's, which is text
+        document = f"CAST({literal} AS JSON)"
+        return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 equals 1.0
+    plain = f"{name}<=>{literal}"
+    if column.charset is None or literal[0] not in "'x":  # NULL, or the number of an ENUM or SET value
+        return plain
+    # Equal under the column's collation (an index can serve that), and equal byte for byte in its character set.
+    return f"{plain} AND CAST({name} AS BINARY)<=>CAST(CONVERT({literal} USING {column.charset}) AS BINARY)"

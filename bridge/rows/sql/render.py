@@ -1,0 +1,173 @@
+"""Net changes to SQL.  Pure: the same statements on an executor and on the driver.
+
+Order within a target transaction (internals, decision 4): values of target-only columns that a delete would lose are
+kept aside, deleted keys and keys whose other unique values change are deleted, then rows are written, then the kept
+values are put back.  With every unique value in play freed first, a write can conflict on its own key only.
+
+Where the messages hold a part of a row, that part goes to a scratch table with the columns' own types.  A row that
+stays is updated from there; a row that is deleted and written anew is first made whole in a second scratch table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP
+from bridge.model import Table
+from bridge.quoting import quote_name
+from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
+from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
+from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.sql.conditions import (
+    WrittenColumns,
+    binary_match,
+    key_conditions,
+    keys_of,
+    prefix_conditions,
+    set_by_themselves,
+)
+from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
+from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
+from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_statements
+
+
+def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
+    """Gives the statements of one table's net changes, in order of stage, made when they are asked for.
+
+    Raises ApplyError when the target lacks a column of the messages.
+    """
+    if isinstance(net, KeylessChanges):
+        return _render_keyless(net)
+    if rendering.safe_mode and net.patched:
+        net = replace(net, patched=tuple(rows._replace(moves=True) for rows in net.patched))
+    sharing = _sharing(net, rendering)
+    return (statement._replace(sharing=sharing) for statement in _render_keyed(net, rendering))
+
+
+def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
+    """Tells how the statements of a table may be shared.
+
+    ONCE: what a row held before it is deleted and written anew can be read only once, and a change that holds a part of
+    a row needs that row when it is made again, perhaps in a smaller step.  TABLE: two keys may be one to the server
+    although nobody can tell, and must not meet on two connections.
+    """
+    if net.loses or any(rows.moves for rows in net.patched):
+        return Sharing.ONCE
+    goes_and_comes = len(net.absent) and (net.written or net.patched)
+    meets = goes_and_comes and not is_nearly_exact(net.table, net.key)
+    is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets
+    return Sharing.TABLE if is_table else Sharing.ANY
+
+
+def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
+    table = net.table
+    written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
+    keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
+    patches = [PatchStatements(net, rendering, rows) for rows in net.patched]
+    for keeping in keepings:
+        yield from keeping.keep()
+    for patch in patches:
+        yield from patch.keep()
+    if rendering.safe_mode:
+        yield from _free_unique_values(net)
+    gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
+    gone += [rows.origins for rows in net.patched if rows.moves]
+    for condition in key_conditions(table, net.key, pa.concat_arrays(gone)):
+        yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
+    with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
+    for rows in written:
+        into = WrittenColumns.of(table, rows.columns)
+        yield from _multi_row(table, into, rows.freed, "")
+        images = rows.images
+        takes_loads = rendering.load_bytes and table.name in rendering.loadable
+        if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
+            images = yield from _loaded(table, into, images, rendering.load_bytes)
+        yield from _multi_row(table, into, images, _on_duplicate_key(into, net.key, with_key=with_key))
+    for patch in patches:
+        yield from patch.write()
+    for keeping in keepings:
+        yield from keeping.restore()
+
+
+def _all_freed(rows: WrittenRows) -> WrittenRows:
+    return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
+
+
+def _on_duplicate_key(into: WrittenColumns, key: tuple[str, ...], *, with_key: bool) -> str:
+    changed = [name for name in into.names if with_key or name.lower() not in key] or list(into.names[:1])
+    return " ON DUPLICATE KEY UPDATE " + ",".join(f"{q}=VALUES({q})" for q in map(quote_name, changed))
+
+
+def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str) -> Iterator[Statement]:
+    if len(images) == 0:
+        return
+    names = ",".join(quote_name(name) for name in into.names)
+    head = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES ("
+    images = images if into.positions is None else joined(parts_of(images, into.positions))
+    for body in cut_to_statements(images, "),("):
+        yield Statement(Stage.WRITE, table.name, f"{head}{body.replace(SEP, ',')}){suffix}")
+
+
+def _loaded(
+    table: Table, into: WrittenColumns, images: pa.Array, load_bytes: int
+) -> Generator[Statement, None, pa.Array]:
+    """Gives loads of the images, and returns the images that LOAD DATA does not read as INSERT does."""
+    columns = [table.columns[name.lower()] for name in into.names]
+    sql = load_statement(table, into.names)
+    left = []
+    for rows in runs(images, load_bytes):
+        found = pa.array(readable(rows, columns))
+        if found.false_count:
+            left.append(rows.filter(pc.invert(found)))
+            rows = rows.filter(found)
+        if len(rows):
+            yield Statement(Stage.WRITE, table.name, sql, load=load_of(table, rows))
+    return pa.concat_arrays(left) if left else images.slice(0, 0)
+
+
+def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
+    """Deletes whatever row holds a unique value that is about to be written."""
+    table = net.table
+    others = other_uniques(table, net.key)
+    coming = [(rows.columns, pa.concat_arrays([rows.images, rows.freed]), others) for rows in net.written]
+    coming += [(rows.columns, rows.images, [*others, net.key]) for rows in net.patched]
+    for columns, images, uniques in coming:
+        names = columns.lower().split(SEP)
+        for unique in uniques:
+            if not set(unique) <= set(names):
+                continue
+            parts = parts_of(images, [names.index(part) for part in unique])
+            in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
+            conditions = prefix_conditions if unique in table.prefixes else key_conditions
+            for condition in conditions(table, unique, joined(parts).filter(in_play)):
+                yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
+
+
+def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
+    table = net.table
+    coming: dict[str, list[str]] = {}
+    for image, copies in net.copies.items():
+        if copies < 0:
+            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
+            yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
+        coming.setdefault(image.columns, []).extend([image.literals] * copies)
+    for columns, images in coming.items():
+        yield from _multi_row(table, WrittenColumns.of(table, columns), pa.array(images, TEXT), "")
+
+
+def update_of_row(table: Table, after: Image, condition: str) -> Statement:
+    """Makes the one row that `condition` finds what `after` says; columns that the image lacks stay as they are.
+
+    Raises ApplyError when the target lacks a column of the image.
+    """
+    into = WrittenColumns.of(table, after.columns)
+    literals = zip(into.names, into.literals_of(after), strict=True)
+    written = {name: f"{quote_name(name)}={literal}" for name, literal in literals}
+    stay = [f"{quote_name(name)}={quote_name(name)}" for name in set_by_themselves(table) if name not in written]
+    sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
+    return Statement(Stage.WRITE, table.name, sql, expect=1)

@@ -1,0 +1,154 @@
+"""Temporary tables of a target transaction: what rows held that are deleted and written anew, and rows in parts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from bridge.events import SEP
+from bridge.model import Table
+from bridge.quoting import quote_name
+from bridge.rows.arrow_images import joined, parts_of
+from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
+from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, set_by_themselves
+from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_statements
+
+
+class _TemporaryTable(NamedTuple):
+    """A temporary table with columns of a table's types, whatever it may be called by.
+
+    The name is its own: of each table, however long its name is, of each column list, and of each piece.
+    """
+
+    table: Table
+    name: str
+
+    @classmethod
+    def of(cls, table: Table, rendering: Rendering, *purpose: object) -> _TemporaryTable:
+        what = "\0".join(map(str, (*table.name, rendering.piece, *purpose)))
+        digest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
+        return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
+
+    def made(self, columns: str) -> Iterator[str]:
+        """Gives the statements that make it.  columns: as a SELECT of the table has them."""
+        yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
+        # Servers with sql_require_primary_key want one of every table; those of the rows may be prefixes.
+        number = "(`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY)"
+        yield (
+            f"CREATE TEMPORARY TABLE {self.name} {number} AS"
+            f" SELECT {columns} FROM {quote_name(*self.table.name)} WHERE 1 = 0"
+        )
+
+    def dropped(self) -> str:
+        """Gives the statement that takes it away."""
+        return f"DROP TEMPORARY TABLE {self.name}"
+
+
+class PatchStatements:
+    """Writes rows that the messages hold a part of, all of one column list."""
+
+    def __init__(self, net: KeyedChanges, rendering: Rendering, rows: PatchedRows) -> None:
+        self._net, self._rows, self._table = net, rows, net.table
+        self._written = WrittenColumns.of(net.table, rows.columns)
+        self._parts = _TemporaryTable.of(net.table, rendering, "parts", *rows)
+        self._whole = _TemporaryTable.of(net.table, rendering, "whole", *rows)
+        self._names = list(map(quote_name, self._written.names))
+        self._origins = [quote_name(f"kept key {i}") for i in range(len(net.key))]
+
+    def keep(self) -> Iterator[Statement]:
+        """Keeps the parts; of rows that are written anew, it keeps whole rows as they will be."""
+        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
+        aliased = ",".join([*(f"{k} AS {o}" for k, o in zip(key, self._origins, strict=True)), *self._names])
+        for sql in self._parts.made(aliased):
+            yield self._statement(Stage.KEEP, sql)
+        head = f"INSERT INTO {self._parts.name} ({','.join([*self._origins, *self._names])}) VALUES ("
+        images = self._rows.images
+        if self._written.positions is not None:
+            images = joined(parts_of(images, self._written.positions))
+        for body in cut_to_statements(joined([self._rows.origins, images]), "),("):
+            yield self._statement(Stage.KEEP, f"{head}{body.replace(SEP, ',')})")
+        if self._rows.moves:
+            yield from self._keep_whole()
+
+    def _keep_whole(self) -> Iterator[Statement]:
+        columns = [quote_name(column.name) for column in self._table.columns.values() if not column.generated]
+        for sql in self._whole.made(",".join(columns)):
+            yield self._statement(Stage.KEEP, sql)
+        values = ",".join(f"{'parts' if name in self._names else 't'}.{name}" for name in columns)
+        sql = f"INSERT INTO {self._whole.name} ({','.join(columns)}) SELECT {values} FROM {self._old_rows()}"
+        yield self._statement(Stage.KEEP, sql, expect=len(self._rows.images))
+        yield self._statement(Stage.KEEP, self._parts.dropped())
+
+    def write(self) -> Iterator[Statement]:
+        """Writes the rows, in place or anew."""
+        target = quote_name(*self._table.name)
+        if self._rows.moves:
+            columns = [quote_name(column.name) for column in self._table.columns.values() if not column.generated]
+            names = ",".join(columns)
+            yield self._statement(Stage.WRITE, f"INSERT INTO {target} ({names}) SELECT {names} FROM {self._whole.name}")
+            yield self._statement(Stage.WRITE, self._whole.dropped())
+            return
+        values = [f"t.{name}=parts.{name}" for name in self._names]
+        values += _unchanged(self._table, {name.lower() for name in self._written.names})
+        sql = f"UPDATE {self._old_rows()} SET {','.join(values)}"
+        yield self._statement(Stage.WRITE, sql, expect=len(self._rows.images))
+        yield self._statement(Stage.WRITE, self._parts.dropped())
+
+    def _old_rows(self) -> str:
+        """Joins the parts with the rows that were there; the parts, which are few, are read first."""
+        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
+        on = " AND ".join(f"t.{k}=parts.{o}" for k, o in zip(key, self._origins, strict=True))
+        return f"{self._parts.name} parts STRAIGHT_JOIN {quote_name(*self._table.name)} t ON {on}"
+
+    def _statement(self, stage: Stage, sql: str, *, expect: int | None = None) -> Statement:
+        return Statement(stage, self._table.name, sql, expect, is_part=True)
+
+
+def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
+    """Gives assignments that keep columns which would otherwise set themselves.  written: names in lower case."""
+    for name in map(quote_name, (n for n in set_by_themselves(table) if n.lower() not in written)):
+        yield f"t.{name}=t.{name}"
+
+
+class KeptValues:
+    """Keeps the values of target-only columns of rows of one column list that are deleted and inserted again."""
+
+    def __init__(self, net: KeyedChanges, scratch: _TemporaryTable, extra: list[str], keys: pa.Array) -> None:
+        self._net, self._scratch, self._extra, self._keys = net, scratch, extra, keys
+        self._table = net.table
+
+    @classmethod
+    def of(cls, net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> KeptValues | None:
+        """Keeps the values of rows of one column list; None when there is nothing to keep."""
+        known = rows.columns.lower().split(SEP)
+        extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]
+        if not extra or not len(rows.freed):
+            return None
+        scratch = _TemporaryTable.of(net.table, rendering, rows.columns)
+        return cls(net, scratch, extra, keys_of(rows.columns, rows.freed, net.key))
+
+    def keep(self) -> Iterator[Statement]:
+        columns = [self._table.columns[part].name for part in self._net.key] + self._extra
+        names = ",".join(map(quote_name, columns))
+        for sql in self._scratch.made(names):
+            yield self._statement(Stage.KEEP, sql)
+        select = f"SELECT {names} FROM {quote_name(*self._table.name)} WHERE "
+        for condition in key_conditions(self._table, self._net.key, self._keys):
+            yield self._statement(Stage.KEEP, f"INSERT INTO {self._scratch.name} ({names}) {select}{condition}")
+
+    def restore(self) -> Iterator[Statement]:
+        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
+        on = " AND ".join(f"t.{name}=kept.{name}" for name in key)
+        extra = {name.lower() for name in self._extra}
+        values = ",".join(
+            [*(f"t.{name}=kept.{name}" for name in map(quote_name, self._extra)), *_unchanged(self._table, extra)]
+        )
+        target = quote_name(*self._table.name)
+        yield self._statement(Stage.RESTORE, f"UPDATE {target} t JOIN {self._scratch.name} kept ON {on} SET {values}")
+        yield self._statement(Stage.RESTORE, self._scratch.dropped())
+
+    def _statement(self, stage: Stage, sql: str) -> Statement:
+        return Statement(stage, self._table.name, sql)

@@ -1,0 +1,1 @@
+"""Values and the columns that are to hold them.  Pure."""

@@ -1,0 +1,258 @@
+"""Row changes with raw values to row changes with ready literals, by the target's catalog of the segment.
+
+`typed` comes before everything that looks into a row change: only what it gives has the names, keys and literals that
+the rest of `rows` and `mysql` expect.  It looks at all values of one kind of column together, whatever their tables.  A
+pattern recognises the usual values, which are most of them; each distinct value of the others is converted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from bridge.errors import RefusedRowsError
+from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
+from bridge.model import Table, TableName
+from bridge.protocols.decoder import FAILURES, DecodeError, explain
+from bridge.protocols.values.column_types import ColumnType, Usual, column_type
+from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values
+from bridge.rows.arrow_images import TEXT, parts_of, wrapped
+from bridge.rows.grouping import Longs, distinct
+from bridge.rows.literal_offsets import Cells, to_numpy, whole
+from bridge.rows.types.type_check import CheckedTypes, check_types
+
+log = structlog.get_logger()
+
+_FIX: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
+_KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
+_IMAGES: Final = ("before", "after")
+_PADDED: Final = "binary"
+_MOST_BYTES: Final = 1 << 30
+"""The most bytes of images in one piece of a column, whose offsets have 32 bits."""
+_said: set[tuple[str, str]] = set()
+"""Tables and columns whose losses were logged: each column once, not each value."""
+
+
+class _ValueKind(NamedTuple):
+    """Raw values that mean the same: their form, and the target's column."""
+
+    form: str
+    column: ColumnType
+
+
+class _RawColumn(NamedTuple):
+    """A column whose raw values are not ready as they are.  at: its position in the images of its shape."""
+
+    table: Table
+    name: str
+    at: int
+    kind: _ValueKind
+
+
+def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
+    """Gives the row changes (EVENT_SCHEMA) of one table ready literals and plain names; the same object when they have
+    them already.
+
+    checked: what need not be compared with the target's types; what is found to fit is added.
+    Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that cannot be one
+    of its column; says once per column what the format has lost.
+    """
+    shapes, shape_of = distinct(changes, ("columns",))
+    return _typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
+
+
+def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> pa.Table:
+    """Does what `typed` does for row changes of several tables."""
+    shapes, shape_of = distinct(changes, ("schema", "table", "columns"))
+    tables = [(catalog[TableName(schema, table)], columns) for schema, table, columns in shapes]
+    return _typed(tables, shape_of, changes, checked)
+
+
+def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
+    """Resolves the values of all shapes together.  shapes: tables and columns; shape_of: for each row change the number
+    of its shape."""
+    if not any(RAW in columns for _, columns in shapes):
+        return changes
+    for number, (table, columns) in enumerate(shapes):
+        if not checked.has(table, columns):
+            _compare(table, columns, changes.filter(pa.array(shape_of == number)), checked)
+    names = [split_forms(columns)[0] for _, columns in shapes]
+    places = [list(_places(table, columns)) for table, columns in shapes]
+    if any(places):
+        widths = [one.count(SEP) + 1 for one in names]
+        cells = [Cells(whole(changes[image]), shape_of, widths) for image in _IMAGES]
+        for image, ready in zip(_IMAGES, _ready_images(cells, places, changes), strict=True):
+            changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), ready)
+    plain = pa.array(names, pa.string()).take(pa.array(shape_of))
+    return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
+
+
+def _compare(table: Table, columns: str, changes: pa.Table, checked: CheckedTypes) -> None:
+    """Compares the declared types of row changes of one shape with the target's."""
+    types = [
+        _padded_length(changes, at) if declared == _PADDED else declared
+        for at, declared in enumerate(declared_types(columns))
+    ]
+    names = split_forms(columns)[0].split(SEP)
+    first = changes.slice(0, 1).to_pylist()[0]
+    check_types(table, names, types, first["commit_ts"], by_time=first["by_time"])
+    if _PADDED not in types:
+        checked.add(table, columns)
+
+
+def _padded_length(changes: pa.Table, at: int) -> str:
+    """Finds the length of a BINARY, which TiCDC does not name: all its values have it.  As long as all are NULL nothing
+    tells it."""
+    for image in _IMAGES:
+        [literals] = parts_of(whole(changes[image]), [at])
+        found = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
+        if len(found):
+            digits = len(found[0].as_py()) - len("x''")
+            return f"{_PADDED}({digits // 2})"
+    return _PADDED
+
+
+def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
+    names, forms = split_forms(columns)
+    for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
+        column = table.columns.get(name.lower())
+        if column is None or not form:  # `rows.types.type_check` says so when the target lacks it
+            continue
+        kind = _ValueKind(form, column_type(column.type, nullable=column.nullable))
+        if _is_converted(kind):
+            yield _RawColumn(table, name, at, kind)
+
+
+@lru_cache(maxsize=10_000)
+def _is_converted(kind: _ValueKind) -> bool:
+    return raw_converter(*kind, log.error) is not None
+
+
+def _ready_images(
+    cells: Sequence[Cells], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
+) -> Iterator[pa.ChunkedArray]:
+    """Gives both images of all row changes."""
+    old = [one.literals([[place.at for place in shape] for shape in places]) for one in cells]
+    every = [place for shape in places for place in shape]
+    kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in every))}
+    place_of = np.concatenate([one.place for one in old])
+    kind_of = np.array([kinds[place.kind] for place in every])[place_of]
+    values = _Values(pa.concat_arrays([one.texts for one in old]))
+    ready = values.ready(list(kinds), kind_of)
+    if values.failures:
+        row_of = np.concatenate([one.image for one in old])
+        row, number, failure = min(
+            ((row_of[number], number, failure) for numbers, failure in values.failures for number in numbers),
+            key=lambda found: found[:2],
+        )
+        raise _refused(every[place_of[number]], failure, changes.slice(row, 1).to_pylist()[0])
+    for numbers, reason in values.losses:
+        for number in np.unique(place_of[numbers]):
+            _say_once(every[number], reason)
+    start = 0
+    for one, literals in zip(cells, old, strict=True):
+        yield _narrow(one.replaced(literals, ready.slice(start, len(literals.texts))))
+        start += len(literals.texts)
+
+
+@dataclass
+class _Values:
+    """Raw literals on their way.
+
+    failures: numbers of literals that cannot be of their column, with the reason.
+    losses: numbers of literals that the format has cut, with the reason.
+    """
+
+    raw: pa.Array
+    failures: list[tuple[Longs, Exception]] = field(default_factory=list)
+    losses: list[tuple[Longs, str]] = field(default_factory=list)
+
+    def ready(self, kinds: Sequence[_ValueKind], kind_of: Longs) -> pa.Array:
+        """Gives all literals, each by the rules of its kind."""
+        order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
+        bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
+        parts = [self._of_kind(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))
+
+    def _of_kind(self, kind: _ValueKind, numbers: Longs) -> pa.Array:
+        literals = self.raw.take(pa.array(numbers))
+        usual = usual_values(*kind)
+        if usual is None:
+            return self._converted(kind, literals, numbers)
+        is_usual = pc.match_substring_regex(literals, f"^(?:{usual.pattern})$")
+        ready = _as_usual(usual, literals)
+        others = np.flatnonzero(~to_numpy(is_usual))
+        if len(others) == 0:
+            return ready
+        converted = self._converted(kind, literals.take(pa.array(others)), numbers[others])
+        return pc.replace_with_mask(ready, pc.invert(is_usual), converted)
+
+    def _converted(self, kind: _ValueKind, literals: pa.Array, numbers: Longs) -> pa.Array:
+        """Converts each distinct value once."""
+        encoded = literals.dictionary_encode()
+        reasons: list[str] = []
+        convert = raw_converter(*kind, reasons.append)
+        assert convert is not None
+        found: list[str] = []
+        for code, value in enumerate(encoded.dictionary.to_pylist()):
+            try:
+                found.append(convert(value))
+            except (*FAILURES, DecodeError) as failure:
+                found.append(value)
+                self.failures.append((numbers[_places_of(encoded, code)], failure))
+            if reasons:
+                self.losses.append((numbers[_places_of(encoded, code)], reasons.pop()))
+        return pa.array(found, TEXT).take(encoded.indices)
+
+
+def _places_of(encoded: pa.DictionaryArray, code: int) -> Longs:
+    return np.flatnonzero(encoded.indices.to_numpy() == code)
+
+
+def _as_usual(usual: Usual, literals: pa.Array) -> pa.Array:
+    if usual.unquoted:
+        literals = pc.ascii_trim(literals, "'")
+    return wrapped(["", usual.suffix], [literals]) if usual.suffix else literals
+
+
+def _narrow(images: pa.Array) -> pa.ChunkedArray:
+    """Gives images the type that EVENT_SCHEMA has for them."""
+    ends = np.cumsum(pc.fill_null(pc.binary_length(images), 0).to_numpy())
+    cuts = np.searchsorted(ends, np.arange(_MOST_BYTES, images.nbytes + _MOST_BYTES, _MOST_BYTES)).tolist()
+    pieces = [
+        images.slice(start, end - start).cast(pa.string()) for start, end in pairwise([0, *cuts[:-1], len(images)])
+    ]
+    return pa.chunked_array(pieces, pa.string())
+
+
+def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -> RefusedRowsError:
+    table = place.table
+    position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
+    return RefusedRowsError(
+        f"a value of {table.name} cannot be what its column holds: column {place.name}: {explain(failure)}",
+        table=table.name,
+        code=Code.BAD_VALUE,
+        where=f"{position}, commit ts {change['commit_ts']}",
+        fix="see that the column's type on the target is the upstream's, and that the settings of the format"
+        " (--timezone, [debezium], [ckafka]) are the sender's",
+        is_exact=True,
+    )
+
+
+def _say_once(place: _RawColumn, reason: str) -> None:
+    table, column = str(place.table.name), place.name
+    if (table, column) not in _said:
+        _said.add((table, column))
+        is_key = any(column.lower() in unique for unique in place.table.uniques)
+        reason = reason + _KEY if is_key else reason
+        log.error("values cannot be told exactly", table=table, column=column, reason=reason, fix=_FIX)

@@ -1,0 +1,255 @@
+"""Schema drift: what rows need and the target's table does not have.
+
+A server says when a value is out of range, too long, not of the character set, or loses digits of a DECIMAL.  It says
+nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to an
+integer or a float, takes blanks off the end of a text, or stores the number of an ENUM as text; so that is looked for
+here, in every row: one pattern per column list says what an image looks like that loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import SEP, Code, Position
+from bridge.model import Column, Table, TableName
+from bridge.rows.arrow_images import TEXT, parts_of
+from bridge.rows.grouping import Longs
+from bridge.rows.types.type_widths import Fit, fit_of
+from bridge.tso import tso_ms
+
+log = structlog.get_logger()
+
+_FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
+_TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
+_ANYTHING: Final = r"[^\x00]*"
+_DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
+"""A text; not a number, as BIT, ENUM and SET values come.  Told by the first character."""
+_FIRST_OF_QUOTED: Final = np.frombuffer(b"'xN", np.uint8)
+_NO_BLANK_AT_THE_END: Final = r"(?:'(?:[^\x00]*[^\x00 ])?'|(?:x'|NULL)[^\x00]*)"
+_QUOTE: Final = ord("'")
+_BLANK: Final = ord(" ")
+
+
+@dataclass(frozen=True)
+class _ImagePattern:
+    """Tells images of one column list that lose nothing from others.
+
+    columns: a pattern for each column.
+    pattern: the patterns of all columns in one, without those of texts, which take long; "" when anything fits.
+    texts, chars, floats: positions of columns of texts, of those of CHAR among them, and of columns of FLOAT.
+    """
+
+    columns: tuple[str, ...]
+    pattern: str
+    texts: tuple[int, ...]
+    chars: tuple[int, ...]
+    floats: tuple[int, ...]
+
+
+class CheckedTypes:
+    """The column lists (`Event.columns`) whose declared types were found to fit their table, so that each is compared
+    once.  It speaks of tables as they were: who loads one anew forgets what was found of it."""
+
+    def __init__(self) -> None:
+        self._columns: dict[TableName, set[str]] = {}
+
+    def add(self, table: Table, columns: str) -> None:
+        """Notes that the types of a column list fit."""
+        self._columns.setdefault(table.name, set()).add(columns)
+
+    def has(self, table: Table, columns: str) -> bool:
+        """Tells whether the types of a column list are known to fit."""
+        return columns in self._columns.get(table.name, ())
+
+    def forget(self, names: Iterable[TableName]) -> None:
+        """Drops what was found of these tables, which may be others now."""
+        for name in names:
+            self._columns.pop(name, None)
+
+
+def check_needs(
+    shapes: Sequence[tuple[Table, Sequence[str]]], after: pa.Array, shape_of: Longs, changes: pa.Table
+) -> None:
+    """Raises ApplyError, naming table, column and commit ts, when a target's table lacks a column of the row changes
+    (EVENT_SCHEMA, in order), RefusedRowsError when it has one that would change the value of some row in silence.
+
+    shapes: tables, each with columns of messages in lower case.  shape_of: of each row change.  after: its image, as
+    large strings.
+    """
+    fits: dict[_ImagePattern, int] = {}
+    numbers = []
+    for number, (table, names) in enumerate(shapes):
+        missing = next((name for name in names if name not in table.columns), None)
+        if missing is not None:
+            first = changes["commit_ts"][int(np.argmax(shape_of == number))].as_py()
+            raise ApplyError(
+                f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), fix=_FIX
+            )
+        columns = (table.columns[name] for name in names)
+        fit = _fit(tuple("" if column.generated else column.type for column in columns))
+        numbers.append(fits.setdefault(fit, len(fits)))
+    for fit, rows in _by_fit(list(fits), np.array(numbers, np.int64)[shape_of]):
+        row = _first_cut(after if rows is None else after.take(pa.array(rows)), fit)
+        if row is not None:
+            row = row if rows is None else int(rows[row])
+            table, names = shapes[shape_of[row]]
+            raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
+
+
+def check_types(
+    table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int, *, by_time: bool = False
+) -> None:
+    """Raises ApplyError, naming table, column, both types and the commit_ts, when a column of the target is narrower
+    than the one that the row changes from commit_ts on have upstream, or keeps its values otherwise.
+
+    types: as the messages declare them, "" where they do not; columns that the target lacks are left to `check_needs`.
+    by_time: changes without a commit_ts of their own.  They may be told before a schema change that they came behind,
+    and official Canal may take types from the table of another moment: a narrower column is only warned of.
+    """
+    for name, declared in zip(names, types, strict=True):
+        column = table.columns.get(name.lower())
+        found = Fit.UNKNOWN if column is None or column.generated else fit_of(declared, column.type)
+        if column is None or found not in _MISFIT:
+            continue
+        what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
+        if not (by_time and found is Fit.NARROWER):
+            raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
+        log.warning(f"{what} upstream", declared=declared, commit_ts=commit_ts)
+
+
+_MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps some values otherwise than"}
+
+
+def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs | None]]:
+    """Gives each pattern with the numbers of its rows, None for all."""
+    if len(fits) == 1:
+        yield fits[0], None
+        return
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(fits) + 1))
+    yield from ((fit, order[start:end]) for fit, (start, end) in zip(fits, pairwise(bounds), strict=True))
+
+
+def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
+    """Gives the number of the first image that would lose something, None without one."""
+    fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
+    fits += [_is_float(images, position) for position in fit.floats]
+    fits += _are_texts(images, fit)
+    for fitting in fits:
+        if pc.all(fitting, min_count=0).as_py() is False:
+            return int(pc.index(pc.fill_null(fitting, True), False).as_py())
+    return None
+
+
+def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
+    """Tells for each column of texts where its literals are texts that keep what is at their end."""
+    if not fit.texts or images.null_count == len(images):
+        return
+    columns = len(fit.columns)
+    is_image = images.is_valid().to_numpy(zero_copy_only=False)
+    offsets = np.frombuffer(images.buffers()[1], np.int64)[images.offset : images.offset + len(images) + 1]
+    characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
+    begins, ends = offsets[:-1][is_image], offsets[1:][is_image]
+    between = np.flatnonzero(characters[offsets[0] :] == 0).reshape(len(begins), columns - 1) + offsets[0]
+    for position in fit.texts:
+        begin = between[:, position - 1] + 1 if position else begins
+        fitting = np.isin(characters[begin], _FIRST_OF_QUOTED)
+        if position in fit.chars:
+            end = between[:, position] if position < columns - 1 else ends
+            fitting &= (characters[end - 2] != _BLANK) | (characters[end - 1] != _QUOTE)
+        found = np.ones(len(images), np.bool_)
+        found[is_image] = fitting
+        yield pa.array(found)
+
+
+def _is_float(images: pa.Array, position: int) -> pa.Array:
+    """Tells where a number is one of 32 bits.  What is no number is for the other patterns to judge."""
+    (literals,) = parts_of(images, [position])
+    number = pc.cast(
+        pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
+    )
+    values = pc.fill_null(number, 0.0).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):  # beyond FLOAT the server refuses
+        narrow = values.astype(np.float32)
+    return pa.array((narrow == values) | ~np.isfinite(narrow))
+
+
+def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _ImagePattern) -> RefusedRowsError:
+    """Makes the error for a row that would be changed, which names the column to blame."""
+    literals = str(change["after"]).split(SEP)
+    to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
+    floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0)[0].as_py())
+    at = next(chain(to_blame, floats))
+    position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
+    commit_ts = int(str(change["commit_ts"]))
+    return RefusedRowsError(
+        f"the column {columns[at].name} of the target's table {table.name} is {columns[at].type}, which would not hold"
+        f" {literals[at][:60]} as it is",
+        table=table.name,
+        code=Code.TARGET_REFUSED,
+        where=f"{position}, {_where(table, commit_ts)}",
+        fix=_FIX,
+        is_exact=True,
+    )
+
+
+def _where(table: Table, commit_ts: int) -> str:
+    return f"table {table.name}, commit ts {commit_ts} ({tso_ms(commit_ts)} ms)"
+
+
+@lru_cache(maxsize=1000)
+def _fit(types: tuple[str, ...]) -> _ImagePattern:
+    """Makes the pattern of a column list.  types: as information_schema has them, "" for one that is not written."""
+    plain = [_plain_pattern(one) for one in types]
+    strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
+    texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
+    chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
+    floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
+    pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
+    return _ImagePattern(strict, pattern, texts, chars, floats)
+
+
+def _joined(patterns: Sequence[str]) -> str:
+    """Joins patterns of columns to one of images, up to the last column that does not take anything; "" when all do."""
+    last = max((i for i, pattern in enumerate(patterns) if pattern != _ANYTHING), default=-1)
+    if last < 0:
+        return ""
+    is_open = patterns[last].endswith(_ANYTHING)
+    return "^" + r"\x00".join(f"(?:{pattern})" for pattern in patterns[: last + 1]) + ("" if is_open else r"(?:\x00|$)")
+
+
+def _plain_pattern(column_type: str) -> str:
+    """Tells what literals look like that a column of this type keeps, or that the server would refuse."""
+    parsed = _TYPE.match(column_type)
+    if parsed is None:
+        return _ANYTHING
+    kind, size, scale = parsed[1], int(parsed[2] or 0), parsed[3]
+    if kind == "double" and scale is not None:  # DOUBLE(M,D) rounds
+        return rf"NULL|-?[0-9]+(?:\.[0-9]{{0,{scale}}}0*)?(?:e0)?|-?[0-9.]+e\+[0-9]+"
+    return _KINDS.get(kind, _ANYTHING).replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?")
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), r"NULL|-?[0-9]+(?:\.0*)?"),
+    "decimal": rf"NULL|[-0-9]{_ANYTHING}",
+    **dict.fromkeys(("float", "double"), r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"),  # 16 digits may be no DOUBLE
+    "year": "NULL|0|[0-9]{4}|'[0-9]{4}'",
+    "date": rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'",
+    "datetime": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
+    "timestamp": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
+    "time": "NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'",
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _QUOTED),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _QUOTED),
+}

@@ -1,0 +1,65 @@
+"""Unique keys of the target's own, which lead to rows being deleted."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from bridge.commands.extra_unique_keys import warn_of_extra_keys
+from bridge.filters.table_filter import TableFilter
+from bridge.mysql.connection import Target
+from bridge.mysql.target_only_keys import find_extra_keys
+from tests.support.captures import write_lines
+from tests.support.command import bridge
+from tests.support.pipelines import admin, sql
+from tests.support.wire import TSO, canal
+
+SAME = "(id INT PRIMARY KEY, a INT, b INT, s VARCHAR(20), UNIQUE u (a)"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "found"),
+    [
+        (f"{SAME})", f"{SAME})", []),
+        (f"{SAME})", f"{SAME}, UNIQUE mine (b))", ["mine (b)"]),
+        (f"{SAME})", f"{SAME}, UNIQUE mine (b, s(3)))", ["mine (b, s)"]),
+        (f"{SAME})", f"{SAME}, UNIQUE mine (b, A))", []),  # no two rows can share a
+        (f"{SAME})", f"{SAME}, KEY mine (b))", []),
+        (f"{SAME}, UNIQUE v (s))", f"{SAME}, UNIQUE w (s))", []),  # of another name
+        (f"{SAME}, UNIQUE v (s))", f"{SAME}, UNIQUE v (s(3)))", ["v (s)"]),
+        (f"{SAME}, UNIQUE v (s(3)))", f"{SAME}, UNIQUE v (s(3), b))", []),
+        ("(a INT, b INT)", "(a INT PRIMARY KEY, b INT)", ["PRIMARY (a)"]),
+    ],
+)
+def test_which_are_the_targets_own(target: str, old_target: str, theirs: str, ours: str, found: list[str]) -> None:
+    """By columns and prefixes, not by name; what cannot be taken unless it is upstream too does not count."""
+    for url, columns in ((old_target, theirs), (target, ours)):
+        sql(url, "CREATE DATABASE app", f"CREATE TABLE app.t {columns}")
+    sql(target, "CREATE TABLE app.only_here (id INT PRIMARY KEY)")
+    with admin(target) as here, admin(old_target) as there:
+        keys = find_extra_keys(here, there)
+    assert [f"{each.key} ({each.columns})" for each in keys] == found
+    assert {str(each.table) for each in keys} <= {"app.t"}
+
+
+def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path) -> None:
+    """`check` with the fix, a start in its log; tables that are not replicated are left out."""
+    for table in ("t", "other"):
+        for url in (old_target, target):
+            sql(url, "CREATE DATABASE IF NOT EXISTS app", f"CREATE TABLE app.{table} (id INT PRIMARY KEY, v INT)")
+        sql(target, f"ALTER TABLE app.{table} ADD UNIQUE mine (v)")
+    value = canal("INSERT", {"id": ("int", "1"), "v": ("int", "1")}, table="t", _tidb={"commitTs": TSO})
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
+    capture = str(write_lines(tmp_path / "c.jsonl", [line]))
+    both = ("--target", target, "--source", old_target, "--input", capture, "--filter", "app.t")
+    said = "the unique key mine (v) of app.t is the target's own"
+    checked = bridge("check", *both).out
+    assert f"{said}  -> drop it on the target" in checked
+    assert "app.other" not in checked
+    with capture_logs() as logged:
+        warn_of_extra_keys(Target(target), Target(old_target), TableFilter(("app.t",)))
+        warn_of_extra_keys(Target(target), Target("mysql://root@127.0.0.1:1/"), TableFilter())
+    assert [line["event"] for line in logged] == [said, "the keys of target and upstream could not be compared"]

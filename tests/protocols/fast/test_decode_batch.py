@@ -1,0 +1,251 @@
+"""`decode_batch` gives of each message what parsing gives, or leaves it to that."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.protocols import decode_message
+from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.protocols.fast.byte_buffer import Texts
+from bridge.protocols.fast.column_literals import ColumnForm
+from bridge.protocols.fast.decoder import FastDecoder, sample_of
+from tests.bench.decoding import rows_of
+from tests.bench.encoders import ENCODERS
+from tests.bench.workload import WORKLOADS
+from tests.support.oracles import (
+    CHANGES,
+    MESSAGE,
+    ORACLES,
+    TAUGHT,
+    WARM,
+    Pair,
+    decoded_fast,
+    decoder_of,
+    in_message_order,
+    messages_of,
+    unbase64,
+)
+
+TAUGHT_HEADS = decoder_of("canal-json")
+decoded_fast(TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE))] * 600)
+
+Pairs = list[Pair]
+"""Keys and values of messages."""
+
+
+def _compare(protocol: str, decoder: FastDecoder, pairs: Pairs) -> set[int]:
+    """The numbers of messages that were decoded together, after a look at what they became."""
+    together = decoded_fast(decoder, pairs)
+    for number, events in together.items():
+        assert events == decode_message(ORACLES[protocol], *pairs[number])
+    return set(together)
+
+
+def _pairs(protocol: str, changes: list[tuple[Any, Any]]) -> Pairs:
+    return [(message.key, message.value) for message in messages_of(protocol, changes)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "variant"),
+    [
+        ("canal-json", "canal-ext"),
+        ("canal-json", "canal"),
+        ("canal-json", "canal-updated-only"),
+        ("canal-json", "canal-handle-key-only"),
+        ("open-protocol", "open"),
+        ("open-protocol", "open-lz4"),
+        ("open-protocol", "open-updated-only"),
+        ("open-protocol", "open-handle-key-only"),
+        ("debezium", "debezium-ext"),
+        ("debezium", "debezium-noschema-ext"),
+    ],
+)
+def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: str) -> None:
+    """Every message of every capture, in many copies, as one batch, before and after it taught: positions, events."""
+    read = 0
+    for capture in sorted((golden / variant).glob("*.jsonl")):
+        once = [json.loads(line) for line in capture.read_text().splitlines()]
+        lines = once * 3
+        keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
+        decoder, oracle = decoder_of(protocol), decoder_of(protocol)
+        offsets = list(range(len(lines)))
+        batch = Messages(["t"] * len(lines), [7] * len(lines), offsets, keys, values)
+        parsed = [decode_message(oracle, keys[n], values[n]) for n in range(len(once))]
+        expected = [(n, event) for n in offsets for event in parsed[n % len(once)]]
+        for _ in range(2):
+            rows = in_message_order(decode_messages(decoder, batch)).to_pylist()
+            places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
+            assert places == [("t", 7, number) for number, _ in expected]
+            assert rows == [event._asdict() for _, event in expected]
+        read += len(decoded_fast(decoder, list(zip(keys, values, strict=True))))
+    assert read > 1000 or variant not in {"canal-ext", "open", "debezium-ext", "debezium-noschema-ext"}
+
+
+def test_a_template_that_reads_otherwise_than_parsing_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried on the message that it was learned from, and must make the same event."""
+    without_quotes = ColumnForm(True, lambda values: values)
+    monkeypatch.setattr("bridge.protocols.fast.column_template.column_form", lambda *_: without_quotes)
+    decoder = decoder_of("canal-json")
+    assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
+    assert not decoder.templates_learned
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read them together costs more."""
+    monkeypatch.setattr("bridge.protocols.fast.decoder._MANY", 512)
+    pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(512)])
+    assert decoded_fast(TAUGHT[protocol], pairs[1:]) == {}
+    assert len(decoded_fast(TAUGHT[protocol], pairs)) == 512
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_all_kinds_are_decoded_together(protocol: str) -> None:
+    """Inserts, updates and deletes, NULL or not, with apostrophes and characters beyond ASCII."""
+    row, new = (7, -8, "it's"), (7, 9, "\u00e9\u20ac")
+    changes = [(None, row), (row, new), (row, (7, 9, None)), (new, None)] * 20
+    assert _compare(protocol, TAUGHT[protocol], _pairs(protocol, changes)) == set(range(len(changes)))
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@given(changes=st.lists(CHANGES, min_size=1, max_size=4), copies=st.integers(1, 12))
+def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], copies: int) -> None:
+    """Whatever stands in the values, of few messages or many, beside usual ones."""
+    usual = _pairs(protocol, [(None, (7, 8, "y")), ((7, 8, "y"), (7, 9, None))])
+    _compare(protocol, TAUGHT[protocol], (_pairs(protocol, changes) + usual) * copies)
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@given(
+    at=st.integers(0, 10_000),
+    put=st.binary(max_size=3) | st.sampled_from([b'"', b'","', b"null", b"{}", b"\x80", b"'"]),
+    cut=st.integers(0, 8),
+    kind=st.sampled_from([0, 1, 2]),
+    is_key=st.booleans(),
+)
+def test_damage_stays_where_it_is(protocol: str, at: int, put: bytes, cut: int, kind: int, is_key: bool) -> None:
+    """Bytes changed, lost or put in anywhere in one message of many: it comes out as it does alone, the others too."""
+    row, new = (7, 8, "y"), (7, 9, "z")
+    [whole] = _pairs(protocol, [((None, row), (row, new), (row, None))[kind]])
+    part = whole[0 if is_key else 1] or b""
+    at %= len(part) + 1
+    damaged = part[:at] + put + part[at + cut :]
+    pairs = [whole] * 4 + [(damaged, whole[1]) if is_key else (whole[0], damaged)] + [whole] * 4
+    _compare(protocol, TAUGHT[protocol], pairs)
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("odd", ["\\", "\0", "\n", '"'])
+def test_one_odd_message_leaves_the_others_together(protocol: str, odd: str) -> None:
+    """What needs escaping in one row costs the others nothing."""
+    pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(100)])
+    [pairs[50]] = _pairs(protocol, [(None, (50, 50, odd))])
+    assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(100)) - {50}
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_messages_that_are_not_there(protocol: str) -> None:
+    """Tombstones and empty messages among rows; nothing at all."""
+    [row] = _pairs(protocol, [(None, (1, 1, "y"))])
+    decoder = TAUGHT[protocol]
+    assert _compare(protocol, decoder, [row, (row[0], None), row, (None, b""), (b"", row[1]), row]) >= {0, 2, 5}
+    assert _compare(protocol, decoder, []) == set()
+    assert _compare(protocol, decoder, [(None, None)] * 300) == set()
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_wide_rows_are_decoded_together(protocol: str) -> None:
+    """Sixty columns of all types, some of them null."""
+    pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS["wide"], 400)]
+    decoder = decoder_of(protocol)
+    decoded_fast(decoder, pairs)
+    assert len(_compare(protocol, decoder, pairs)) > 0.9 * len(pairs)
+
+
+@pytest.mark.parametrize("odd", [12, -1, 1.0, '1,"x":1', "1"])
+def test_heads_that_are_alike_only_in_those_looked_at(odd: Any) -> None:
+    """Where things lie is taken from some messages; what lies elsewhere in others, or is no number, is seen.  One part
+    more is another form, which is learned."""
+    decoder, looked_at = decoder_of("canal-json"), set(sample_of(400))
+    usual = orjson.dumps({**MESSAGE, "ts": 7})
+    other = orjson.dumps({**MESSAGE, "ts": odd}) if odd != '1,"x":1' else usual.replace(b'"ts":7', b'"ts":1,"x":1')
+    decoded_fast(decoder, [(b"", usual)] * 2 * WARM)
+    pairs: Pairs = [(b"", usual if number in looked_at else other) for number in range(400)]
+    read = _compare("canal-json", decoder, pairs)
+    assert read == (looked_at if odd in (1.0, "1") else set(range(400)))
+
+
+@given(at=st.integers(0, 1_000), put=st.sampled_from([b'"', b",", b":", b"{", b"}", b"1", b"a"]))
+def test_a_byte_of_a_head(at: int, put: bytes) -> None:
+    """Another one in its place, so that all else lies where it does in messages that were looked at."""
+    usual = orjson.dumps({**MESSAGE, "es": 1668, "ts": 1668})
+    at %= len(usual)
+    damaged = usual[:at] + put + usual[at + 1 :]
+    looked_at = set(sample_of(400))
+    pairs: Pairs = [(b"", usual if number in looked_at or number % 9 else damaged) for number in range(400)]
+    _compare("canal-json", TAUGHT_HEADS, pairs)
+
+
+TYPED = {
+    "decimal": ["1.50", "-0.01", "9" * 65, "9" * 66, "1e5", ".5", "1.", "-", "", "+1", "0x1F", "1 "],
+    "date": ["2024-02-29", "0000-00-00", "2024-00-10", "2024-13-01", "24-1-1", "2024-02-32", "2024-02-29 "],
+    "datetime": ["2024-02-29 23:59:59.123456", "0000-00-00 00:00:00", "2024-02-29T00:00:00", "2024-02-29 24:00:00"],
+    "timestamp": ["2024-02-29 23:59:59", "0000-00-00 00:00:00", "x"],
+    "time": ["-838:59:59", "12:00:00.5", "839:00:00", "800:00:00", "1:00:00", "12:60:00"],
+    "double": ["1.5", "-2e300", "1e999", "nan", "1."],
+    "year": ["1999", "0", "1900", "2156", "-1"],
+    "int": ["0", "-0", "00", "1", "-9223372036854775808", "18446744073709551616", "\u0661", " 1", ""],
+    "int unsigned": ["4294967295", "-1", "-2147483649", "0"],
+    "bit": ["0", "18446744073709551615", "-1"],
+    "varbinary": ["abc", "\u0000\u00ff", "", "\u0100", "it's"],
+    "json": ["[]", "null", "'"],
+    "varchar": ["null", "NULL", "", "'", "''", "\u20ac", "a,b", "),("],
+}
+
+
+@given(st.data())
+def test_values_of_every_type(data: st.DataObject) -> None:
+    """Usual ones and odd ones, each beside others and NULL: the literal of one alone, or left to that."""
+    kind = data.draw(st.sampled_from(sorted(TYPED)))
+    types = {"id": "int", "v": kind, "w": kind}
+    values = st.none() | st.sampled_from(TYPED[kind])
+
+    def message(number: int, v: str | None, w: str | None) -> bytes:
+        row = {"id": str(number), "v": v, "w": w}
+        return orjson.dumps({**MESSAGE, "mysqlType": types, "sqlType": dict.fromkeys(types, 1), "data": [row]})
+
+    decoder = decoder_of("canal-json")
+    usual = TYPED[kind][0]
+    taught = [message(number, usual, usual if number % 2 else None) for number in range(2 * WARM)]
+    decoded_fast(decoder, [(b"", value) for value in taught])
+    odd = data.draw(st.lists(st.tuples(values, values), max_size=9))
+    pairs: Pairs = [(b"", message(number, *pair)) for number, pair in enumerate(odd)]
+    pairs += [(b"", value) for value in taught[:6]]
+    read = _compare("canal-json", decoder, pairs)
+    assert read >= set(range(len(odd), len(pairs)))
+
+
+def test_texts_as_wide_as_the_buffer() -> None:
+    """What is looked for behind the last text lies within the buffer."""
+    texts = Texts.of([b"{}", b"x"])
+    assert texts.have(b"x" * 1000, texts.ends).tolist() == [False, False]
+
+
+def test_a_batch_too_large_for_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all of it comes out."""
+    monkeypatch.setattr("bridge.protocols.batch_decode._TOGETHER_BYTES", 10_000)
+    pairs = _pairs("canal-json", [(None, (n, n, "y")) for n in range(1000)])
+    random.Random(1).shuffle(pairs)
+    batch = Messages(["t"] * 1000, [0] * 1000, list(range(1000)), [k for k, _ in pairs], [v for _, v in pairs])
+    found = in_message_order(decode_messages(TAUGHT["canal-json"], batch)).to_pylist()
+    assert [row["offset"] for row in found] == list(range(1000))
+    events = [decode_message(ORACLES["canal-json"], *pair)[0]._asdict() for pair in pairs]
+    assert [{name: row[name] for name in events[0]} for row in found] == events

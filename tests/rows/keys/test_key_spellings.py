@@ -1,0 +1,203 @@
+"""Keys that the server holds for one under several spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from string import ascii_lowercase, printable
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import Event, Kind
+from bridge.model import Column, Table, TableName
+from bridge.mysql.apply.key_equality import ask
+from bridge.mysql.catalog import load_tables
+from bridge.mysql.connection import Session
+from bridge.protocols.values import literals
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.keys.key_spellings import _PLAIN, signatures, spellings
+from tests.support.fixtures import SERVERS
+from tests.support.pipelines import admin, run_all
+from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
+
+CHARACTERS = [c for c in printable if c.isprintable()]
+WORDS = [*map("".join, product(CHARACTERS, repeat=2)), *map("".join, product(ascii_lowercase, repeat=3))]
+NAME = TableName("m", "t")
+ALIKE = {
+    "case": ("VARCHAR(9) COLLATE utf8mb4_general_ci", "Alice", "ALICE"),
+    "accent": ("VARCHAR(9) COLLATE utf8mb4_unicode_ci", "e", "é"),
+    "two letters for one": ("VARCHAR(9) COLLATE utf8mb4_unicode_ci", "ß", "ss"),
+    "an ignored character": ("VARCHAR(9) COLLATE utf8mb4_unicode_ci", "a", "a\0"),
+    "letters of no plane": ("VARCHAR(9) COLLATE utf8mb4_general_ci", "😀", "😁"),
+    "latin1": ("VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_swedish_ci", "ü", "y"),
+    "gbk": ("VARCHAR(9) CHARACTER SET gbk COLLATE gbk_chinese_ci", "中a", "中A"),
+    "a blank": ("VARCHAR(9) COLLATE utf8mb4_bin", "b", "b "),
+    "a blank behind a character": ("VARCHAR(9) COLLATE utf8mb4_bin", "é  ", "é"),
+    "a rule of a language": ("VARCHAR(9) COLLATE utf8mb4_danish_ci", "aa", "å"),
+    "letters of ASCII that a language holds for one": ("VARCHAR(9) COLLATE utf8mb4_lithuanian_ci", "y", "i"),
+}
+MARIADB_ALIKE = {
+    "uca1400": ("VARCHAR(9) COLLATE utf8mb4_uca1400_ai_ci", "Ａ", "a"),
+    "uca1400 as": ("VARCHAR(9) COLLATE utf8mb4_uca1400_nopad_as_ci", "é", "É"),
+    "two keys": ("VARCHAR(9) COLLATE utf8mb4_nopad_bin", "b", "b "),
+}
+MYSQL_ALIKE = {"0900": ("VARCHAR(9) COLLATE utf8mb4_0900_ai_ci", "ﬁ", "FI")}
+
+
+@pytest.fixture(params=["target", "mysql_target", *(pytest.param(n, marks=pytest.mark.soak) for n in SERVERS)])
+def url(request: pytest.FixtureRequest) -> str:
+    """MariaDB 11.4 and MySQL 8.0; in long runs each server."""
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[Session]:
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
+        session.execute("CREATE DATABASE IF NOT EXISTS _bridge")
+        yield session
+
+
+def collations(session: Session) -> list[str]:
+    """Of the server, by their whole names."""
+    if "MariaDB" in str(session.value("SELECT VERSION()")) and session.rows("SHOW COLLATION LIKE 'uca1400_ai_ci'"):
+        names = session.rows("SELECT full_collation_name FROM information_schema.collation_character_set_applicability")
+    else:
+        names = session.rows("SELECT collation_name FROM information_schema.collations")
+    return [str(name) for (name,) in names if name != "binary"]
+
+
+def one_column(collation: str) -> Table:
+    column = Column(
+        "k", "varchar(9)", collation.partition("_")[0], generated=False, nullable=False, collation=collation
+    )
+    return Table(NAME, {"k": column}, (("k",),), (("k",),))
+
+
+def test_ascii_texts_that_a_server_holds_for_one_have_one_signature(session: Session) -> None:
+    """Under every collation that counts as one without rules of a language, and under every _bin collation."""
+    keys = pa.array(map(literals.text, WORDS), TEXT)
+    signed = zip(WORDS, *(signatures(one_column(c), ("k",), keys).to_pylist() for c in ("a_bin", "ascii_general_ci")))  # noqa: B905
+    session.execute("CREATE TABLE m.w (w VARCHAR(9) COLLATE utf8mb4_bin, bin VARBINARY(99), plain VARBINARY(99))")
+    rows = ",".join(f"({','.join(map(literals.text, row))})" for row in signed)
+    session.execute(f"INSERT INTO m.w VALUES {rows}")
+    looked_at = 0
+    for name in collations(session):
+        signature = "bin" if name.endswith("_bin") else "plain" if _PLAIN.fullmatch(name) else ""
+        if not signature:
+            continue
+        looked_at += 1
+        word = f"CONVERT(w USING {name.partition('_')[0]})"
+        wrong = session.rows(
+            f"SELECT MIN(w), MAX(w) FROM m.w WHERE CAST(CONVERT({word} USING utf8mb4) AS BINARY) = CAST(w AS BINARY)"
+            f" GROUP BY {word} COLLATE {name} HAVING COUNT(DISTINCT {signature}) > 1 LIMIT 3"
+        )
+        assert not wrong, name
+    assert looked_at > 30
+
+
+def alike(url: str, session: Session, column: str, old: str, new: str, *, writers: int) -> None:
+    """A row's key is respelled while others come and go; the target then holds the rows as they were written last."""
+    session.execute(f"CREATE OR REPLACE TABLE m.t (k {column} NOT NULL, n INT, PRIMARY KEY (k))"
+                    if "MariaDB" in str(session.value("SELECT VERSION()")) else
+                    f"CREATE TABLE m.t (k {column} NOT NULL, n INT, PRIMARY KEY (k))")  # fmt: skip
+    session.execute("INSERT INTO m.t VALUES (%s, 1), ('other', 2)", (old,))
+    first, last, other = (Literal(literals.text(text)) for text in (old, new, "other"))
+    names = ["k", "n"]
+    changes = [
+        row_change(10, "t", names, ["k"], before=[first, 1], after=[last, 5]),
+        row_change(11, "t", names, ["k"], before=[other, 2]),
+        boundary(20),
+    ]
+    run_all(url, in_one_partition(changes), writers=writers)
+    assert session.rows("SELECT k, n FROM m.t") == [(new, 5)]
+
+
+@pytest.mark.parametrize("name", [*ALIKE, *MARIADB_ALIKE])
+def test_a_respelled_key_is_one_unit_in_parallel(target: str, name: str) -> None:
+    """With one connection, which takes the longest statement first: the delete of the old spelling would come last."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
+        alike(target, session, *(ALIKE | MARIADB_ALIKE)[name], writers=1)
+
+
+def test_a_respelled_key_on_mysql(mysql_target: str) -> None:
+    """The same of a collation that only MySQL has."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
+        alike(mysql_target, session, *MYSQL_ALIKE["0900"], writers=1)
+
+
+def test_a_tail_behind_a_prefix_key(target: str) -> None:
+    """Texts that differ behind what the key holds are one key."""
+    names = ["k", "n"]
+    changes = [
+        row_change(10, "t", names, ["k"], before=["abcd", 1], after=["abce", 5]),
+        row_change(11, "t", names, ["k"], before=["abf", 2]),
+        boundary(20),
+    ]
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (k VARCHAR(9) COLLATE utf8mb4_bin NOT NULL, n INT, PRIMARY KEY (k(3)))")
+        session.execute("INSERT INTO m.t VALUES ('abcd', 1), ('abf', 2)")
+        run_all(target, in_one_partition(changes), writers=1)
+        assert session.rows("SELECT k, n FROM m.t") == [("abce", 5)]
+
+
+@pytest.mark.parametrize("writers", [0, 1], ids=["atomic", "parallel"])
+def test_the_last_spelling_wins_where_old_rows_are_unknown(target: str, writers: int) -> None:
+    """Updates without the row as it was, and a delete in another spelling than the row's: in the order of commits."""
+    names = ["k", "n"]
+
+    def update(ts: int, key: str, n: int) -> Event:
+        return row_change(ts, "t", names, ["k"], after=[key, n])._replace(kind=Kind.UPDATE)
+
+    changes = [
+        *(update(10, "alice", 1), update(11, "ALICE", 2), update(12, "Alice", 3)),
+        *(row_change(10, "t", names, ["k"], after=["B", 1]), row_change(11, "t", names, ["k"], before=["b ", 1])),
+        *(row_change(10, "t", names, ["k"], before=["C", 1]), row_change(11, "t", names, ["k"], after=["c", 2])),
+        boundary(20),
+    ]
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT)")
+        run_all(target, in_one_partition(changes), writers=writers)
+        assert session.rows("SELECT k, n FROM m.t ORDER BY k") == [("Alice", 3), ("c", 2)]
+
+
+def test_numbers_and_moments_have_many_spellings(session: Session) -> None:
+    """What is one value is one key: the server is asked, and says so."""
+    session.execute(
+        "CREATE TABLE m.t (d DECIMAL(10,2), f DOUBLE, at DATETIME(3), day DATE, PRIMARY KEY (d, f, at, day))"
+    )
+    table = load_tables(session, [NAME])[NAME]
+    one = ["1.50", "0.0e0", "'2024-01-01 00:00:00.000'", "'2024-01-01'"]
+    same = [one, ["1.5", "-0.0e0", "'2024-01-01 00:00:00'", "'2024-01-01 00:00:00'"], ["01.500", "0", *one[2:]]]
+    others = [["1.51", *one[1:]], [*one[:2], "'2024-01-01 00:00:00.001'", one[3]]]
+    keys = pa.array(["\0".join(key) for key in (*same, *others)], TEXT)
+    asked: list[int] = []
+
+    def same_keys(table: Table, key: tuple[str, ...], literals: pa.Array) -> dict[str, str]:
+        asked.append(len(literals))
+        return dict(ask(session, "_bridge", table, key, literals))
+
+    found = spellings(
+        table, table.keys[0], keys, pa.array([True] * len(keys)).to_numpy(zero_copy_only=False), same_keys
+    )
+    assert found == dict.fromkeys(keys.to_pylist()[:3], keys[0].as_py())
+    assert asked == [3]
+
+
+def test_nobody_is_asked_where_nothing_goes_or_all_is_exact() -> None:
+    """Keys of integers and bytes are what they are; rows that only come are not respelled."""
+
+    def refuse(*_: object) -> dict[str, str]:
+        raise AssertionError
+
+    keys = pa.array(["'a'", "'A'"], TEXT)
+    nothing, all_of_them = (pa.array([flag] * 2).to_numpy(zero_copy_only=False) for flag in (False, True))
+    assert spellings(one_column("utf8mb4_general_ci"), ("k",), keys, nothing, refuse) == {}
+    number = Table(NAME, {"k": Column("k", "bigint unsigned", None, generated=False)}, (("k",),), (("k",),))
+    assert spellings(number, ("k",), pa.array(["1", "2"], TEXT), all_of_them, refuse) == {}
+    assert spellings(one_column("utf8mb4_bin"), ("k",), keys, all_of_them, refuse) == {}

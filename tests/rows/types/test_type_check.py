@@ -1,0 +1,323 @@
+"""What rows need and the target's table does not have is told before anything of their transaction is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from pymysql.err import MySQLError
+
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.events import Event
+from bridge.model import TableName
+from bridge.mysql.catalog import load_tables
+from bridge.mysql.connection import Session
+from bridge.protocols.values.untyped import with_types
+from bridge.rows.literal_offsets import whole
+from bridge.rows.types.type_check import check_needs
+from tests.support.pipelines import admin, run_all
+from tests.support.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
+
+KEPT = row_change(10, "u", ["id"], ["id"], after=[1])
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.u (id INT PRIMARY KEY)")
+        yield session
+
+
+def refusal(url: str, columns: list[str], values: list[object]) -> str:
+    """How a bridge ends that comes to this row, in a transaction with another table's."""
+    events = [KEPT, row_change(10, "t", columns, ["id"], after=values), boundary(11)]
+    with pytest.raises(ApplyError) as raised:
+        run_all(url, in_one_partition(events))
+    return str(raised.value)
+
+
+def test_a_missing_table(target: str, session: Session) -> None:
+    """Named with the commit ts; nothing of the transaction is written."""
+    said = refusal(target, ["id"], [1])
+    assert "no table m.t" in said
+    assert "commit ts 10 " in said
+    assert session.rows("SELECT * FROM m.u") == []
+
+
+def test_a_missing_column(target: str, session: Session) -> None:
+    """Named with table and commit ts; nothing of the transaction is written."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+    said = refusal(target, ["id", "c"], [1, 2])
+    assert "m.t lacks the column c" in said
+    assert "commit ts 10 " in said
+    assert session.rows("SELECT * FROM m.u") == []
+
+
+SAID_BY_THE_SERVER = [
+    ("TINYINT", 300),
+    ("INT UNSIGNED", -1),
+    ("VARCHAR(3)", "abcd"),
+    ("VARCHAR(3)", "abc "),
+    ("DECIMAL(5,2)", "1.005"),
+    ("DATE", "2024-01-01 10:00:00"),
+    ("YEAR", 2200),
+    ("VARCHAR(9) CHARACTER SET latin1", "中"),
+]
+
+CHANGED_IN_SILENCE = [
+    ("DATETIME", "2024-01-01 00:00:00.25"),
+    ("DATETIME(3)", "2024-01-01 00:00:00.123456"),
+    ("DATETIME", "10:00:00"),
+    ("TIMESTAMP", "2024-01-01 00:00:00.5"),
+    ("TIME(1)", "10:00:00.55"),
+    ("TIME", "-838:59:58.999999"),
+    ("INT", Literal("1.5")),
+    ("BIGINT UNSIGNED", Literal("1.5e0")),
+    ("INT", "007"),
+    ("BIT(9)", "a"),
+    ("YEAR", 70),
+    ("FLOAT", Literal("0.1e0")),
+    ("FLOAT", 2**24 + 1),
+    ("DOUBLE", 2**53 + 1),
+    ("DOUBLE", Literal("1.2345678901234567890123")),
+    ("DOUBLE(9,2)", Literal("1.005e0")),
+    ("DECIMAL(9,2)", "007"),
+    ("CHAR(9)", "ab  "),
+    ("VARCHAR(9)", 3),
+    ("LONGTEXT", 3),
+    ("VARBINARY(9)", 3),
+]
+"""The last three: BIT, ENUM and SET values come as numbers, which a text would keep as digits."""
+
+
+@pytest.mark.parametrize(("column_type", "value"), SAID_BY_THE_SERVER + CHANGED_IN_SILENCE)
+def test_a_narrower_type(target: str, session: Session, column_type: str, value: object) -> None:
+    """A column that cannot hold a value, or would change it, is named with its table, the commit_ts and the position of
+    the row, wherever it lies in a transaction that holds many; and nothing of the transaction is written."""
+    session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, narrow {column_type}, u TEXT)")
+    rows = [
+        row_change(10 + i, "t", ["id", "narrow", "u"], ["id"], after=[i, None, Literal(r"' \' '")]) for i in range(30)
+    ]
+    rows[20] = rows[20]._replace(after=image([99, value, Literal(r"' \' '")]))
+    with pytest.raises(ApplyError) as raised:
+        run_all(target, in_one_partition([KEPT, *rows, boundary(99)]))
+    said = str(raised.value)
+    for named in ("m.t", "narrow", "commit ts 30 ", "cdc/0/21"):
+        assert named in said
+    assert session.rows("SELECT * FROM m.u") == []
+    assert session.rows("SELECT * FROM m.t") == []
+
+
+def test_a_narrow_last_column(target: str, session: Session) -> None:
+    """The last column of a table is looked at to its end, and a row that is overwritten later counts too."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, narrow TIME)")
+    rows = [
+        row_change(ts, "t", ["id", "narrow"], ["id"], after=[1, value]) for ts, value in ((10, "1:00:00.5"), (11, None))
+    ]
+    with pytest.raises(ApplyError, match=r"narrow .* '1:00:00.5'.*commit ts 10 "):
+        run_all(target, in_one_partition([*rows, boundary(12)]))
+
+
+def test_a_key_that_is_taken(target: str, session: Session) -> None:
+    """A row that the target refuses for what it holds already is named by its own commit_ts, too."""
+    session.execute("CREATE TABLE m.t (id INT)")
+    rows = [row_change(10 + i, "t", ["id"], [], before=[99] if i == 7 else None, after=[i]) for i in range(20)]
+    with pytest.raises(ApplyError, match=r"which has no key, is not on the target.*cdc/0/7, commit ts 17 "):
+        run_all(target, in_one_partition([*rows, boundary(99)]))
+
+
+def test_a_refused_row_quarantined(target: str, session: Session) -> None:
+    """With a quarantine a value that would be changed goes there, like one that the server refuses."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, narrow TIME)")
+    rows = [
+        row_change(10 + i, "t", ["id", "narrow"], ["id"], after=[i, "1:00:00.5" if i == 2 else None]) for i in range(4)
+    ]
+    run_all(target, in_one_partition([*rows, boundary(99)]), quarantine=True)
+    assert [row[0] for row in session.rows("SELECT id FROM m.t")] == [0, 1, 3]
+
+
+WIDE_ENOUGH = [
+    ("DATETIME", "2024-01-01 00:00:00.000"),
+    ("DECIMAL(5,2)", Literal("1.500")),
+    ("VARCHAR(4)", "abcd"),
+    ("FLOAT", Literal("0.5e0")),
+    ("BIGINT", 2**62),
+    ("DATE", "2024-01-01"),
+    ("DATE", "2024-01-01 00:00:00"),
+    ("DATETIME", "2024-01-01"),
+    ("DATETIME(3)", "2024-01-01 00:00:00.123000"),
+    ("DATETIME(6)", "0000-00-00 00:00:00.000000"),
+    ("TIME", "-838:59:59.000"),
+    ("INT", Literal("-1.000")),
+    ("BIT(9)", 257),
+    ("YEAR", 0),
+    ("FLOAT", Literal("0.10000000149011612e0")),
+    ("FLOAT", Literal("-3.4028234663852886e+38")),
+    ("DOUBLE", Literal("1.7976931348623157e+308")),
+    ("DOUBLE", 2**49),
+    ("DOUBLE(9,2)", Literal("1.25e0")),
+    ("DOUBLE(9,2)", Literal("-7.0e0")),
+    ("DECIMAL(65,30)", Literal("-0.000000000000000000000000000001")),
+    ("CHAR(9)", " a x"),
+    ("CHAR(9)", ""),
+    ("VARCHAR(9)", "ab  "),
+    ("TEXT", Literal("x'c3a9'")),
+    ("ENUM('a','b')", 2),
+    ("ENUM('a','b')", "b"),
+    ("SET('a','b')", 3),
+    ("POINT", Literal("x'000000000101000000000000000000f03f000000000000f03f'")),
+]
+
+
+@pytest.mark.parametrize(("column_type", "value"), WIDE_ENOUGH)
+def test_wide_enough(target: str, session: Session, column_type: str, value: object) -> None:
+    """A type that differs but holds the value is no error."""
+    session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, c {column_type})")
+    run_all(target, in_one_partition([row_change(10, "t", ["id", "c"], ["id"], after=[1, value]), boundary(11)]))
+    assert session.rows("SELECT COUNT(*) FROM m.t") == [(1,)]
+
+
+def declared(change: Event, *types: str) -> Event:
+    """The row change with the types that its message declares."""
+    return change._replace(columns=with_types(change.columns or "", types))
+
+
+NARROWER_THAN_DECLARED = [
+    ("INT", "bigint", 5),
+    ("INT UNSIGNED", "int", 5),
+    ("DECIMAL(9,2)", "decimal(10,2)", Literal("1.50")),
+    ("DATETIME", "datetime(3)", "2024-01-01 00:00:00"),
+    ("VARCHAR(9)", "text", "ab"),
+    ("ENUM('a','b')", "int", 2),
+    ("ENUM('a','b')", "enum('b','a')", 2),
+    ("BINARY(4)", "varbinary", Literal("x'61'")),
+    ("BINARY(4)", "binary", Literal("x'616263'")),
+]
+
+
+@pytest.mark.parametrize(("column_type", "type_upstream", "value"), NARROWER_THAN_DECLARED)
+def test_a_type_narrower_than_declared(
+    target: str, session: Session, column_type: str, type_upstream: str, value: object
+) -> None:
+    """Though the values fit so far; named with table, both types and the first commit_ts; nothing of the transaction is
+    written.  The bridge goes on once the column is as wide."""
+    session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, narrow {column_type})")
+    rows = [
+        declared(row_change(ts, "t", ["id", "narrow"], ["id"], after=[ts, value]), "int", type_upstream)
+        for ts in (10, 11)
+    ]
+    events = in_one_partition([KEPT, *rows, boundary(12)])
+    with pytest.raises(ApplyError) as raised:
+        run_all(target, events, quarantine=True)
+    said = str(raised.value)
+    for named in ("m.t", "column narrow ", f"is {column_type.lower()}", f"upstream: {type_upstream}", "commit ts 10 "):
+        assert named in re.sub(r"\((10|11)\)( unsigned)?", r"\2", said)
+    assert session.rows("SELECT * FROM m.u") == []
+    session.execute(f"ALTER TABLE m.t DROP COLUMN narrow, ADD COLUMN narrow {WIDER.get(type_upstream, type_upstream)}")
+    run_all(target, events)
+    assert session.value("SELECT COUNT(*) FROM m.t") == 2
+
+
+def test_changes_without_a_commit_ts(target: str, session: Session) -> None:
+    """They may be told before the schema change that they came behind: a narrower column that holds their values is no
+    error, one that keeps them otherwise is."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v INT, e ENUM('a'))")
+    changes = [
+        declared(row_change(ts, "t", ["id", "v", "e"], ["id"], after=[ts, 5, 1]), "int", "bigint", kind)._replace(
+            by_time=True
+        )
+        for ts, kind in ((10, "enum('a','b')"), (11, "int"))
+    ]
+    with pytest.raises(
+        ApplyError, match=r"column e .* is enum\('a'\), which keeps some values otherwise.* commit ts 11 "
+    ):
+        run_all(target, in_one_partition(changes))
+    assert session.rows("SELECT id FROM m.t") in ([], [(10,)])
+
+
+WIDER = {"varbinary": "VARBINARY(9)", "binary": "BINARY(3)"}
+
+
+def test_declared_types_follow_schema_changes(target: str, session: Session) -> None:
+    """Rows are compared with the table of their own moment: the narrower one before the change, the wider one behind;
+    generated columns are not."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT, g TINYINT AS (1))")
+    rows = [
+        declared(row_change(ts, "t", ["id", "n", "g"], ["id"], after=[ts, 5, 1]), "int", kind, "bigint")
+        for ts, kind in ((10, "int"), (12, "bigint"))
+    ]
+    change = schema_change(11, "ALTER TABLE t MODIFY COLUMN n BIGINT")
+    run_all(target, in_one_partition([rows[0], change, rows[1], boundary(13)]))
+    assert session.value("SELECT COUNT(*) FROM m.t") == 2
+    late = declared(row_change(14, "t", ["id", "n", "g"], ["id"], after=[14, 5, 1]), "int", "decimal(30,0)", "int")
+    with pytest.raises(ApplyError, match="narrower than upstream: decimal"):
+        run_all(target, in_one_partition([late, boundary(15)], start=4))
+
+
+def test_a_length_that_no_value_tells_yet(target: str, session: Session) -> None:
+    """TiCDC says BINARY without its length: the first value tells it."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, b BINARY(4))")
+    rows = [
+        declared(row_change(ts, "t", ["id", "b"], ["id"], after=[ts, value]), "int", "binary")
+        for ts, value in ((10, None), (20, Literal("x'61626364'")), (30, None), (40, Literal("x'61'")))
+    ]
+    run_all(target, in_one_partition([rows[0], boundary(11), rows[1], boundary(21), rows[2], boundary(31)]))
+    assert session.value("SELECT COUNT(*) FROM m.t") == 3
+    session.execute("DELETE FROM m.t")
+    session.execute("ALTER TABLE m.t MODIFY b BINARY(2)")
+    with pytest.raises(ApplyError, match=r"is binary\(2\), which keeps .* otherwise than upstream: binary\(1\)"):
+        run_all(target, in_one_partition([rows[3], boundary(41)], start=6))
+
+
+KINDS = [
+    *("TINYINT", "INT UNSIGNED", "BIGINT", "DECIMAL(6,2)", "FLOAT", "DOUBLE", "DOUBLE(9,2)", "YEAR", "BIT(9)"),
+    *("DATE", "DATETIME", "DATETIME(3)", "TIMESTAMP(1)", "TIME", "TIME(2)", "CHAR(6)", "VARCHAR(6)", "TEXT"),
+    *("VARBINARY(6)", "BLOB"),
+]
+SOME_LITERALS = [
+    *("0", "1", "-1", "70", "255", "2024", "16777217", "9007199254740993", "1.5", "1.00", "-0.125", "1.005", "1.5e0"),
+    *("0.1e0", "0.5e0", "1e+20", "1.25e-05", "'7'", "'007'", "' 7'", "''", "' '", "'a'", "'a '", "'ab  '", "'é'"),
+    *("'10:00:00'", "'10:00:00.5'", "'-1:00:00.25'", "'2024-01-31'", "'2024-01-31 10:00:00'", "'2024-01-31 00:00:00'"),
+    *("'2024-01-31 10:00:00.125'", "'2024-01-31 10:00:00.100000'", "'0000-00-00'", "x'61'", "x'c3a9'", "x'ff'"),
+]
+
+
+def told(literal: str, kind: str) -> object:
+    """The value of a literal, or of what a server shows for one in a column of that kind: equal when they mean the
+    same."""
+    if literal[0] == "x":
+        return bytes.fromhex(literal[2:-1])
+    if literal[0] != "'":
+        return Decimal(literal)
+    moment = re.fullmatch(r"'(-?[\d:-]+)( \d\d:\d\d:\d\d)?(?:\.(\d*))?'", literal)
+    if moment and kind[:4] in {"DATE", "TIME"}:
+        return moment[1].replace("-01:", "-1:"), moment[2] or " 00:00:00", (moment[3] or "").rstrip("0")
+    return literal[1:-1].encode()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_passes_is_kept(session: Session, kind: str) -> None:
+    """A literal that is let through, and that a strict server takes, is read back as it was."""
+    session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {kind})")
+    table = load_tables(session, [TableName("m", "t")])[TableName("m", "t")]
+    kept = 0
+    for number, literal in enumerate(SOME_LITERALS):
+        event = row_change(10, "t", ["id", "v"], ["id"], after=[number, Literal(literal)])
+        try:
+            change = in_one_partition([event])
+            check_needs([(table, ["id", "v"])], whole(change["after"]), np.zeros(1, np.int64), change)
+            session.write(f"INSERT INTO m.t VALUES ({number}, {literal})")
+        except (RefusedRowsError, MySQLError):
+            continue
+        is_number = literal[0] not in "'x"
+        read = {"FLOAT": "v + 0e0", "BIT(9)": "v + 0"}.get(kind, "v" if is_number else "CAST(v AS BINARY)")
+        value = session.value(f"SELECT {read} FROM m.t WHERE id = {number}")
+        is_time = kind[:4] in {"DATE", "TIME"}
+        found = Decimal(str(value)) if is_number else told(f"'{value.decode()}'", kind) if is_time else value
+        assert found == told(literal, kind), literal
+        kept += 1
+    assert kept > 0
