@@ -22,7 +22,7 @@ import typer
 from typer._click.exceptions import NoArgsIsHelpError
 from typer.exceptions import TyperException
 
-from bridge.cli import output
+from bridge import console
 from bridge.errors import BridgeError, StoppedError, UsageError
 from bridge.foreign_text import without_secrets
 
@@ -47,7 +47,7 @@ def exit_code(command: Callable[[], object]) -> int:
     except TyperException as error:
         return _wrong_usage(error)
     except KeyboardInterrupt:
-        output.note("interrupted")
+        console.note("interrupted")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last one who can say what happened
         if isinstance(error, BrokenPipeError) and _nobody_reads():
@@ -63,7 +63,7 @@ def _ended(command: Callable[[], object]) -> int:
         command()
     except typer.Exit as end:
         code = end.exit_code
-    output.flush()
+    console.flush()
     return code
 
 
@@ -79,17 +79,17 @@ def _machine(error: Exception) -> int:
 
 
 def _said(error: BridgeError) -> int:
-    output.note(str(error))
+    console.note(str(error))
     return error.exit_code
 
 
 def _bug(error: Exception) -> int:
     said = (without_secrets(str(error)).splitlines() or [""])[0]
-    output.note(
+    console.note(
         f"this is a bug in the bridge: {type(error).__name__}: {said}; fix: report it with the traceback that follows"
     )
     for line in _traceback(error):
-        output.detail(line)
+        console.detail(line)
     return BUG
 
 
@@ -116,6 +116,6 @@ def _give_stdout_up() -> None:
     """Replaces stdout when it takes nothing more: otherwise Python would complain at its end, with an exit code of its
     own."""
     try:
-        output.flush()
+        console.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -23,7 +23,9 @@ FLOORS = (
     {"pipeline"},
     {"verify"},
     {"commands"},
-    {"cli", "demo", "logs", "exits"},
+    {"console", "logs", "exits"},
+    {"demo"},
+    {"cli"},
     {"__main__"},
 )
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
@@ -103,5 +105,5 @@ def test_sqlalchemy_is_used_in_one_file() -> None:
 def test_no_folder_is_crowded() -> None:
     """A folder holds about a dozen files."""
     folders = {path.parent for path in modules().values()}
-    crowded = {str(f.relative_to(ROOT)) for f in folders if len(list(f.glob("*.py"))) > 17}
+    crowded = {str(f.relative_to(ROOT)) for f in folders if len(list(f.glob("*.py"))) > 13}
     assert not crowded

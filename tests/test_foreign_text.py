@@ -18,6 +18,7 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bridge import console
 from bridge.cli import output, progress_bars
 from bridge.commands.check import CheckResult
 from bridge.commands.ddl import Translation
@@ -110,7 +111,7 @@ def records(text: str) -> list[Record]:
 
 def inspected(text: str) -> None:
     for line in table_lines(records(text)):
-        output.line(line)
+        console.line(line)
 
 
 def logged(text: str) -> None:
@@ -128,7 +129,7 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
     "check": (lambda text: output.findings([CheckResult(False, text, text)], as_json=False), 1),
     "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
     "quarantine retry": (lambda text: output.quarantine_outcomes([EntryOutcome(1, text, True, text)]), 2),
-    "an error": (lambda text: output.note(str(StoppedError(text, where=text, fix=text))), 1),
+    "an error": (lambda text: console.note(str(StoppedError(text, where=text, fix=text))), 1),
     "the log": (logged, 2),
     "inspect": (inspected, 7),
 }  # fmt: skip
@@ -210,7 +211,7 @@ def test_json_is_exact(capsys: pytest.CaptureFixture[str], text: str) -> None:
         (lambda: output.pipeline_status(status(text), as_json=True), status(text).document()),
         (lambda: output.schema_changes([entry(text)], as_json=True), [entry(text).document()]),
         (lambda: output.verification(report(text), as_json=True), report(text).document()),
-        (lambda: output.print_json([one.document() for one in records(text)]), [r.document() for r in records(text)]),
+        (lambda: console.print_json([one.document() for one in records(text)]), [r.document() for r in records(text)]),
     ]
     for say, document in found:
         say()

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from bridge import console
 from bridge.cli import ddl, output, progress_bars, quarantine
 from bridge.cli.options import (
     DECODING,
@@ -60,7 +61,7 @@ def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
     try:
         _on_stop(interrupt)
         if not stopped.is_set():
-            pipeline = assemble(settings, output.note)
+            pipeline = assemble(settings, console.note)
             _on_stop(lambda *_: pipeline.stop())
     except (BridgeError, KeyboardInterrupt):  # librdkafka may swallow the one, and then ends with the other
         if not stopped.is_set():
@@ -148,7 +149,7 @@ def _against_log(settings: Settings, options: VerifyOptions, listener: ProgressL
 
     target, source = target_of(settings), source_of(settings)
     table = ProgressTable(settings.name, settings.target.schema_name)
-    protocol = protocol_of(settings, source, output.note)
+    protocol = protocol_of(settings, source, console.note)
     return LogVerification(settings, target, source, protocol, table, options, listener)
 
 
@@ -187,7 +188,7 @@ def reset(
     confirm(f"Forget all progress of {what} on {where}?", yes=yes)
     if not (forget_topic(where, table, topic) if topic else forget_pipeline(where, table)):
         raise UnknownPipelineError(settings.name)
-    output.line(f"forgot {what}")
+    console.line(f"forgot {what}")
 
 
 @app.command()
@@ -222,10 +223,10 @@ def inspect(
 
     records = inspected(source_of(settings), settings, partition=partition, offset=offset, limit=limit)
     if as_json:
-        output.print_json([record.document() for record in records])
+        console.print_json([record.document() for record in records])
         return
     for line in table_lines(records):
-        output.line(line)
+        console.line(line)
 
 
 @app.command()

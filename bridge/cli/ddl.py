@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bridge import console
 from bridge.cli import output
 from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, stdin_text, takes_settings
 from bridge.commands import ddl
@@ -78,7 +79,7 @@ def replace(
 def _release(settings: Settings, change: str, state: JournalState, replacement: str = "") -> None:
     table = ProgressTable(settings.name, settings.target.schema_name)
     entry = ddl.release(target_of(settings), table, change, state, replacement)
-    output.line(f"{entry.id} is {state}: {entry.statement}")
+    console.line(f"{entry.id} is {state}: {entry.statement}")
 
 
 @app.command()

@@ -1,11 +1,7 @@
-"""What the commands print: results to stdout, everything else to stderr.
-
-Nothing else prints: what is shown may come from messages, servers and files, and goes through `foreign_text.visible`.
-"""
+"""What the commands show."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bridge import console
 from bridge.foreign_text import redacted, visible
 from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_time
@@ -40,27 +37,6 @@ _PLAIN_WIDTH = 1 << 20
 """Columns of a list that goes to no terminal: programs read it line by line, so that none is folded."""
 
 
-def note(text: str) -> None:
-    """Prints one line on stderr."""
-    print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
-
-
-def detail(text: str) -> None:
-    """Prints a line that belongs to the note before it.  It is indented, so that no text passes for a line of
-    the log."""
-    print(f"  | {visible(text)}", file=sys.stderr)
-
-
-def flush() -> None:
-    """Sends off what was printed; raises the OSError when stdout does not take it."""
-    print(end="", flush=True)
-
-
-def line(text: str) -> None:
-    """Prints one line on stdout."""
-    print(visible(text))
-
-
 def moment(tso: int) -> str:
     """A TSO with its wall-clock time."""
     return f"{tso} ({tso_time(tso)})"
@@ -68,9 +44,9 @@ def moment(tso: int) -> str:
 
 def stopped(outcome: Outcome) -> None:
     """Prints the last line of `bridge run`."""
-    note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
+    console.note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
     for words in _not_replicated(outcome):
-        note(words)
+        console.note(words)
 
 
 def _not_replicated(outcome: Outcome) -> Iterator[str]:
@@ -86,11 +62,6 @@ def in_the_target(outcome: Outcome) -> str:
     if outcome.by_partition:
         return f"each partition is in the target as far as it was applied, up to {moment(outcome.applied_ts)}"
     return f"everything below {moment(outcome.applied_ts)} is in the target"
-
-
-def print_json(document: object) -> None:
-    """Prints one JSON document on stdout."""
-    print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 def log_status(status: Status) -> None:
@@ -126,7 +97,7 @@ def seconds(value: float | None) -> str:
 def verification(report: Report, *, as_json: bool) -> None:
     """Prints what a verification found."""
     if as_json:
-        print_json(report.document())
+        console.print_json(report.document())
         return
     grid = Table(title=f"Target against the {report.against}", title_justify="left")
     for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
@@ -140,112 +111,114 @@ def verification(report: Report, *, as_json: bool) -> None:
             f"{table.seconds:.1f}",
             "equal" if table.is_equal else "DIFFERENT",
         )
-    console = Console(highlight=False)
-    console.width = max(console.width, _VERIFY_WIDTH)  # a cut name of a table names none
-    console.print(grid)
+    terminal = Console(highlight=False)
+    terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a cut name of a table names none
+    terminal.print(grid)
     for table in tables:
         for words in table.schema:
-            line(f"{table.name}: {words}")
+            console.line(f"{table.name}: {words}")
         for row in table.shown:
             for words in row_lines(table.name, row):
-                line(words)
+                console.line(words)
         for words in table.notes:
-            line(f"note: {table.name}: {words}")
+            console.line(f"note: {table.name}: {words}")
     for words in report.notes:
-        line(f"note: {words}")
+        console.line(f"note: {words}")
     if report.moment:
-        line(f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms")
-    line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
+        console.line(
+            f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms"
+        )
+    console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
     """Prints what a catch-up did."""
     if outcome.interrupted:
         there = in_the_target(outcome) if outcome.applied_ts else "this command has applied nothing"
-        note(f"interrupted before the end of the input; {there}; the same command goes on from there")
+        console.note(f"interrupted before the end of the input; {there}; the same command goes on from there")
     if as_json:
-        print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
+        console.print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
         return
     rate = outcome.rows / outcome.seconds if outcome.seconds else 0
-    line(
+    console.line(
         f"applied {outcome.rows:,} row changes and {outcome.schema_changes} schema changes"
         f" in {outcome.transactions:,} transactions, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
     )
-    line(in_the_target(outcome))
+    console.line(in_the_target(outcome))
     if outcome.rest:
         edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
-        line(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
+        console.line(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
     for words in _not_replicated(outcome):
-        line(words)
+        console.line(words)
     if outcome.late:
-        line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
+        console.line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
     if outcome.quarantined:
-        line(f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them")
+        console.line(f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None and not outcome.interrupted:
         lacking = "change" if outcome.by_partition else "boundary"
-        note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
+        console.note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
 
 
 def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
     """Prints progress, owner and schema changes of a pipeline."""
     if as_json:
-        print_json(found.document())
+        console.print_json(found.document())
         return
     lines = [(visible(name), value) for name, value in found.lines()]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        line(f"{name:<{width}}  {value}")
+        console.line(f"{name:<{width}}  {value}")
 
 
 def schema_changes(entries: list[JournalEntry], *, as_json: bool) -> None:
     """Prints what became of schema changes, one line each, and what was changed in their text."""
     if as_json:
-        print_json([entry.document() for entry in entries])
+        console.print_json([entry.document() for entry in entries])
         return
     for entry in entries:
-        line(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
+        console.line(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
         if entry.run_text not in {"", entry.statement}:
-            line(f"    run as: {entry.run_text}")
+            console.line(f"    run as: {entry.run_text}")
         _print_steps(entry.rewrites)
         if entry.replacement:
-            line(f"    replaced by: {entry.replacement}")
+            console.line(f"    replaced by: {entry.replacement}")
         if entry.outcome not in {"", "ran"}:
-            line(f"    {entry.outcome}")
+            console.line(f"    {entry.outcome}")
 
 
 def translations(found: list[Translation], *, as_json: bool) -> None:
     """Prints how statements would run."""
     if as_json:
-        print_json([translation.document() for translation in found])
+        console.print_json([translation.document() for translation in found])
         return
     for translation in found:
-        line(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
+        console.line(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
         if translation.reason:
-            line(f"    {translation.reason}")
+            console.line(f"    {translation.reason}")
         if translation.text != translation.statement and not translation.reason:
-            line(f"    run as: {translation.text or 'nothing'}")
+            console.line(f"    run as: {translation.text or 'nothing'}")
         _print_steps(translation.steps)
 
 
 def _print_steps(steps: tuple[RewriteStep, ...]) -> None:
     for before, after, why in steps:
-        line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
+        console.line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 
 
 def findings(found: list[CheckResult], *, as_json: bool) -> None:
     """Prints what `bridge check` found, one line each."""
     if as_json:
-        print_json([asdict(finding) for finding in found])
+        console.print_json([asdict(finding) for finding in found])
         return
     for finding in found:
         said = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
-        line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(said)}")
+        console.line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(said)}")
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
     """Prints what was quarantined, one line each; a terminal folds lines that are wider than it."""
     if not entries:
-        line("nothing is quarantined")
+        console.line("nothing is quarantined")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "state", "position", "code", "table", "quarantined", "reason"):
@@ -255,13 +228,13 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
         when = entry.put_at.isoformat(" ", "seconds")
         cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
         table.add_row(*map(_cell, cells))
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
+    terminal = Console(highlight=False)
+    if terminal.is_terminal:
+        terminal.print(table)
         return
-    console.width = _PLAIN_WIDTH
-    with console.capture() as drawn:
-        console.print(table)
+    terminal.width = _PLAIN_WIDTH
+    with terminal.capture() as drawn:
+        terminal.print(table)
     for row in drawn.get().splitlines():
         print(row.rstrip())
 
@@ -284,7 +257,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
         lines.append(("cut", f"{entry.cut_bytes:,} bytes had no room in max_allowed_packet"))
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
     for name, value in lines:
-        line(f"{name:<11} {value}")
+        console.line(f"{name:<11} {value}")
 
 
 def readable(content: bytes | None, most: int = 2000) -> str:
@@ -298,25 +271,25 @@ def readable(content: bytes | None, most: int = 2000) -> str:
 def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
     """Prints what a retry or a drop did, one line for each entry, and how many there were."""
     for outcome in outcomes:
-        line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
+        console.line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
-    line(f"{done:,} done, {len(outcomes) - done:,} left as they are")
+    console.line(f"{done:,} done, {len(outcomes) - done:,} left as they are")
 
 
 def topics(known: Mapping[str, str]) -> None:
     """Prints the pages of the manual, one line each."""
     for name, what in known.items():
-        line(f"{name:<16}{what}")
-    line("")
-    line("`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command.")
+        console.line(f"{name:<16}{what}")
+    console.line("")
+    console.line("`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command.")
 
 
 def manual_page(text: str) -> None:
     """Prints a page of the manual: laid out on a terminal, as Markdown elsewhere."""
-    console = Console()
-    if console.is_terminal:
+    terminal = Console()
+    if terminal.is_terminal:
         from bridge.cli.page_layout import Page
 
-        console.print(Page(text))
+        terminal.print(Page(text))
     else:
         print(text, end="")

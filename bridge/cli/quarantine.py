@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from bridge import console
 from bridge.cli import output
 from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, YesFlag, confirm, takes_settings
 from bridge.commands.connections import target_of, upstream_of
@@ -40,7 +41,7 @@ def list_entries(
     if entries is None:
         raise UnknownPipelineError(settings.name)
     if as_json:
-        output.print_json([document(entry) for entry in entries])
+        console.print_json([document(entry) for entry in entries])
     else:
         output.quarantine_table(entries)
 
@@ -59,7 +60,7 @@ def show_entry(
     entry = quarantine.entry(id_)
     events = [event_document(event) for event in quarantine.decoded(entry)]
     if as_json:
-        output.print_json(document(entry) | bytes_document(entry) | {"decoded": events})
+        console.print_json(document(entry) | bytes_document(entry) | {"decoded": events})
     else:
         output.quarantine_entry(entry, events)
 
@@ -113,6 +114,6 @@ def _report(settings: Settings, outcomes: list[EntryOutcome] | None, *, as_json:
     if outcomes is None:
         raise UnknownPipelineError(settings.name)
     if as_json:
-        output.print_json([asdict(outcome) for outcome in outcomes])
+        console.print_json([asdict(outcome) for outcome in outcomes])
     else:
         output.quarantine_outcomes(outcomes)

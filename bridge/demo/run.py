@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bridge.cli import output
+from bridge import console
 from bridge.commands.status import read_status
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import ComparedTable, compare
@@ -92,7 +92,7 @@ def run_demo(keep: bool = False) -> int:
             with ExitStack() as stack:
                 return _run(stack, keep)
         except DemoInterrupted:
-            output.note("interrupted; everything is stopped")
+            console.note("interrupted; everything is stopped")
             return INTERRUPTED
         except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
             raise StoppedError(f"the demo failed: {error}") from error
@@ -259,12 +259,12 @@ def _print_places(servers: Servers, keep: bool) -> None:
         facts.append(("look", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
         facts.append(("ask", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
     for name, value in facts:
-        output.line(f"{name:15}{value}")
+        console.line(f"{name:15}{value}")
     sys.stdout.flush()
 
 
 def _say(text: str) -> None:
-    output.note(f"{time.strftime('%H:%M:%S')} {text}")
+    console.note(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 @contextmanager

@@ -1,0 +1,38 @@
+"""Prints: results to stdout, everything else to stderr.
+
+Nothing else prints: what is shown may come from messages, servers and files, and goes through `foreign_text.visible`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import orjson
+
+from bridge.foreign_text import redacted, visible
+
+
+def note(text: str) -> None:
+    """Prints one line on stderr."""
+    print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
+
+
+def detail(text: str) -> None:
+    """Prints a line that belongs to the note before it.  It is indented, so that no text passes for a line of
+    the log."""
+    print(f"  | {visible(text)}", file=sys.stderr)
+
+
+def flush() -> None:
+    """Sends off what was printed; raises the OSError when stdout does not take it."""
+    print(end="", flush=True)
+
+
+def line(text: str) -> None:
+    """Prints one line on stdout."""
+    print(visible(text))
+
+
+def print_json(document: object) -> None:
+    """Prints one JSON document on stdout."""
+    print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
