@@ -17,7 +17,7 @@ from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
-from bridge.ddl.rules import charsets, columns, constraints, indexes, options, sequences, tables, tidb
+from bridge.ddl.rules import charsets, column_definitions, constraints, indexes, sequences, table_options, tables, tidb
 from bridge.ddl.server_features import Feature
 
 RULES: Final[tuple[RewriteRule, ...]] = (
@@ -34,22 +34,22 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     indexes.foreign_indexes,
     indexes.index_parsers,
     indexes.unmade_indexes,
-    options.replacing,
-    options.versioning,
-    options.interval_partitions,
-    options.if_exists,
-    options.of_tables,
-    options.of_columns_and_indexes,
-    options.coordinates,
+    table_options.replacing,
+    table_options.versioning,
+    table_options.interval_partitions,
+    table_options.if_exists,
+    table_options.of_tables,
+    table_options.of_columns_and_indexes,
+    table_options.coordinates,
     constraints.inline_references,
     constraints.checks,
     constraints.dropped_checks,
     constraints.constraint_names,
-    columns.generated_null,
-    columns.persistent,
-    columns.json_arrows,
-    columns.vectors,
-    columns.invisible_columns,
+    column_definitions.generated_null,
+    column_definitions.persistent,
+    column_definitions.json_arrows,
+    column_definitions.vectors,
+    column_definitions.invisible_columns,
     tables.view_rights,
     tables.hints,
     tables.engines,
@@ -59,8 +59,8 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     sequences.sequences,
     sequences.defaults,
     sequences.in_views,
-    columns.renamed_columns,
-    columns.expression_defaults,
+    column_definitions.renamed_columns,
+    column_definitions.expression_defaults,
     charsets.charsets,
     charsets.names,
     charsets.defaults,
