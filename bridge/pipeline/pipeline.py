@@ -117,7 +117,7 @@ class Pipeline:
             ahead = messages_ahead(applier.order.positions, extents)
             heartbeat.report_on(StatusReporter(applier, writer, counts.messages + ahead))
             try:
-                has_ended = reading.run(spark, applier, progress.pending, once=plan.once)
+                has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
                 log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
             except PartitionsAdded as added:

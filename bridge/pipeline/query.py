@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,9 +17,10 @@ from bridge.config import StreamSection
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.intake import MOST_AT_ONCE, Intake
+from bridge.pipeline.intake import DRIVER_DECODES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
+from bridge.sources.range_reader import loaded
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
@@ -56,12 +57,14 @@ class Reading:
         applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
         *,
+        ahead: int,
         once: bool,
     ) -> bool:
         """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
         now, with everything complete applied.  Gives whether it came to that end.
 
         pending: schema changes that an earlier run left in progress; they come first.
+        ahead: how many messages were there a moment ago; many need Python workers.
         Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
         topics have partitions that it did not begin with, and what ended the applier or the query.
         """
@@ -72,7 +75,7 @@ class Reading:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
-                    query = self._start_query(spark, intake, starts, folder, once=once)
+                    query = self._start_query(spark, intake, starts, folder, ahead=ahead, once=once)
                     self._watch(query, intake, worker)
                     has_ended = worker.drain(self._gives_up)
                     if has_ended:
@@ -124,6 +127,7 @@ class Reading:
         starts: Positions,
         folder: str,
         *,
+        ahead: int,
         once: bool,
     ) -> StreamingQuery:
         settings = self.settings
@@ -131,6 +135,8 @@ class Reading:
             {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
         )
         intake.start()
+        if ahead > DRIVER_DECODES:
+            warm_up(spark)
         micro_batches = self.source.micro_batches(spark, folder, starts)
         with _session_of_queries(spark, self.source.planning):
             return (
@@ -157,6 +163,18 @@ class Reading:
 def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
     """How many messages are still to be read."""
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers while Spark plans the first micro-batch: each takes about two seconds."""
+    context = spark.sparkContext
+
+    def run() -> None:
+        with suppress(*SPARK_ENDED):
+            tasks = context.defaultParallelism
+            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
+
+    threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
 @contextmanager

@@ -244,6 +244,11 @@ def _after(came: list[Any], following: int) -> int:
     return following
 
 
+def loaded(tasks: Iterable[int]) -> Iterator[int]:
+    """Does nothing; to run it, a Python worker has to load all that reading and decoding need."""
+    return iter(tasks)
+
+
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     """This process's reader for these properties.  A Python worker of Spark lives on from task to task, and so does its
