@@ -1,6 +1,7 @@
 """Prints: results to stdout, everything else to stderr.
 
-Nothing else prints: what is shown may come from messages, servers and files, and goes through `foreign_text.visible`.
+Only `cli/output.py` prints besides, tables and pages: what is shown may come from messages, servers and files, and goes
+through `foreign_text.visible`.
 """
 
 from __future__ import annotations

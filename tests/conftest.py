@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 """Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
 sys.dont_write_bytecode = False
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test interrupts."""
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -74,9 +78,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Whole tiers run in a process for each core; files that are named, and the soak, in this one."""
+    """Whole tiers run in a process for each core, and one more, since tests wait for servers half of the time; files
+    that are named, and the soak, in this one."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr != "soak"
-    return min(MOST_PROCESSES, len(os.sched_getaffinity(0))) if is_whole else 0
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1) if is_whole else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

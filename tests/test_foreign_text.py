@@ -246,8 +246,8 @@ def test_urls_lose_their_secrets(text: str, expected: str) -> None:
     assert redacted(text) == expected
 
 
-PRINTS = {"bridge/cli/output.py", "bridge/spark/class_archive.py"}
-"""The only modules that print; the second one prints a path, when it is run by itself."""
+PRINTS = {"bridge/console.py", "bridge/cli/output.py", "bridge/spark/class_archive.py"}
+"""The only modules that print; the last one prints a path, when it is run by itself."""
 
 
 def test_nothing_else_prints() -> None:

@@ -8,12 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge.model import Advance
 from bridge.mysql.connection import Target
 from bridge.pipeline.applier import Applier
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.captures import write_lines
 from tests.support.command import SECONDS, bridge
@@ -36,20 +38,20 @@ def arguments(target: str, tmp_path: Path) -> list[str]:
 @contextmanager
 def signalled(number: signal.Signals) -> Iterator[None]:
     """Sends this process a signal behind the first transaction; the next one waits until it has come to the applier."""
-    moved, interrupt, come = Applier._moved, Applier.interrupt, threading.Event()
+    moved, interrupt, come = BoundaryOrder.moved, Applier.interrupt, threading.Event()
 
-    def then_signal(self: Applier, step: Advance) -> None:
+    def then_signal(self: BoundaryOrder, step: Advance) -> None:
         moved(self, step)
         if step.new_ts > 11 and not come.is_set():
             os.kill(os.getpid(), number)
             come.wait(SECONDS / 6)
 
-    def note(self: Applier) -> None:
+    def note(self: Applier[Any]) -> None:
         interrupt(self)
         come.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Applier, "_moved", then_signal)
+        patch.setattr(BoundaryOrder, "moved", then_signal)
         patch.setattr(Applier, "interrupt", note)
         yield
 
