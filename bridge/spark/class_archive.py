@@ -24,7 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from bridge.errors import UsageError
 from bridge.local.cache import cached
-from bridge.spark.java_options import ARCHIVE, DRIVER_JAVA_OPTIONS, QUIET, archive_name
+from bridge.spark.java_options import ARCHIVE, QUIET, archive_name
 from bridge.spark.kafka_source_api import jars_in
 from bridge.spark.session import start_session
 
@@ -57,7 +57,7 @@ def make_archive() -> Path:
 
 
 def _fill(folder: Path) -> None:
-    options = f"{DRIVER_JAVA_OPTIONS} -XX:ArchiveClassesAtExit={folder / ARCHIVE} {QUIET}"
+    options = f"-XX:ArchiveClassesAtExit={folder / ARCHIVE} {QUIET}"
     spark = start_session({"spark.driver.extraJavaOptions": options}, with_kafka=True)
     _run_a_stream(spark)
     gateway = SparkContext._gateway

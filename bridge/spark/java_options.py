@@ -13,7 +13,7 @@ import pyspark
 from bridge.local.cache import cache_folder
 from bridge.spark.kafka_source_api import jars_in
 
-DRIVER_JAVA_OPTIONS: Final = (
+_ALWAYS: Final = (
     "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"
 )
 """The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
@@ -22,6 +22,11 @@ thread that failed may be one that everybody else waits for."""
 _SPARK: Final = Path(pyspark.__file__).parent
 ARCHIVE: Final = "classes.jsa"
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def driver_java_options(given: str = "") -> str:
+    """All options of the driver's JVM.  given: the operator's own; they stand last, and so win."""
+    return " ".join(filter(None, (_ALWAYS, java_options(), given)))
 
 
 def java_options() -> str:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED
-from bridge.spark.java_options import DRIVER_JAVA_OPTIONS, java_options
+from bridge.spark.java_options import driver_java_options
 from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
 
@@ -51,6 +51,7 @@ _DEFAULTS: Final = {
     "spark.kryoserializer.buffer.max": "1024m",
 }
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _END_SECONDS: Final = 3.0
 """For tasks to end; Spark looks every two seconds whether one was to be killed."""
 _LOCALLY: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
@@ -72,11 +73,11 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     given = {**_submitted(), **settings}
     defaults = {
         **_DEFAULTS,
-        "spark.driver.extraJavaOptions": f"{DRIVER_JAVA_OPTIONS} {java_options()}".rstrip(),
         **connector(given, fetch=with_kafka),
         **(_LOCALLY if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
-    properties = {**defaults, **given}
+    java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
+    properties = {**defaults, **given, **java}
     for key, value in properties.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
