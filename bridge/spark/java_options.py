@@ -13,9 +13,7 @@ import pyspark
 from bridge.local.cache import cache_folder
 from bridge.spark.kafka_source_api import jars_in
 
-_ALWAYS: Final = (
-    "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"
-)
+_ALWAYS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"
 """The JVM only plans and hands values over: the optimising compiler took a third of its processor time and a catch-up
 was no faster for it; to compile what it calls by reflection cost more than those few calls.  Out of memory it ends: the
 thread that failed may be one that everybody else waits for."""
