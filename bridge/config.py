@@ -48,6 +48,8 @@ class SourceSection(Section):
     quarantine: tuple[str, ...] = ()
     """Positions (`topic/partition/offset`) of schema changes that cannot be decoded and whose equivalent somebody has
     run by hand.  They go to the quarantine instead of stopping the bridge."""
+    timeout_seconds: float = Field(default=30, ge=1, le=300)
+    """How long a request to Kafka may take before its connection is given up and made anew."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
@@ -67,7 +69,8 @@ class SourceSection(Section):
     @property
     def client_properties(self) -> dict[str, str]:
         """The properties of the Kafka client, with the password."""
-        return self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
+        timeout = {"socket.timeout.ms": str(round(self.timeout_seconds * 1000))}
+        return timeout | self.kafka | ({} if self.kafka_password is None else {"sasl.password": self.kafka_password})
 
 
 class _ServerSection(Section):
@@ -79,6 +82,9 @@ class _ServerSection(Section):
     """The password of the server's user."""
     password_file: str | None = None
     """A file that holds the password of the server's user."""
+    timeout_seconds: float = Field(default=60, gt=0, le=3600)
+    """How long the server may be silent before it is asked, over another connection, whether it is still working for
+    the silent one; if not, the connection is lost."""
     tls: TlsMode = "preferred"
     """Whether the connection is encrypted, and what of the server's certificate is checked: `off`, `preferred`,
     `required`, `verify-ca` or `verify-identity`."""

@@ -154,8 +154,20 @@ def test_no_moments(text: str) -> None:
 def test_kafkas_password_comes_from_the_environment(tmp_path: Path) -> None:
     """It joins the client's properties; in a file it is refused, by either name."""
     settings = load_settings(None, {"BRIDGE_KAFKA_PASSWORD": "p"}, {}, ["source.kafka.sasl.username=u"])
-    assert settings.source.client_properties == {"sasl.username": "u", "sasl.password": "p"}
+    assert settings.source.client_properties == {
+        "sasl.username": "u", "sasl.password": "p", "socket.timeout.ms": "30000"
+    }  # fmt: skip
     for text in ('[source]\nkafka_password = "p"', '[source.kafka]\n"sasl.password" = "p"'):
         (tmp_path / "bridge.toml").write_text(text)
         with pytest.raises(UsageError, match="holds a password"):
             load_settings(tmp_path / "bridge.toml", {}, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("assignments", "milliseconds"),
+    [(["source.timeout_seconds=7"], "7000"), (["source.kafka.socket.timeout.ms=9", "source.timeout_seconds=7"], "9")],
+)
+def test_the_timeout_of_a_request_to_kafka(assignments: list[str], milliseconds: str) -> None:
+    """It is the client's, unless the client's own property is given."""
+    settings = load_settings(None, {}, {}, assignments)
+    assert settings.source.client_properties == {"socket.timeout.ms": milliseconds}

@@ -21,7 +21,11 @@ def target_of(settings: Settings) -> Target:
     if not section.url:
         raise UsageError("there is no target", fix="give --target mysql://user@host:port/")
     return Target(
-        section.url, password=section.password, password_file=section.password_file, tls=section.tls_as("target")
+        section.url,
+        password=section.password,
+        password_file=section.password_file,
+        tls=section.tls_as("target"),
+        timeout_seconds=section.timeout_seconds,
     )
 
 
@@ -36,6 +40,7 @@ def upstream_of(settings: Settings) -> Target:
         password_file=section.password_file,
         role="source",
         tls=section.tls_as("upstream"),
+        timeout_seconds=section.timeout_seconds,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import pymysql
@@ -26,6 +28,7 @@ from bridge.mysql.server_errors import (
     server_words,
     typed_errors,
 )
+from bridge.mysql.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, WHICH_SERVER, PatientReader, reason_lost
 from bridge.mysql.tls import Tls, in_words, is_encrypted
 from bridge.secret_settings import read_secret
 
@@ -51,6 +54,7 @@ class Target:
 
     url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
     role: target, or source for the upstream: what the flag and the environment variable are called by.
+    timeout_seconds: how long a server may be silent before it is asked what it does (`silence`).
     Raises UsageError for a URL that cannot be read, and for TLS settings or files that cannot be used.
     """
 
@@ -62,8 +66,9 @@ class Target:
         password_file: str | None = None,
         role: str = "target",
         tls: Tls = Tls(),  # noqa: B008  # immutable
+        timeout_seconds: float = WAIT_SECONDS,
     ) -> None:
-        self._role, self._tls = role, tls
+        self._role, self._tls, self._timeout = role, tls, timeout_seconds
         parsed = _parse(url, f"--{role}")
         secret = password if password_file is None else read_secret(password_file, f"{tls.section}.password_file")
         if secret is not None:
@@ -73,11 +78,13 @@ class Target:
         self._engine = self._make_engine(tls.driver_settings())
 
     def _make_engine(self, tls: dict[str, Any]) -> Engine:
+        login = min(LOGIN_SECONDS, self._timeout)
         return create_engine(
             self._url,
             poolclass=NullPool,
             connect_args={
-                **{"charset": "utf8mb4", "connect_timeout": 10, "program_name": "bridge"},
+                **{"charset": "utf8mb4", "program_name": "bridge"},
+                **{"connect_timeout": login, "read_timeout": login, "write_timeout": self._timeout},
                 "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
                 # Not PyMySQL's local_infile, with which it would send any file that a server asks for.
                 "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if self._role == "target" else 0),
@@ -88,19 +95,34 @@ class Target:
     def __str__(self) -> str:
         return _shown(self._url.set(drivername="mysql"))
 
-    def connect(self, *, autocommit: bool = False) -> Session:
+    def connect(self, *, autocommit: bool = False, timeout_seconds: float | None = None) -> Session:
         """Opens a new session with the bridge's settings.
 
+        timeout_seconds: as of the target, where this session has another one.
         Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
         reached.
         """
         with typed_errors():
             try:
-                return Session(self._raw_connection(), autocommit=autocommit)
+                session = Session(self._raw_connection(), autocommit=autocommit)
+                session.be_patient(min(self._timeout, timeout_seconds or self._timeout), self._why_lost)
             except MySQLError as error:
                 if refusal := self._refusal(error):
                     raise refusal from error
                 raise
+            return session
+
+    def _why_lost(self, session: Session, seconds: float) -> str:
+        """Asks the server, over a connection of its own, whether it still works for a session that is silent."""
+        try:
+            other = Session(self._raw_connection(), autocommit=True)
+            try:
+                now, command = other.rows(WHAT_IT_DOES, (session.connection_id,))[0]
+            finally:
+                other.close()
+        except (MySQLError, OSError) as error:
+            return f"no answer within {seconds:g} s, nor to another connection: {server_words(error)}"
+        return reason_lost(session.server, now, command, session.connection_id, seconds)
 
     def announce(self, session: Session) -> None:
         """Says in the log where a session leads, and how it is protected."""
@@ -155,6 +177,15 @@ class Session:
         for setting in SESSION_SETTINGS:
             self.execute(setting)
         self.connection_id = int(self._raw.thread_id())
+        self.server = ""
+
+    def be_patient(self, seconds: float, why_lost: Callable[[Session, float], str]) -> None:
+        """From now on answers are waited for as long as `why_lost`, which is asked after so many seconds without a
+        byte and again, gives no reason."""
+        self.server = str(self.value(f"SELECT {WHICH_SERVER}"))
+        peer = self._raw._sock
+        self._raw._read_timeout = seconds
+        self._raw._rfile = io.BufferedReader(PatientReader(peer, lambda: why_lost(self, seconds)))
 
     @property
     def encryption(self) -> str:
@@ -258,6 +289,11 @@ class Session:
     def rollback(self) -> None:
         with typed_errors():
             self._raw.rollback()
+
+    def cut(self) -> None:
+        """Ends the connection under a thread that waits for its answer; may be called from any thread."""
+        with suppress(OSError, AttributeError):
+            self._raw._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""

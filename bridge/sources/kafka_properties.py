@@ -21,7 +21,7 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_RENAMED: Final = {"sasl.mechanisms": "sasl.mechanism"}
+_RENAMED: Final = {"sasl.mechanisms": "sasl.mechanism", "socket.timeout.ms": "request.timeout.ms"}
 _TRANSLATED: Final = frozenset(
     {
         "sasl.username",

@@ -18,6 +18,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
     [
         ({}, {}),
         ({"client.id": "b"}, {"client.id": "b"}),
+        ({"socket.timeout.ms": "30000"}, {"request.timeout.ms": "30000"}),
         (
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": 'p"\\'},
             {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",

@@ -74,6 +74,7 @@ def opened(
     bytes_per_transaction: int = 128 << 20,
     until: int | None = None,
     retry_seconds: float = 30,
+    timeout_seconds: float = 30,
     quarantine: bool = False,
     released: Iterable[str] = (),
     cut_rows: CutRows | None = None,
@@ -89,7 +90,7 @@ def opened(
 
     writers: with any, the consistency is `parallel`, however little there is to write.
     """
-    target, table = Target(url), ProgressTable(name)
+    target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
     options: dict[str, Any] = {"retry_seconds": retry_seconds, "ddl": ddl, "trace": trace}
     writer = (

@@ -70,7 +70,9 @@ class ParallelWriter(Writer):
     ) -> None:
         super().__init__(target, table, ownership, **options)
         self._min_bytes = min_bytes
-        self._shards = [_Shard(target, table, ownership, self._loadable.discard, self._trace) for _ in range(writers)]
+        self._shards = [
+            _Shard(target, table, ownership, self._left, self._loadable.discard, self._trace) for _ in range(writers)
+        ]
 
     @property
     def connections(self) -> list[int]:
@@ -159,6 +161,7 @@ class ParallelWriter(Writer):
 class _Shard:
     """One connection of several.
 
+    left: gets the id of each connection that it closes.
     stop_loading: told which table refused a load, in the thread that writes.
     """
 
@@ -167,10 +170,11 @@ class _Shard:
         target: Target,
         table: ProgressTable,
         ownership: Ownership,
+        left: list[int],
         stop_loading: Callable[[TableName], None],
         trace: Callable[[str], None],
     ) -> None:
-        self._target, self._table, self._ownership = target, table, ownership
+        self._target, self._table, self._ownership, self._left = target, table, ownership, left
         self._stop_loading, self._trace = stop_loading, trace
         self._session: Session | None = None
 
@@ -191,6 +195,7 @@ class _Shard:
     def close(self) -> None:
         """Ends the connection; an open transaction is rolled back."""
         if self._session is not None:
+            self._left.append(self._session.connection_id)
             self._session.close()
             self._session = None
 

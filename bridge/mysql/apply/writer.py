@@ -100,6 +100,7 @@ class Writer:
         self._retry_seconds, self._trace = retry_seconds, trace
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
+        self._left: list[int] = []
         self._outcome_unknown = False
         self._takes_loads = False
         self._loadable: set[TableName] = set()
@@ -113,14 +114,22 @@ class Writer:
         return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
 
     def session(self) -> Session:
-        """Gives the writing session, which is opened when needed."""
+        """Gives the writing session, which is opened when needed.  Those before it are ended first, whatever has become
+        of them in the network: a COMMIT that is still on its way must not arrive behind what comes now."""
         if self._session is None:
             self._ownership.revive()
+        self._end_left()
+        if self._session is None:
             self._session = self._target.connect()
             self._ownership.mark(self._session)
             self._ownership.announce(self._session, self.connections)
             self._takes_loads = not load_data.server_objection(self._session)
         return self._session
+
+    def _end_left(self) -> None:
+        while self._left:
+            self._ownership.end(self._left[-1])
+            self._left.pop()
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables where
@@ -225,6 +234,7 @@ class Writer:
     def close(self) -> None:
         """Ends the writing session; an open transaction is rolled back."""
         if self._session is not None:
+            self._left.append(self._session.connection_id)
             self._session.close()
             self._session = None
 

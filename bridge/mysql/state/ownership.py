@@ -18,7 +18,7 @@ from pymysql.err import MySQLError
 from bridge.errors import OwnedError
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LOST
+from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.quoting import quote_name
@@ -30,6 +30,7 @@ _PATIENCE_SECONDS: Final = 3
 _KILL_SECONDS: Final = 10
 """How long a killed connection may take to give the lock back."""
 _UNKNOWN_THREAD: Final = 1094
+_LOCK_WAIT: Final = 1205
 
 
 class AbandonedError(Exception):
@@ -54,6 +55,7 @@ class Ownership:
         """
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
             self._evict(take_over=take_over, stop=stop)
+        self._end_left()
         self._table.create(self.control)
         self._table.begin(self.control, start_ts)
         self.epoch = self._table.raise_epoch(self.control)
@@ -118,6 +120,20 @@ class Ownership:
         started anew gives the ids of connections anew."""
         session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
 
+    def end(self, connection: int) -> None:
+        """Ends an earlier connection of this pipeline, which the server may still hold although the network has cut it.
+
+        Afterwards its transaction is committed or rolled back, and nothing that is still on its way can follow: the
+        server gives a connection's locks back last of all.  Raises LockConflictError when that takes too long.
+        """
+        if not self._is_marked(connection):
+            return
+        self._kill(connection)
+        mark = self._mark_of(connection)
+        if self.control.value("SELECT GET_LOCK(%s, %s)", (mark, _KILL_SECONDS)) != 1:
+            raise LockConflictError(_LOCK_WAIT, f"the earlier connection {connection} does not end")
+        self.control.value("SELECT RELEASE_LOCK(%s)", (mark,))
+
     def announce(self, session: Session, connections: list[int]) -> None:
         """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
         session.execute(
@@ -174,6 +190,11 @@ class Ownership:
                 where=f"process {pid} on {host}",
                 fix="its connections did not end when killed; stop that process",
             )
+
+    def _end_left(self) -> None:
+        """Ends what an owner that is gone has left: its lock is free, but a transaction may still hold the row."""
+        for connection in self._current_owner()[2]:
+            self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:
         if not self._table.is_known(self.control):  # the other one is about to make it known

@@ -1,0 +1,85 @@
+"""What is done about a server that is silent.
+
+Hours without a byte may be right: so long may a schema change take, or a lock be waited for.  They may as well be the
+network's fault, which no end may ever learn of: a proxy that forgot the connection, a machine that is gone.  So the
+rule is not a limit of time: when nothing has come for a while, the server is asked over another connection whether it
+is still working for this one.  As long as it says so it is waited for; else the connection is lost.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from pymysql.constants import CR
+
+from bridge.mysql.server_errors import LostConnectionError
+
+WAIT_SECONDS: Final = 60.0
+"""How long a server is silent before it is asked."""
+LOGIN_SECONDS: Final = 10.0
+"""How long it may be silent while a connection is made."""
+_LAST_SECONDS: Final = 1.0
+"""An answer that was on its way while the server was asked comes so soon."""
+
+WHICH_SERVER: Final = "CONCAT_WS(' ', @@hostname, @@port, @@server_id)"
+"""Behind one address there may be several servers, each with connections of the same ids."""
+WHAT_IT_DOES: Final = f"SELECT {WHICH_SERVER}, (SELECT MAX(command) FROM information_schema.processlist WHERE id = %s)"
+"""The server, and what it does for a connection, NULL when it does not know it."""
+_IDLE: Final = "Sleep"
+
+log = structlog.get_logger()
+
+
+class PatientReader(io.RawIOBase):
+    """Reads from a connection.
+
+    why_lost: asked when nothing has come for the socket's timeout; why the connection is lost, "" when the server is
+        still working for it.
+    """
+
+    def __init__(self, peer: socket.socket, why_lost: Callable[[], str]) -> None:
+        self._peer, self._why_lost = peer, why_lost
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Waits for bytes; LostConnectionError when the server does not work for the connection any more."""
+        while True:
+            try:
+                return self._peer.recv_into(buffer)
+            except TimeoutError:
+                if reason := self._why_lost():
+                    return self._last_words(buffer, reason)
+
+    def _last_words(self, buffer: Any, reason: str) -> int:
+        usual = self._peer.gettimeout()
+        self._peer.settimeout(min(_LAST_SECONDS, usual or _LAST_SECONDS))
+        try:
+            return self._peer.recv_into(buffer)
+        except TimeoutError:
+            raise LostConnectionError(CR.CR_SERVER_LOST, reason) from None
+        finally:
+            self._peer.settimeout(usual)
+
+
+def reason_lost(server: str, now: str, command: str | None, connection: int, seconds: float) -> str:
+    """Tells from its answer why a server does not work for a connection any more; "" when it does.
+
+    server, now: which one the connection leads to, and which one has answered.
+    command: what it does for the connection, None when it does not know it.
+    """
+    silent = f"no answer within {seconds:g} s"
+    if now != server:
+        return f"{silent}, and another server answers at the address"
+    if command is None:
+        return f"{silent}: the server does not know the connection any more"
+    if command == _IDLE:
+        return f"{silent}: the server has answered, or was never asked, and the network keeps it back"
+    log.info("the server is still working; it is waited for", connection=connection, command=command)
+    return ""
