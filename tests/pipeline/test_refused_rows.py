@@ -188,6 +188,24 @@ def test_rows_that_the_target_holds_for_one(target: str, session: Session) -> No
     assert [entry[:2] for entry in held(session)] == [(2, "target-refused")]
 
 
+@pytest.mark.parametrize("refused", [["spare", 2, "toolong"], ["a key too long", 2, "c"]])
+def test_a_key_that_goes_in_one_spelling_and_comes_in_another(
+    target: str, session: Session, refused: list[object]
+) -> None:
+    """Is one key where rows are set aside, too: beside a row that is refused, be it for its key, both its changes are
+    taken."""
+    columns = "k VARCHAR(9) COLLATE utf8mb4_general_ci, n INT, v VARCHAR(3), PRIMARY KEY (k(3)), UNIQUE (n)"
+    session.execute(f"CREATE TABLE m.s ({columns})")
+    session.execute("INSERT INTO m.s VALUES ('abc-1', 1, 'a')")
+
+    def s(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+        return row_change(ts, "s", ["k", "n", "v"], ["k"], before=before, after=after)
+
+    run(target, [s(10, ["abc-1", 1, "a"], None), s(10, None, ["ABC-2", 3, "b"]), s(11, None, refused)])
+    assert rows(session, "s") == [("ABC-2", 3, "b")]
+    assert [entry[0] for entry in held(session)] == [2]
+
+
 def test_what_no_single_row_is_to_blame_for_stops(target: str, session: Session) -> None:
     """A column that the target lacks is no reason to put every row aside."""
     change = row_change(10, "t", ["id", "v", "n", "x"], ["id"], after=[1, "a", 1, 1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 from pymysql.err import MySQLError
@@ -12,7 +10,7 @@ from bridge.model import Table
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import TRANSIENT
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT, groups, parts_of, wrapped
+from bridge.rows.arrow_images import TEXT, parts_of, runs, wrapped
 from bridge.rows.keys.key_spellings import Spellings
 from bridge.rows.sql.statement import STATEMENT_BYTES
 
@@ -32,13 +30,8 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
         f"CREATE TEMPORARY TABLE {scratch} (`key number` BIGINT AUTO_INCREMENT PRIMARY KEY) AS"
         f" SELECT {','.join(columns)} FROM {quote_name(*table.name)} WHERE 1 = 0"
     )
-    try:
-        for body in _numbered_rows(literals, len(key)):
-            session.execute(f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES {body}")
-    except MySQLError as error:
-        if isinstance(error, TRANSIENT):
-            raise
-        return {}
+    into = f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES "
+    _insert(session, into, _numbered_rows(literals, len(key)))
     session.execute("SET SESSION group_concat_max_len = 4294967295")
     found = session.rows(
         f"SELECT GROUP_CONCAT(`key number` ORDER BY `key number`) FROM {scratch}"
@@ -56,7 +49,20 @@ def _text(numbers: str | bytes) -> str:
     return numbers.decode() if isinstance(numbers, bytes) else numbers
 
 
-def _numbered_rows(literals: pa.Array, parts: int) -> Iterator[str]:
+def _numbered_rows(literals: pa.Array, parts: int) -> pa.Array:
     numbers = pa.array(np.arange(1, len(literals) + 1)).cast(TEXT)
     texts = [numbers, *([literals] if parts == 1 else parts_of(literals, range(parts)))]
-    yield from groups(wrapped(["(", *([","] * parts), ")"], texts), ",", STATEMENT_BYTES)
+    return wrapped(["(", *([","] * parts), ")"], texts)
+
+
+def _insert(session: Session, into: str, rows: pa.Array) -> None:
+    """Inserts the rows that the columns take, found by halves where they do not take all."""
+    for run in runs(rows, STATEMENT_BYTES):
+        try:
+            session.execute(into + ",".join(run.to_pylist()))
+        except MySQLError as error:
+            if isinstance(error, TRANSIENT):
+                raise
+            half = len(run) // 2
+            for part in (run.slice(0, half), run.slice(half)) if half else ():
+                _insert(session, into, part)

@@ -195,6 +195,18 @@ class Writer:
             raise
         return None
 
+    def same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
+        """Asks the target which keys are one to it.  Raises TargetError when retrying does not help."""
+        found: Spellings = {}
+        for attempt in self._retrying():
+            with attempt:
+                try:
+                    found = self._same_keys(table, key, literals)
+                except (MySQLError, OSError):
+                    self.close()
+                    raise
+        return found
+
     def runs_like(self, change: SchemaChange) -> dict[int, str]:
         """Gives commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
         millisecond of its commit_ts.  Raises TargetError when retrying does not help."""

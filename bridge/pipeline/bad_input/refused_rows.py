@@ -1,7 +1,8 @@
 """Finds the row changes that the target refuses, so that they are quarantined and the rest of a transaction is applied.
 
 A refusal names a statement of many rows.  Which of them it means is found by trying parts of the transaction, in
-transactions that are rolled back: all changes of a key stay together, since only its last image is written.
+transactions that are rolled back: all changes of a key, whatever its spelling, stay together, since only its last image
+is written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
@@ -19,7 +21,9 @@ from bridge.events import EVENT_SCHEMA, SEP, Event, Kind, Position
 from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.writer import Writer
 from bridge.protocols.values.untyped import split_forms
+from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import linked
+from bridge.rows.keys.key_spellings import SameKeys, asks_nobody, spellings
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
 from bridge.rows.types.resolve_types import typed
@@ -47,7 +51,9 @@ def apply_or_quarantine(
             writer.apply(step, partial(rows.statements, catalog))
         except RefusedRowsError as refusal:
             name = TableName(*refusal.table)
-            kept, refused = divided(catalog[name], rows.changes(name), partial(_refusal, writer, catalog))
+            kept, refused = divided(
+                catalog[name], rows.changes(name), partial(_refusal, writer, catalog), writer.same_keys
+            )
             if not refused:
                 raise
             entries = [replace(entry, protocol=protocol) for entry in refused]
@@ -97,17 +103,20 @@ def _refusal(writer: Writer, catalog: Mapping[TableName, Table], changes: pa.Tab
 
 
 def divided(
-    table: Table, changes: pa.Table, refusal_of: Callable[[pa.Table], RefusedRowsError | None]
+    table: Table,
+    changes: pa.Table,
+    refusal_of: Callable[[pa.Table], RefusedRowsError | None],
+    same_keys: SameKeys = asks_nobody,
 ) -> tuple[pa.Table, list[Entry]]:
     """Divides one table's row changes (EVENT_SCHEMA, in order) into those that the target takes together, and entries
     of the others."""
     steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
     held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
-    units = linked((step.old, step.key) for step in steps)
+    units = linked([*((step.old, step.key) for step in steps), *_spellings(table, steps, same_keys).items()])
     groups: dict[str, list[int]] = {}
     for number, step in enumerate(steps):
         groups.setdefault(units[step.key], []).append(number)
-    is_keyed = all(step.is_keyed for step in steps)
+    is_keyed = all(step.by for step in steps)
     bisection = _Bisection(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
     bisection.run(list(groups.values()))
     kept = [number for number in range(len(steps)) if number not in bisection.refused]
@@ -116,12 +125,17 @@ def divided(
 
 class _Step(NamedTuple):
     """A row change, or one half of an update that moves its row to another key.  old: the key it moves from, where it
-    is no half."""
+    is no half.  by: the columns of the key."""
 
     key: str
     old: str
     change: dict[str, Any]
-    is_keyed: bool
+    by: tuple[str, ...]
+
+    @property
+    def goes(self) -> bool:
+        """The row of its key went, or may have gone from another spelling."""
+        return self.change["after"] is None or (self.change["before"] is None and self.change["kind"] == Kind.UPDATE)
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -135,11 +149,22 @@ def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
     key = choose_key(table, names, change["key"])
     old, new = (_key_of(names, change[image], key) for image in ("before", "after"))
     if old is None or new is None or old == new or not _is_whole(table, names):
-        return [_Step(new or old or "", old or new or "", change, bool(key))]
+        return [_Step(new or old or "", old or new or "", change, key)]
     return [
-        _Step(old, old, change | {"kind": int(Kind.DELETE), "after": None}, bool(key)),
-        _Step(new, new, change | {"kind": int(Kind.INSERT), "before": None}, bool(key)),
+        _Step(old, old, change | {"kind": int(Kind.DELETE), "after": None}, key),
+        _Step(new, new, change | {"kind": int(Kind.INSERT), "before": None}, key),
     ]
+
+
+def _spellings(table: Table, steps: Sequence[_Step], same_keys: SameKeys) -> dict[str, str]:
+    """Maps keys to others that the server holds for the same ones."""
+    found: dict[str, str] = {}
+    for by in {step.by for step in steps if step.by}:
+        mine = [step for step in steps if step.by == by]
+        keys = [*((step.key, step.goes) for step in mine), *((step.old, True) for step in mine if step.old != step.key)]
+        literals = pa.array([key for key, _ in keys], TEXT)
+        found |= spellings(table, by, literals, np.array([goes for _, goes in keys]), same_keys)
+    return found
 
 
 def _is_whole(table: Table, names: str) -> bool:
