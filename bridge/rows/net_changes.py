@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
+from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
@@ -53,12 +54,24 @@ class WrittenRows:
     freed: pa.Array
 
 
+class RespelledKeys(NamedTuple):
+    """Keys by which rows went, and for each the last spelling of the same key, by which the server does not find such a
+    row (`Steps.respelled`).  Keys that went more than once are repeated."""
+
+    went: pa.Array
+    now: pa.Array
+
+
+NO_KEYS: Final = RespelledKeys(pa.array([], TEXT), pa.array([], TEXT))
+
+
 @dataclass(frozen=True)
 class KeyedChanges:
     """Net changes of a table with a key.
 
     key: lower-case column names.  absent: keys that must not be there.
     patched: rows that the messages hold parts of (`partial_rows`).
+    respelled: what goes at a key goes at its earlier spellings, too.
     renews: rows of absent keys are written, too.
     loses: rows go that changes hold parts of, so that the changes could not be made again in smaller steps.
     """
@@ -68,6 +81,7 @@ class KeyedChanges:
     absent: pa.Array
     written: tuple[WrittenRows, ...]
     patched: tuple[PatchedRows, ...] = ()
+    respelled: RespelledKeys = NO_KEYS
     renews: bool = False
     loses: bool = False
 
@@ -158,10 +172,16 @@ def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKe
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
-    spelled = steps.otherwise_spelled(shapes, shape_of, ~steps.is_image[ends(steps.number)[1]])
-    absent = pa.concat_arrays([parts.absent, steps.key.take(pa.array(spelled))])
+    respelled = RespelledKeys(*(steps.key.take(pa.array(found)) for found in steps.respelled(shapes, shape_of)))
     return KeyedChanges(
-        shapes[0].table, shapes[0].key, absent, written, tuple(parts.patched), parts.renews, parts.loses
+        shapes[0].table,
+        shapes[0].key,
+        parts.absent,
+        written,
+        tuple(parts.patched),
+        respelled,
+        parts.renews,
+        parts.loses,
     )
 
 
@@ -186,14 +206,14 @@ class _Keyed:
 
     images: of rows that stay, those of each shape together; then those that are freed, in the same way.
     absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
-    Those of a shape are in the order of their keys.  spelled: by shape, other spellings of keys whose rows go.
+    Those of a shape are in the order of their keys.  respelled: by shape.
     """
 
     shapes: Sequence[RowShape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
-    spelled: Mapping[int, pa.Array]
+    respelled: Mapping[int, RespelledKeys]
 
     @classmethod
     def of(
@@ -226,12 +246,13 @@ class _Keyed:
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
         images = after.images.take(pa.array(steps.row[last[stays]]))
-        went = steps.otherwise_spelled(shapes, shape_of, state != _IMAGE)
-        shape_of_went = shape_of[steps.row[went]]
-        spelled = {
-            int(number): steps.key.take(pa.array(went[shape_of_went == number])) for number in np.unique(shape_of_went)
+        went, now = steps.respelled(shapes, shape_of)
+        shape_of_now = shape_of[steps.row[now]]
+        respelled = {
+            int(number): RespelledKeys(*(steps.key.take(pa.array(one[shape_of_now == number])) for one in (went, now)))
+            for number in np.unique(shape_of_now)
         }
-        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, spelled)
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, respelled)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
         """Gives the net changes of the table that has these shapes."""
@@ -241,9 +262,15 @@ class _Keyed:
             for number in numbers
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
-        absent += [self.spelled[number] for number in numbers if number in self.spelled]
         kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
-        return KeyedChanges(shape.table, shape.key, absent[0] if len(absent) == 1 else pa.concat_arrays(absent), kept)
+        respelled = [self.respelled[number] for number in numbers if number in self.respelled]
+        return KeyedChanges(
+            shape.table,
+            shape.key,
+            absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
+            kept,
+            respelled=RespelledKeys(*map(pa.concat_arrays, zip(*respelled, strict=True))) if respelled else NO_KEYS,
+        )
 
     def _slice(self, state: int, number: int) -> pa.Array:
         place = state * len(self.shapes) + number

@@ -62,18 +62,17 @@ class Steps(NamedTuple):
         known: Bools = ~(self.is_image & self.moves)
         return known
 
-    def otherwise_spelled(self, shapes: Sequence[RowShape], shape_of: Longs, goes: Bools) -> Longs:
-        """Steps by which rows went from another spelling of their key than its last one has, where the server finds a
-        row by one spelling only: it holds the beginnings of values for one, and compares all of them.  goes: of each
-        number, whether its row is deleted."""
+    def respelled(self, shapes: Sequence[RowShape], shape_of: Longs) -> tuple[Longs, Longs]:
+        """Gives steps by which rows went from another spelling of their key than its last step has, and those last
+        steps, where the server finds a row by one spelling only: it holds the beginnings of values for one, and
+        compares all of them."""
         is_prefix = np.array([shape.key in shape.table.prefixes for shape in shapes], np.bool_)
         if not is_prefix.any():
-            return np.empty(0, np.int64)
-        found = np.flatnonzero(is_prefix[shape_of[self.row]] & ~self.is_image & goes[self.number])
-        last = ends(self.number)[1][self.number[found]]
-        differs = to_numpy(pc.not_equal(self.key.take(pa.array(found)), self.key.take(pa.array(last))))
-        chosen: Longs = found[differs]
-        return chosen
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        went = np.flatnonzero(is_prefix[shape_of[self.row]] & ~self.is_image)
+        last = ends(self.number)[1][self.number[went]]
+        differs = to_numpy(pc.not_equal(self.key.take(pa.array(went)), self.key.take(pa.array(last))))
+        return went[differs], last[differs]
 
     @classmethod
     def of(

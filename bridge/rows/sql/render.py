@@ -77,7 +77,7 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from _free_unique_values(net)
     gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
     gone += [rows.origins for rows in net.patched if rows.moves]
-    for condition in key_conditions(table, net.key, pa.concat_arrays(gone)):
+    for condition in key_conditions(table, net.key, _in_all_spellings(net, pa.concat_arrays(gone))):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
     for rows in written:
@@ -92,6 +92,12 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from patch.write()
     for keeping in keepings:
         yield from keeping.restore()
+
+
+def _in_all_spellings(net: KeyedChanges, keys: pa.Array) -> pa.Array:
+    """Adds the earlier spellings of keys whose rows go."""
+    went, now = net.respelled
+    return pa.concat_arrays([keys, went.filter(pc.is_in(now, keys))]) if len(went) else keys
 
 
 def _all_freed(rows: WrittenRows) -> WrittenRows:
@@ -131,11 +137,16 @@ def _loaded(
 
 
 def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
-    """Deletes whatever row holds a unique value that is about to be written."""
+    """Deletes whatever row holds a unique value that is about to be written.  That of the key itself is found by its
+    beginning, where that is all that the key holds: the row may have any spelling."""
     table = net.table
     others = other_uniques(table, net.key)
-    coming = [(rows.columns, pa.concat_arrays([rows.images, rows.freed]), others) for rows in net.written]
-    coming += [(rows.columns, rows.images, [*others, net.key]) for rows in net.patched]
+    all_keys = [*others, net.key]
+    coming = [
+        (rows.columns, pa.concat_arrays([rows.images, rows.freed]), all_keys if net.key in table.prefixes else others)
+        for rows in net.written
+    ]
+    coming += [(rows.columns, rows.images, all_keys) for rows in net.patched]
     for columns, images, uniques in coming:
         names = columns.lower().split(SEP)
         for unique in uniques:

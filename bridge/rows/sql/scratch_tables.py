@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import joined, parts_of
+from bridge.rows.arrow_images import joined, parts_of, wrapped
 from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
 from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, set_by_themselves
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_statements
+
+_SELECTS_PER_STATEMENT: Final = 100
 
 
 class _TemporaryTable(NamedTuple):
@@ -136,8 +139,24 @@ class KeptValues:
         for sql in self._scratch.made(names):
             yield self._statement(Stage.KEEP, sql)
         select = f"SELECT {names} FROM {quote_name(*self._table.name)} WHERE "
+        into = f"INSERT INTO {self._scratch.name} ({names}) "
         for condition in key_conditions(self._table, self._net.key, self._keys):
-            yield self._statement(Stage.KEEP, f"INSERT INTO {self._scratch.name} ({names}) {select}{condition}")
+            yield self._statement(Stage.KEEP, f"{into}{select}{condition}")
+        for body in self._of_respelled():
+            yield self._statement(Stage.KEEP, f"{into}{body}")
+
+    def _of_respelled(self) -> Iterator[str]:
+        """Selects what rows hold at earlier spellings of the keys, under the spellings by which they are written."""
+        went, now = self._net.respelled
+        is_mine = pc.is_in(now, self._keys)
+        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
+        rest = ",".join(map(quote_name, self._extra))
+        commas, ands = [","] * (len(key) - 1), [f" AND {name}=" for name in key[1:]]
+        head = f",{rest} FROM {quote_name(*self._table.name)} WHERE {key[0]}="
+        parts = [part for keys in (now, went) for part in parts_of(keys.filter(is_mine), range(len(key)))]
+        yield from cut_to_statements(
+            wrapped(["SELECT ", *commas, head, *ands, ""], parts), " UNION ALL ", _SELECTS_PER_STATEMENT
+        )
 
     def restore(self) -> Iterator[Statement]:
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
