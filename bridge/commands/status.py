@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -133,14 +134,8 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
     with asking(target) as session:
         if not table.is_known(session):
             return False
-        ownership = Ownership(target, table)
-        try:
-            ownership.acquire(0, take_over=False)
+        with _owned(target, table):
             return table.forget(session)
-        except OwnedError as error:
-            raise OwnedError(error.what, where=error.where, fix="stop that bridge first") from error
-        finally:
-            ownership.release()
 
 
 def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
@@ -151,9 +146,7 @@ def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
     with asking(target) as session:
         if not table.is_known(session):
             return False
-        ownership = Ownership(target, table)
-        try:
-            ownership.acquire(0, take_over=False)
+        with _owned(target, table) as ownership:
             progress = table.read(ownership.control)
             known = sorted({name for name, _ in progress.positions}) if progress else []
             if topic not in known:
@@ -163,10 +156,19 @@ def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
                     fix="check --topic and --name",
                 )
             return table.forget_topic(ownership.control, ownership.epoch, topic)
-        except OwnedError as error:
-            raise OwnedError(error.what, where=error.where, fix="stop that bridge first") from error
-        finally:
-            ownership.release()
+
+
+@contextmanager
+def _owned(target: Target, table: ProgressTable) -> Iterator[Ownership]:
+    """Owns a pipeline for a moment.  Raises OwnedError when a bridge is running it."""
+    ownership = Ownership(target, table)
+    try:
+        ownership.acquire(0, take_over=False)
+        yield ownership
+    except OwnedError as error:
+        raise OwnedError(error.what, where=error.where, fix="stop that bridge first") from error
+    finally:
+        ownership.release()
 
 
 def _owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:

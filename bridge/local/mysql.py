@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from collections.abc import Sequence
@@ -14,10 +13,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from bridge.local.cache import cached
-from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, retrieve
 from bridge.local.libaio import write_libaio
-from bridge.local.server import HOST, free_port
+from bridge.local.server import HOST, free_port, run_tool
 from bridge.local.sql_server import SqlServer, common_options, require_linux
 
 VERSION: Final = "8.0.31"
@@ -118,21 +116,12 @@ def _unpack(jar: Path, folder: Path) -> None:
 def _make_data(version: str, server: Path, data: Path) -> None:
     accounts = server / "accounts.sql"
     accounts.write_text(ROOT_BY_ADDRESS)
-    done = subprocess.run(
-        [
-            *_program(server),
-            *common_options(server, data),
-            "--initialize-insecure",
-            f"--init-file={accounts}",
-            "--innodb-use-native-aio=0",
-            _SMALL_LOG[_series(version)],
-        ],
-        cwd=server,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise LocalError("mysqld --initialize failed: " + " | ".join(done.stdout.split("\n")[-15:]), fix=NEEDS)
+    command = [
+        *_program(server),
+        *common_options(server, data),
+        "--initialize-insecure",
+        f"--init-file={accounts}",
+        "--innodb-use-native-aio=0",
+        _SMALL_LOG[_series(version)],
+    ]
+    run_tool(command, server, failed="mysqld --initialize failed", needs=NEEDS)

@@ -159,6 +159,24 @@ class Server(ABC):
         return kind(f"{self.name} {what}; its log ends: " + " | ".join(lines[-LOG_LINES:]), fix=self.needs)
 
 
+def run_tool(command: Sequence[str], folder: Path, *, failed: str, needs: str) -> None:
+    """Runs a program of a server's that prepares its data, and waits for its end.
+
+    Raises LocalError when it fails: `failed` in words, then the last lines of its output.
+    """
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise LocalError(f"{failed}: " + " | ".join(done.stdout.split("\n")[-LOG_LINES:]), fix=needs)
+
+
 class Supervisor:
     """This side of `bridge.local.supervisor`: owns the temp folder, and the pipe whose end ends the server."""
 

@@ -174,24 +174,23 @@ class StoredEntry:
 
 def entry_ids(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[int]:
     """Gives the entries of a pipeline in these states, in the order in which they were quarantined."""
-    wanted = tuple(states)
-    rows = session.rows(
-        f"SELECT id FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
-        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
-        (name, *wanted),
-    )
-    return [int(id_) for (id_,) in rows]
+    return [int(id_) for (id_,) in _select(session, "id", schema, name, states)]
 
 
 def list_entries(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[StoredEntry]:
     """Gives the entries of a pipeline in these states, in the order in which they came, without the messages' bytes."""
+    return [_stored(row) for row in _select(session, f"{_HEAD}, NULL, NULL", schema, name, states)]
+
+
+def _select(
+    session: Session, columns: str, schema: str, name: str, states: Iterable[QuarantineState]
+) -> list[tuple[Any, ...]]:
     wanted = tuple(states)
-    rows = session.rows(
-        f"SELECT {_HEAD}, NULL, NULL FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
+    return session.rows(
+        f"SELECT {columns} FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
         f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
         (name, *wanted),
     )
-    return [_stored(row) for row in rows]
 
 
 def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
