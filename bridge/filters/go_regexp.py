@@ -1,5 +1,5 @@
-r"""Regular expressions in Go's syntax (pkg.go.dev/regexp/syntax) as Python's: translated, or refused where Python would
-read them differently and there is no way to say the same.
+r"""Translates regular expressions from Go's syntax (pkg.go.dev/regexp/syntax) to Python's.  It refuses those that
+Python would read differently and that cannot be written in another way.
 
 Only whether there is a match counts: groups capture nothing, and whether a repetition is greedy makes no difference.
 """
@@ -18,7 +18,7 @@ Ranges = list[tuple[int, int]]
 
 
 class GoRegexpError(ValueError):
-    """A regular expression that is none in Go, or that cannot be translated; the text says why."""
+    """Raised for a text that Go would refuse, or that cannot be translated; the message says why."""
 
 
 def _ranges(*spans: str) -> Ranges:
@@ -56,19 +56,20 @@ _FLAGS: Final = re.compile(r"\(\?([imsU]*)(?:-([imsU]+))?([:)])")
 
 
 class _OpenGroup(NamedTuple):
-    """An open group.  multi_line: `$` means the end of a line; closing: what ends it in Python."""
+    """An open group.  multi_line: whether `$` means the end of a line; closing: the text that closes the group in
+    Python."""
 
     multi_line: bool
     closing: str
 
 
 def translated(pattern: str) -> str:
-    """The pattern for Python's `re`, without flags of its own.  Raises GoRegexpError."""
+    """Gives the pattern for Python's `re`, without flags of its own.  Raises GoRegexpError."""
     return _PatternTranslator(pattern).run()
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern, without regard to case.  Raises GoRegexpError."""
+    """Gives the pattern, without regard to case.  Raises GoRegexpError."""
     try:
         return re.compile(translated(pattern), re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
@@ -125,9 +126,9 @@ class _PatternTranslator:
     def _repeat(self, repeat: re.Match[str]) -> None:
         low, high = repeat.groups()
         if not self._may_repeat:
-            raise GoRegexpError(f"{repeat[0]!r} repeats nothing, or what is repeated already")
+            raise GoRegexpError(f"{repeat[0]!r} has nothing to repeat before it, or follows another repetition")
         if max(int(low or 0), int(high or 0)) > _MOST_REPEATED or (high is not None and int(high) < int(low)):
-            raise GoRegexpError(f"{repeat[0]!r} is no number of repetitions (at most {_MOST_REPEATED})")
+            raise GoRegexpError(f"{repeat[0]!r} is not a valid repetition (at most {_MOST_REPEATED} times)")
         lazy = self._pattern.startswith("?", repeat.end())
         self._put(repeat[0], len(repeat[0]) + lazy, may_repeat=False)
 
@@ -140,7 +141,7 @@ class _PatternTranslator:
         elif flags := _FLAGS.match(rest):
             self._flags(flags)
         elif rest.startswith("(?"):
-            raise GoRegexpError(f"Go knows no {rest[:4]!r}: neither lookaround nor conditions nor comments")
+            raise GoRegexpError(f"Go has no {rest[:4]!r}: it has no lookaround, no conditions and no comments")
         else:
             self._push("(?:", 1)
 
@@ -153,7 +154,7 @@ class _PatternTranslator:
     def _flags(self, flags: re.Match[str]) -> None:
         on, off, end = flags[1].replace("U", ""), (flags[2] or "").replace("U", ""), flags[3]
         if set(on) & set(off) or (end == ")" and not (flags[1] or flags[2])):
-            raise GoRegexpError(f"{flags[0]!r} is no group of flags")
+            raise GoRegexpError(f"{flags[0]!r} is not a group of flags")
         multi_line = "m" in on or ("m" not in off and self._groups[-1].multi_line)
         opening = f"(?{''.join(sorted(set(on)))}{'-' * bool(off)}{''.join(sorted(set(off)))}:"
         if end == ":":
@@ -168,7 +169,7 @@ class _PatternTranslator:
 
     def _close(self) -> None:
         if len(self._groups) == 1:
-            raise GoRegexpError("a ) closes nothing")
+            raise GoRegexpError("a ) has no ( before it")
         self._put(self._groups.pop().closing, 1)
 
     # --- characters
@@ -194,7 +195,7 @@ class _PatternTranslator:
             self._put(re.escape(char), 1)
 
     def _escaped(self) -> tuple[str, int]:
-        """The character that an escape sequence at this place stands for, and the length of the sequence."""
+        """Gives the character that an escape sequence at this place stands for, and the length of the sequence."""
         following = self._pattern[self._at + 1 : self._at + 2]
         if found := _HEX.match(self._pattern, self._at):
             code = int(found[1] or found[2], 16)
@@ -204,7 +205,7 @@ class _PatternTranslator:
             return _CONTROL[following], 2
         elif following and following.isascii() and not following.isalnum():
             return following, 2
-        raise GoRegexpError(f"{self._pattern[self._at : self._at + 2]!r} is no escape sequence that is understood")
+        raise GoRegexpError(f"{self._pattern[self._at : self._at + 2]!r} is not a known escape sequence")
 
     def _class(self) -> None:
         start = self._at
@@ -219,7 +220,7 @@ class _PatternTranslator:
         self._put(_as_class(items, is_negated=is_negated), 1)
 
     def _class_item(self) -> tuple[Ranges, bool]:
-        """Ranges of characters, and whether all others are meant."""
+        """Reads one item of a class: its ranges of characters, and whether it means all other characters."""
         if posix := _POSIX_NAME.match(self._pattern, self._at):
             if posix[2] not in _POSIX:
                 raise GoRegexpError(f"there is no class {posix[0]!r}")
@@ -249,8 +250,8 @@ class _PatternTranslator:
 
 
 def _as_class(items: list[tuple[Ranges, bool]], *, is_negated: bool) -> str:
-    """A class in Python's syntax, which has no classes within classes: the classes of all other characters are
-    alternatives to the rest."""
+    """Makes a class in Python's syntax.  Python has no classes within classes, so negated classes become alternatives
+    beside the rest."""
     plain = [span for ranges, is_other in items if not is_other for span in ranges]
     parts = [_brackets(plain)] if plain else []
     parts += [_brackets(ranges, "^") for ranges, is_other in items if is_other]

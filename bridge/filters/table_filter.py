@@ -1,8 +1,9 @@
-"""Table filters in TiCDC's rule syntax, the whole of it (TiDB, Table Filter; the parser is pkg/util/table-filter).
+"""Filters tables by TiCDC's rule syntax, of which all is supported (TiDB, Table Filter; the parser is
+pkg/util/table-filter).
 
-A rule is `schema.table`, `!schema.table` to leave out, or `@file` for the rules of a file.  Schema and table are each a
-name with the wildcards `*`, `?`, `[a-z]` and `[!a-z]` and with a backslash before what is special, a name in quotation
-marks or backquotes, or a regular expression of Go's between slashes.
+A rule is `schema.table`, or `!schema.table` to exclude tables, or `@file` for the rules of a file.  Schema and table
+are each one of three patterns: a name with the wildcards `*`, `?`, `[a-z]` and `[!a-z]` and a backslash before special
+characters; a name in quotation marks or backquotes; or a Go regular expression between slashes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Matches = Callable[[str], object]
 
 
 class _FilterRule(NamedTuple):
-    """A rule of the filter.  takes_all: whether it means every table of the schema."""
+    """A rule of the filter.  takes_all: whether it matches every table of its schemas."""
 
     text: str
     leaves_out: bool
@@ -37,7 +38,7 @@ class _FilterRule(NamedTuple):
     takes_all: bool
 
     def means(self, schema: str, table: str) -> bool:
-        """Whether the rule matches a table; the names are in lower case."""
+        """Tells whether the rule matches a table; the names are in lower case."""
         return bool(self.schema(schema) and self.table(table))
 
 
@@ -45,11 +46,12 @@ class _FilterRule(NamedTuple):
 class TableFilter:
     """Which tables are replicated; the last rule that matches decides.
 
-    What no rule matches is left out, unless all rules leave something out: then everything else stays in.  (TiDB's own
-    tools would replicate nothing then; they want `*.*` before.)  Names are compared without regard to case, as TiCDC
-    does.
+    A table that no rule matches is not replicated, unless every rule excludes: then all other tables are
+    replicated.  (TiDB's own tools would replicate nothing then; they need `*.*` as the first rule.)  Names are compared
+    without regard to case, as TiCDC does.
 
-    rules: as given; afterwards those of files stand in the place of `@file`, and there are no comments.
+    rules: as given.  Once the filter is made, each `@file` is replaced by the rules of that file, and comments are
+    gone.
     Raises UsageError for a rule that cannot be read.
     """
 
@@ -63,7 +65,7 @@ class TableFilter:
         _compile(self.rules)
 
     def __call__(self, schema: str, table: str) -> bool:
-        """Whether a row change or a table-level schema change of this table is wanted."""
+        """Tells whether a row change or a table-level schema change of this table is wanted."""
         schema, table = schema.lower(), table.lower()
         wanted = self.only_leaves_out
         for rule in _compile(self.rules):
@@ -72,7 +74,8 @@ class TableFilter:
         return wanted
 
     def accepts_schema(self, schema: str) -> bool:
-        """Whether a database-level schema change is wanted: some table of the database may be."""
+        """Tells whether a database-level schema change is wanted: it is when some table of the database may be
+        wanted."""
         schema = schema.lower()
         wanted = self.only_leaves_out
         for rule in _compile(self.rules):
@@ -82,17 +85,17 @@ class TableFilter:
 
     @property
     def only_leaves_out(self) -> bool:
-        """Whether no rule takes anything in: then everything is wanted that no rule leaves out."""
+        """Whether every rule excludes: then every table is wanted that no rule excludes."""
         return all(rule.leaves_out for rule in _compile(self.rules))
 
     def unmatched(self, tables: Collection[tuple[str, str]]) -> tuple[str, ...]:
-        """The rules that match none of these tables."""
+        """Gives the rules that match none of these tables."""
         names = {(schema.lower(), table.lower()) for schema, table in tables}
         return tuple(rule.text for rule in _compile(self.rules) if not any(rule.means(*name) for name in names))
 
 
 def _expanded(rules: Iterable[str]) -> Iterator[str]:
-    """The rules without comments and blanks; those of a file stand in the place of `@file`."""
+    """Gives the rules without comments and blanks, and the rules of a file in the place of `@file`."""
     for rule in _without_comments(rules):
         if rule.startswith("@"):
             yield from _of_file(rule[1:])
@@ -110,7 +113,7 @@ def _of_file(path: str) -> Iterator[str]:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the filter file {path!r} cannot be read: {reason}", fix="see --filter") from error
+        raise UsageError(f"the filter file {path!r} cannot be read: {reason}", fix="check the path after @") from error
     for number, line in enumerate(lines, 1):
         for rule in _without_comments([line.removesuffix("\r")]):
             if rule.startswith("@"):
@@ -133,10 +136,10 @@ def _parsed(text: str, where: str = "") -> _FilterRule:
     try:
         schema, rest, _ = _pattern(text.removeprefix("!"))
         if not rest.startswith("."):
-            raise _SyntaxError("a rule is a schema's and a table's pattern with a dot between them")
+            raise _SyntaxError("a rule needs a pattern for the schema and one for the table, with a dot between them")
         table, rest, takes_all = _pattern(rest[1:])
         if rest:
-            raise _SyntaxError(f"nothing may stand behind the table, as {rest!r} does")
+            raise _SyntaxError(f"{rest!r} follows the pattern of the table, where nothing may follow")
     except (_SyntaxError, GoRegexpError) as error:
         raise _unreadable(text, str(error), where) from error
     return _FilterRule(text, leaves_out, schema, table, takes_all)
@@ -151,7 +154,8 @@ def _unreadable(rule: str, why: str, where: str) -> UsageError:
 
 
 def _pattern(text: str) -> tuple[Matches, str, bool]:
-    """What a pattern matches, what stands behind it, and whether it matches everything."""
+    """Reads the pattern that a text begins with.  Gives what it matches, the text after it, and whether it matches
+    everything."""
     if text.startswith("/"):
         found = _REGEXP.match(text)
         if found is None:
@@ -171,8 +175,8 @@ def _is(name: str) -> Matches:
 
 
 def _wildcards(text: str) -> tuple[Matches, str, bool]:
-    """What a name with wildcards matches, as a regular expression of Go (as TiDB has it); a name without any is
-    compared as it is."""
+    """Reads a name with wildcards, by a regular expression of Go (as TiDB does); a name without wildcards is compared
+    as it is.  Gives what `_pattern` gives."""
     name, made, at = "", "", 0
     is_plain = True
     while at < len(text) and text[at] != ".":
@@ -182,7 +186,7 @@ def _wildcards(text: str) -> tuple[Matches, str, bool]:
         elif char == "[":
             found = _RANGE.match(text, at)
             if found is None:
-                raise _SyntaxError("a [ has no ] behind some characters")
+                raise _SyntaxError("a [ is not closed, or nothing is between it and the ]")
             is_plain, made, end = False, made + _range(found[0]), found.end()
         else:
             char, end = _plain(text, at)
@@ -195,12 +199,12 @@ def _wildcards(text: str) -> tuple[Matches, str, bool]:
 
 
 def _plain(text: str, at: int) -> tuple[str, int]:
-    """The character at a place that is not special, and where it ends."""
+    """Reads a character that is not special; gives it, and where it ends."""
     char = text[at]
     if char == "\\":
         following = text[at + 1 : at + 2]
         if not following or (following.isascii() and following.isalnum()):
-            raise _SyntaxError(f"{char + following!r} is reserved: a \\ stands before what is neither letter nor digit")
+            raise _SyntaxError(f"{char + following!r} is reserved: a \\ may not stand before a letter or a digit")
         return following, at + 2
     if char.isascii() and not char.isalnum() and char not in "$_":
         raise _SyntaxError(f"{char!r} is special: quote the name, or put a \\ before it")
@@ -212,7 +216,7 @@ def _escaped(char: str) -> str:
 
 
 def _range(text: str) -> str:
-    """A range in brackets: [!...] leaves out, and ^ is not special."""
+    """Translates a range in brackets: [!...] negates it, and ^ is not special."""
     if text[1] == "!":
         return "[^" + text[2:]
     return "[\\" + text[1:] if text[1] == "^" else text

@@ -1,4 +1,4 @@
-"""Folders that are made once per user, complete or absent."""
+"""Keeps folders that are made once per user; each is complete or absent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Where everything fetched is kept. A relative XDG_CACHE_HOME is ignored, as its specification says."""
+    """Tells where everything fetched is kept. A relative XDG_CACHE_HOME is ignored, as its specification says."""
     configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (configured if configured.is_absolute() else Path.home() / ".cache") / "bridge"
 
 
 def cached(name: str, build: Callable[[Path], None]) -> Path:
-    """The cached folder `name`; `build` fills it when it is absent.
+    """Gives the cached folder `name`; `build` fills it when it is absent.
 
     Two processes may ask at once: one builds, the other waits. What a killed process left half-done is removed.
     """

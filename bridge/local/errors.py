@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class LocalError(Exception):
-    """An embedded server could not be had.
+    """Raised when an embedded server cannot be fetched, started or used.
 
     what: what happened, with the failing program's own last words where there are any.
-    fix: what the user does now.
+    fix: what the user should do now.
     """
 
     def __init__(self, what: str, *, fix: str = "") -> None:

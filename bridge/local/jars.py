@@ -22,7 +22,7 @@ PROGRESS = re.compile(r"^\.+( \(\d+kB\))?$")
 
 @dataclass(frozen=True)
 class Artifact:
-    """A jar in a Maven repository; its dependencies come with it, unless it is alone."""
+    """A jar in a Maven repository.  is_alone: whether it is fetched without its dependencies."""
 
     group: str
     name: str
@@ -34,7 +34,7 @@ class Artifact:
 
 
 def java() -> str:
-    """The path of the java program: JAVA_HOME's, else the one on PATH. Raises LocalError when there is none."""
+    """Gives the path of the java program: JAVA_HOME's, else the one on PATH. Raises LocalError when there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which("java")
@@ -58,7 +58,7 @@ def retrieve(artifact: Artifact, folder: Path) -> None:
 
 
 def _ivy(artifact: Artifact, folder: Path) -> subprocess.CompletedProcess[str]:
-    """One attempt. The cache of its own keeps a broken entry in ~/.ivy2 (it happens: Ivy takes no lock) out of it."""
+    """Runs Ivy once. It has a cache folder of its own, since ~/.ivy2 may hold a broken entry: Ivy takes no lock."""
     ivy_cache = folder / ".ivy"
     command = [java(), "-jar", str(_ivy_jar()), "-cache", str(ivy_cache), "-confs", "default"]
     command += ["-notransitive"] if artifact.is_alone else []
@@ -82,7 +82,7 @@ def _ivy(artifact: Artifact, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _ivy_jar() -> Path:
-    """PySpark is looked up, not imported: importing it takes a second."""
+    """Finds Ivy's jar. PySpark is looked up, not imported, since importing it takes a second."""
     spec = find_spec("pyspark")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     jars = [jar for folder in folders for jar in (Path(folder) / "jars").glob("ivy-*.jar")]

@@ -20,7 +20,7 @@ from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port, run_tool
 
 VERSION = "4.1.0"
-# Kafka brings the logging interface only; without an implementation it would fail in silence.
+# Kafka brings only the interface of its logging; without an implementation it would fail in silence.
 ARTIFACTS = [Artifact("org.apache.kafka", "kafka_2.13", VERSION), Artifact("org.slf4j", "slf4j-simple", "1.7.36")]
 REQUEST_SECONDS = 30.0
 MESSAGE_BYTES = 64 << 20
@@ -51,7 +51,7 @@ class Kafka(Server):
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Creates a topic; returns when every partition has a leader. Raises LocalError when Kafka refuses."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        admin = self._admin()  # without a name of its own it would be gone before the answer
+        admin = self._admin()  # kept in a variable, or it would be collected before the answer comes
         try:
             admin.create_topics([topic], operation_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
         except KafkaException as error:
@@ -111,11 +111,11 @@ def _settings(folder: Path, port: int, controller_port: int) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": "1",
         "message.max.bytes": str(MESSAGE_BYTES),
         "replica.fetch.max.bytes": str(MESSAGE_BYTES),
-        # Captures are years old or from machines with another clock: neither expire nor refuse them.
+        # Captures may be years old, or come from machines with another clock: they must not expire or be refused.
         "log.retention.ms": "-1",
         "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "log.cleaner.dedupe.buffer.size": str(8 << 20),  # 128 MiB of heap otherwise
-        # How long a killed broker counts as alive, and its successor has to wait.
+        # For this long a killed broker counts as alive, and its successor has to wait.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
     }

