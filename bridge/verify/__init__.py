@@ -1,1 +1,2 @@
-"""`bridge verify`: proof that the target is right, and the way back when it is not."""
+"""Compares the target with the messages or with the upstream, and writes the statements that fix it (`bridge
+verify`)."""

@@ -16,8 +16,9 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import ComparedColumns
 
 
-def looks_of(shape: ComparedColumns, order: tuple[int, ...]) -> str:
-    """A digest of the columns that rows are compared by.  What was found equal under another digest is read again.
+def comparison_digest(shape: ComparedColumns, order: tuple[int, ...]) -> str:
+    """Gives a digest of the columns that rows are compared by.  What was found equal under another digest is read
+    again.
 
     order: numbers of the columns that ranges go by.
     """
@@ -43,17 +44,17 @@ class Checkpoint:
         """The file that holds it."""
         return self._path
 
-    def tally(self, table: TableName, looks: str) -> Tally:
-        """How far a table was found equal.  looks: see `looks_of`."""
-        return self._tables.get((table, looks), Tally())
+    def tally(self, table: TableName, digest: str) -> Tally:
+        """Tells how far a table was found equal.  digest: see `comparison_digest`."""
+        return self._tables.get((table, digest), Tally())
 
-    def keep(self, table: TableName, looks: str, tally: Tally) -> None:
+    def keep(self, table: TableName, digest: str, tally: Tally) -> None:
         """Writes down, after a chunk, that everything up to tally.upto is equal, or the whole table."""
         if tally.differences or not (tally.is_done or tally.upto is not None):
             return
         line = {
             "table": list(table),
-            "looks": looks,
+            "looks": digest,
             "rows": tally.rows,
             "chunks": tally.chunks,
             "upto": [None if value is None else value.hex() for value in tally.upto or ()],

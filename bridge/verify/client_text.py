@@ -1,7 +1,8 @@
-r"""Statements as a file for `mysql < file`: what the client sends must be what was meant.  Pure.
+r"""Writes statements as a file for `mysql < file`, such that the client sends exactly what was meant.  Pure.
 
-In batch mode the clients of MySQL and MariaDB make CR LF a LF, also within texts, stop at a NUL, and read backslashes
-and quotes by a character set of their own; so texts are escaped, and what cannot be is sent as hex.
+In batch mode the clients of MySQL and MariaDB turn CR LF into LF, even inside texts, stop at a NUL, and read
+backslashes and quotes by a character set of their own.  So texts are escaped, and a statement that cannot be escaped is
+sent as hex.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED: Final = re.compile(rb"\\(.)|''", re.DOTALL)
 _UNESCAPES: Final = {b"0": b"\0", b"b": b"\b", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"Z": b"\x1a"}
 _UNSENDABLE: Final = re.compile(r"[\0\r\x1a\\]")
-"""Characters that no name can be sent with, since nothing can be escaped in a name; old clients take a backslash there
-for an escape."""
+"""Characters that a name cannot be sent with, since nothing can be escaped inside a name; old clients take a backslash
+in a name for an escape."""
 _SECOND_BYTES_OF_ASCII: Final = ("big5", "cp932", "gb18030", "gbk", "sjis")
 """Character sets in which a backslash or a backtick may be half of a character."""
 
@@ -35,7 +36,7 @@ GUARD: Final = (
 
 
 def sendable(statements: Iterable[str]) -> Iterator[str]:
-    """The statements as lines of a file.  Each is one line, but a CREATE TABLE keeps its own lines."""
+    """Gives the statements as lines of a file.  Each is one line, but a CREATE TABLE keeps its own lines."""
     for statement in statements:
         plain = plain_sql(statement)
         if any(map(_UNSENDABLE.search, _names(plain))):
@@ -51,7 +52,7 @@ def _names(statement: str) -> Iterator[str]:
 
 
 def plain_sql(statement: str) -> str:
-    """The statement with its texts escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
+    """Gives the statement with its texts escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
     return _QUOTED.sub(lambda found: _plain(found[0]), statement)
 
 
@@ -69,5 +70,5 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def commented(words: str) -> str:
-    """The words as comment lines."""
+    """Gives the words as comment lines."""
     return "\n".join(f"-- {visible(line)}" for line in re.split(r"[\0\r\n\x1a]+", words))

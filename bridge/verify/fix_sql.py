@@ -21,7 +21,7 @@ from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Differe
 
 
 def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
-    """What the rows must be afterwards.
+    """Turns differences into the net changes that the writer would write.
 
     A row that is written is deleted first in two cases: it is in the target under another spelling of its key, or the
     table has other unique keys, whose values rows may have taken from one another.
@@ -44,7 +44,7 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
 
 
 def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
-    """Whether the target's row must go: it is extra, or has another spelling of the key."""
+    """Tells whether the target's row must go: it is extra, or has another spelling of the key."""
     return difference.actual is not None and (
         difference.finding is DifferenceKind.EXTRA
         or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
@@ -54,8 +54,8 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
 def _sorted(
     shape: ComparedColumns, differences: Iterable[Difference]
 ) -> tuple[list[Difference], list[Difference], list[ComparedRow]]:
-    """Parts differences into three: those that writing whole rows fixes; rows of the target that are altered in place,
-    because only a part of their expected values is known; and rows that nobody can write."""
+    """Sorts differences into three groups: those that are fixed by writing whole rows; rows of the target that are
+    updated in place, because only a part of their expected values is known; and rows that cannot be written."""
     whole, parts, unknown = [], [], []
     for difference in differences:
         row = difference.expected
@@ -102,7 +102,8 @@ def _key_literals(shape: ComparedColumns, row: ComparedRow) -> str:
 
 
 class FixFile:
-    """Collects what fixes the target, then writes it: schema first, as it cannot be in a transaction."""
+    """Collects the statements that fix the target, then writes them: schema changes first, as they cannot be in a
+    transaction."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,7 +134,8 @@ class FixFile:
         self._statements[Stage.WRITE] += (_update(table, shape, part) for part in parts)
         for row in unknown:
             key = ", ".join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
-            self._cannot.append(f"{table.name} lacks the row {key}, of which the log holds a part: copy it by hand")
+            lacks = f"{table.name} lacks the row {key}, of which the log holds only a part: copy it by hand"
+            self._cannot.append(lacks)
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
@@ -143,7 +145,7 @@ class FixFile:
 
     def _lines(self, heading: str) -> Iterator[str]:
         yield commented(heading)
-        yield f"-- Look through it, then: mysql {OPTIONS} ... < this file.  Nothing of it has been run."
+        yield f"-- Read it first, then run: mysql {OPTIONS} ... < this file.  Nothing in it has been run."
         yield from map(commented, self._cannot)
         yield from GUARD
         yield "SET NAMES utf8mb4;"

@@ -31,8 +31,8 @@ def parse_max_load(rules: Sequence[str]) -> dict[str, int]:
 class Throttle:
     """Holds back every worker of a verification.
 
-    sessions: one session for each server that is watched, by the server's name in messages.  told: is called with the
-    reason of a wait.
+    sessions: one session for each watched server, by the server's name in messages.  told: is called with the reason
+    for a wait.
     """
 
     def __init__(self, limits: Mapping[str, int], sessions: Mapping[str, Session], told: Callable[[str], None]) -> None:

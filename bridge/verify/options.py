@@ -23,7 +23,7 @@ class Against(StrEnum):
 
 
 class ProgressListener(Protocol):
-    """Hears how a verification gets on."""
+    """Hears how far a verification is."""
 
     def stage(self, words: str) -> None:
         """Hears what verify does now, or waits for."""

@@ -1,4 +1,4 @@
-"""What verify found, per table and in all; as lines and as one JSON document."""
+"""Reports what verify found, per table and in all: as lines, and as one JSON document."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Report:
         return all(table.is_equal for table in self.tables)
 
     def document(self) -> dict[str, Any]:
-        """The report as a JSON document."""
+        """Gives the report as a JSON document."""
         return {
             "against": self.against,
             "equal": self.is_equal,
@@ -131,7 +131,8 @@ def _document(table: TableResult) -> dict[str, Any]:
 def shown_row(
     shape: ComparedColumns, difference: Difference, commit_ts: int | None = None, position: str | None = None
 ) -> ShownRow:
-    """A differing row column by column.  Of a row that both sides have, only the columns that differ are shown."""
+    """Gives a differing row column by column.  Of a row that both sides have, only the columns that differ are
+    shown."""
     expected, actual = difference.expected, difference.actual
     if expected is not None and actual is not None:
         numbers: Sequence[int] = shape.differing(expected, actual)
@@ -155,7 +156,8 @@ def shown_row(
 
 
 def in_words(column: ColumnInfo, value: bytes | None) -> str:
-    """A canonical value for people: NULL, numbers as they are, text in quotes, bytes in hex; long ones are cut."""
+    """Gives a canonical value for people: NULL, numbers as they are, text in quotes, bytes in hex; long ones are
+    cut."""
     if value is None:
         return "NULL"
     match column.value_class:
@@ -174,7 +176,7 @@ def _cut(text: str) -> str:
 
 
 def row_lines(table: TableName, row: ShownRow) -> Iterable[str]:
-    """A differing row as lines."""
+    """Gives a differing row as lines."""
     key = ", ".join(f"{name}={value}" for name, value in row.key) or "a row without a key"
     copies = f" ({row.copies} copies)" if row.copies > 1 else ""
     said = f", last changed at commit ts {row.commit_ts} by {row.position}" if row.position else ""

@@ -15,13 +15,13 @@ _TABLE_CHANGED: Final = 1412
 _LOOK: Final = "bridge_look"
 _BLOCK_ROWS: Final = 5_000
 _PATIENCE_SECONDS: Final = 86_400
-"""How long a server keeps a stream open that is not read for a while, because a server is busy (`--max-load`)."""
+"""How long a server keeps a stream open while nothing is read from it, because a server is busy (`--max-load`)."""
 
 
 class SnapshotReader:
-    """A session that stands in a consistent snapshot, or in none (`is_snapshot`).
+    """A session in a consistent snapshot, or in none (`is_snapshot`).
 
-    After each query it goes back to a savepoint, which gives up the metadata lock: a schema change on a table waits
+    After each query it rolls back to a savepoint, which releases the metadata lock: a schema change of a table waits
     for one query at most, not for the whole verification (mysqldump --single-transaction does the same).
     """
 
@@ -35,7 +35,7 @@ class SnapshotReader:
             self._session.execute(f"SAVEPOINT {_LOOK}")
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """All rows of a query.  Raises StoppedError when the table was altered since the snapshot, or the server
+        """Gives all rows of a query.  Raises StoppedError when the table was altered since the snapshot, or the server
         refuses the query or is lost."""
         return self._rows(self._session.rows, sql)
 
@@ -49,13 +49,13 @@ class SnapshotReader:
         return found
 
     def text(self, sql: str, column: int) -> str:
-        """One column of the only row of a query.  Bytes that are not UTF-8, as those of a binary default, become
-        surrogates.  Raises what `rows` does."""
+        """Gives one column of the only row of a query.  Bytes that are not UTF-8, such as those of a binary default,
+        become surrogates.  Raises what `rows` does."""
         found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
         return found.decode("utf-8", "surrogateescape")
 
     def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
+        """Gives the rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
         try:
             self._session.execute(f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}")
             yield from self._session.stream(sql, _BLOCK_ROWS)

@@ -1,4 +1,4 @@
-"""Opens snapshots of both sides at one moment, while the target moves on.
+"""Opens snapshots of both sides at one moment, while the bridge goes on.
 
 Every transaction of the bridge starts with the pipeline's progress row.  While verify locks that row, the target stays
 at its applied_ts.  Consistent snapshots that are opened meanwhile all show that moment, and the row is released after
@@ -24,8 +24,8 @@ from bridge.mysql.table_definition import ServerKind, server_kind
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30
-"""The server ends the session that holds the progress row after so many idle seconds: a machine that vanishes with it
-must not keep the bridge waiting."""
+"""The server ends the session that locks the progress row after this many idle seconds: if verify's machine vanishes,
+the bridge must not wait for it."""
 _PENDING_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
 
@@ -85,9 +85,9 @@ def _held(
         except MySQLError as error:
             if not isinstance(error, LockConflictError) or attempt >= _TRIES:
                 raise StoppedError(
-                    "the pipeline's progress row could not be held",
+                    "the pipeline's progress row could not be locked",
                     where=f"pipeline {table.name}",
-                    fix="a transaction of the bridge takes very long; run verify when it is through",
+                    fix="a transaction of the bridge takes very long; run verify again when it has ended",
                 ) from error
             continue
         began = time.monotonic()
@@ -104,7 +104,7 @@ def _held(
 
 
 def _is_changing(session: Session, table: ProgressTable, progress: Progress) -> bool:
-    """Whether a schema change is about to run; one that waits for the operator is not."""
+    """Tells whether a schema change is about to run; one that waits for the operator is not."""
     if not progress.pending:
         return False
     entry = Journal(table.name, table.schema).find(session, progress.pending[0])
@@ -115,7 +115,7 @@ def _in_parts(table: ProgressTable) -> StoppedError:
     return StoppedError(
         "several connections write beyond the applied ts (parallel consistency), or did when the bridge ended",
         where=f"pipeline {table.name}",
-        fix="start the bridge if it does not run, and run verify again when it has gone on",
+        fix="start the bridge if it does not run, and run verify again when its applied ts has moved",
     )
 
 

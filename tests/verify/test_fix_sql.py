@@ -186,6 +186,6 @@ def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
         translator = StatementTranslator(named_capabilities("tidb-8.5"), probe(session), DdlRules())
     finally:
         session.close()
-    text, why = translator.said(TIDB_TABLE, "app")
+    text, why = translator.translate(TIDB_TABLE, "app")
     assert text is not None, why
     execute(url, f"CREATE DATABASE app; USE app; {text}; INSERT INTO t (id, v) VALUES (1, 'a')")

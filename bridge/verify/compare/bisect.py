@@ -26,7 +26,7 @@ from bridge.verify.load_throttle import Throttle
 from bridge.verify.snapshot_reader import SnapshotReader
 
 LEAF_ROWS: Final = 1_000
-"""Ranges of at most so many rows are fetched and compared row by row."""
+"""Ranges of at most this many rows are fetched and compared row by row."""
 _FAN: Final = 8
 """How many parts a range that differs is divided into."""
 _BUCKETS_PER_FETCH: Final = 64
@@ -43,8 +43,8 @@ class TableComparison:
     throttle: may hold each chunk back.
     on_chunk: is called with the tally after each chunk.
     seconds: about how long a chunk may take.
-    scout: finds ahead of the comparison where chunks end, on a session of its own.  Its snapshot may be of any moment,
-    since it does not matter where the key space is cut.
+    scout: a reader with a session of its own that finds the ends of chunks ahead of the comparison.  Its snapshot may
+    be of any moment, since it does not matter where the key space is cut.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TableComparison:
         return bool(self._expected.key)
 
     def walk(self, tally: Tally) -> RangeWalk:
-        """The ranges of the table behind tally.upto."""
+        """Gives the ranges of the table behind tally.upto."""
         return RangeWalk(tally, self._looking_ahead(tally.upto), ChunkSize(self._seconds), self._on_chunk)
 
     def work(
@@ -95,14 +95,14 @@ class TableComparison:
         return self.result(walk)
 
     def result(self, walk: RangeWalk) -> Tally:
-        """The tally, when all workers have come to their end."""
+        """Waits for all workers, and gives the tally."""
         tally = walk.finished()
         settled = without_moved if self._shape.key else netted
         tally.differences = settled(self._shape, tally.differences)
         return tally
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
-        """Compares the rows of some keys again."""
+        """Compares the rows of these keys again."""
         found: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
             some = keys[start : start + KEYS_PER_FETCH]
@@ -147,7 +147,7 @@ class TableComparison:
         return unhexed(found[0]) if found else None
 
     def _compare(self, chunk: KeyRange) -> tuple[int, list[Difference]]:
-        """How many rows the range should have, and what differs in it."""
+        """Tells how many rows the range should have, and what differs in it."""
         expected, actual = self._both(lambda side: self._fingerprint(side, chunk))
         if expected == actual and expected.is_whole:
             return expected.rows, []

@@ -1,9 +1,10 @@
-"""Checksums that both servers compute alike, as SQL expressions.  Pure.
+"""Writes the SQL of checksums that both servers compute alike.  Pure.
 
-A row's text is its values in column order, joined by commas.  A value of a type that cannot hold a comma stands as it
-is, any other behind its length in bytes; NULL is the letter N, which no value begins with.  So different rows have
-different texts.  A row's hash is the first 64 bits of the MD5 of its text; a set of rows is compared by how many there
-are, and by the XOR and the sum of their hashes (a sum alone sees rows that come in pairs, which an XOR does not).
+A row's text is its values in column order, joined by commas.  A value whose type cannot hold a comma is written as it
+is, any other value after its length in bytes; NULL is written as the letter N, with which no value begins.  So
+different rows have different texts.  A row's hash is the first 64 bits of the MD5 of its text; sets of rows are
+compared by their number, and by the XOR and the sum of their hashes (rows that come in pairs cancel in an XOR, but not
+in a sum).
 
 The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.
 """
@@ -23,10 +24,10 @@ _LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
 """Character sets that UTF-8 can hold without loss.  Others have bytes that stand for no character, which all become a
 question mark."""
 UNREADABLE: Final = b"\xff"
-"""Stands before the bytes of a text that is more than its characters; no text in utf8mb4 begins with it."""
+"""Comes before the bytes of a text whose characters alone do not tell its bytes; no text in utf8mb4 begins with it."""
 _HUGE: Final = frozenset({"mediumtext", "longtext", "mediumblob", "longblob", "json"})
 _INLINE_BYTES: Final = 65_535
-"""Longer values stand as their SHA-256 in a row's text, which must not outgrow max_allowed_packet."""
+"""A row's text holds the SHA-256 of values that are longer than this, so that it stays below max_allowed_packet."""
 _PLAIN: Final = frozenset(
     {
         ValueClass.INTEGER,
@@ -60,7 +61,7 @@ class Fingerprint:
 
 
 def canonical(column: ColumnInfo, alias: str = "") -> str:
-    """An SQL expression: the value as text or bytes that all flavours print alike, NULL for NULL."""
+    """Writes the SQL expression of a value as text or bytes that all flavours print alike; NULL stays NULL."""
     name = quote_name(alias, column.name) if alias else quote_name(column.name)
     match column.value_class:
         case ValueClass.INTEGER | ValueClass.DECIMAL:
@@ -86,7 +87,7 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
 
 
 def token(column: ColumnInfo, alias: str = "") -> str:
-    """An SQL expression: how a value stands in its row's text."""
+    """Writes the SQL expression of a value as its row's text holds it."""
     value = canonical(column, alias)
     if column.value_class in _PLAIN:
         return f"IFNULL({value},'N')"
@@ -95,17 +96,17 @@ def token(column: ColumnInfo, alias: str = "") -> str:
 
 
 def readable(column: ColumnInfo, alias: str = "") -> str:
-    """An SQL expression: the canonical value in hex, so that no driver or character set can change it."""
+    """Writes the SQL expression of the canonical value in hex, so that no driver or character set can change it."""
     return f"HEX(CONCAT({canonical(column, alias)}))"
 
 
 def row_hash(tokens: Sequence[str]) -> str:
-    """An SQL expression: 64 bits of the MD5 of a row's text."""
+    """Writes the SQL expression of 64 bits of the MD5 of a row's text, as a number."""
     return f"CAST(CONV(LEFT({_digest(tokens)},16),16,10) AS UNSIGNED)"
 
 
 def streamed_hash(tokens: Sequence[str]) -> str:
-    """An SQL expression: the same 64 bits as 8 bytes."""
+    """Writes the SQL expression of the same 64 bits as 8 bytes."""
     return f"UNHEX(LEFT({_digest(tokens)},16))"
 
 
@@ -114,7 +115,7 @@ def _digest(tokens: Sequence[str]) -> str:
 
 
 def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
-    """The query of a fingerprint; `rows` is FROM and WHERE."""
+    """Writes the query of a fingerprint.  rows: its FROM and WHERE."""
     return (
         "SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0)"
         f" FROM (SELECT {row_hash(tokens)} AS h {rows} {_ALL_ROWS}) hashed"
@@ -122,5 +123,5 @@ def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
 
 
 def fingerprint_of(row: Sequence[object]) -> Fingerprint:
-    """The answer to a fingerprint query."""
+    """Reads the answer to a fingerprint query."""
     return Fingerprint(*(int(str(value)) for value in row))

@@ -16,8 +16,8 @@ _ORDERED = frozenset(
 )
 """Classes whose values an index finds by a literal of their canonical form."""
 _MOST_PER_VALUE = 10_000
-"""Most rows that an index may have for each value.  Rows of equal values are never divided: with more, no range is
-short."""
+"""The most rows that an index may have for each value.  Rows of equal values are never divided, so that with more rows
+a range would be too long."""
 _TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
 
 
@@ -27,7 +27,7 @@ class ColumnPlan:
 
     shape: the columns that are compared.
     order: numbers of the columns that ranges follow, those of the key or of an index; () without either.
-    absent: numbers of columns that the target lacks, True where NULL would be their value.
+    absent: the numbers of columns that the target lacks; True where their value would be NULL.
     notes: what is not compared, and why.
     """
 
@@ -38,7 +38,8 @@ class ColumnPlan:
 
 
 def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
-    """How a table of the source compares with the target's; a target without the table lacks all of its columns."""
+    """Plans how a table of the source is compared with the target's.  A target without the table lacks all of its
+    columns."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
     absent: dict[int, bool] = {}
@@ -48,7 +49,8 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
         if other.generated if other else column.generated:
             continue
         if other is not None and not _alike(column, other):
-            notes.append(f"values of column {column.name} are not compared: {column.type} here, {other.type} there")
+            types = f"{column.type} on the source, {other.type} on the target"
+            notes.append(f"values of column {column.name} are not compared: {types}")
             continue
         if other is None:
             absent[len(expected)] = column.default is None and column.nullable
@@ -60,27 +62,27 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
     if not key and expected:
         notes.append("it has no key: rows are counted, not matched")
     shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
-    order = shape.key or tuple(names.index(part) for part in index_to_go_by(source, target or source, usable))
+    order = shape.key or tuple(names.index(part) for part in index_for_ranges(source, target or source, usable))
     return ColumnPlan(shape, order, absent, tuple(notes))
 
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
-    """Whether equal values of the two columns have equal canonical forms."""
+    """Tells whether equal values of the two columns have equal canonical forms."""
     one, other = left.value_class, right.value_class
     return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
 
 
 def _key(source: Definition, target: Definition | None, usable: set[str]) -> tuple[str, ...]:
-    """A key that both sides have and that identifies rows on either."""
+    """Finds a key that both sides have and that identifies rows on both."""
     for key in source.keys:
         if usable.issuperset(key) and (target is None or any(set(key) == set(other) for other in target.keys)):
             return key
     return ()
 
 
-def index_to_go_by(one: Definition, other: Definition, usable: Collection[str]) -> tuple[str, ...]:
-    """The columns of an index by whose ranges a table without a key is compared.  Both servers must have the index and
-    order it alike.  () where no index divides the table finely enough."""
+def index_for_ranges(one: Definition, other: Definition, usable: Collection[str]) -> tuple[str, ...]:
+    """Chooses the index by whose ranges a table without a key is compared, and gives its columns.  Both servers must
+    have the index and order it alike.  Gives () when no index divides the table finely enough."""
     fine = max(1, one.rows // _MOST_PER_VALUE)
     found = [
         index
@@ -102,7 +104,7 @@ def _in_one_order(left: ColumnInfo, right: ColumnInfo) -> bool:
 
 
 def catalog_table(source: Definition, target: Definition | None) -> Table:
-    """The target's table as the writer sees it, with the columns that it is about to be given."""
+    """Gives the target's table as the writer sees it, with the columns that it is about to be given."""
     columns = {**source.columns, **(target.columns if target else {})}
     indexes = (target or source).indexes.values()
     return Table(

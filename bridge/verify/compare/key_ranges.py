@@ -47,11 +47,12 @@ class NumberedRange(NamedTuple):
 class RangeWalk:
     """The ranges of one table, in the order of its key, beginning behind tally.upto.
 
-    Workers take ranges as they come free, so that a large table is read by all of them at once; what they find is
-    counted in the order of the ranges, whoever is first, so that tally.upto leaves nothing out.
+    Each worker takes the next range when it is free, so that all of them read a large table at once.  What they find is
+    counted in the order of the ranges, whichever worker is first, so that everything up to tally.upto has been
+    compared.
 
-    boundary: the key that stands so many rows behind another one, None behind the last.
-    on_chunk: told how it stands after each range, one call at a time.
+    boundary: gives the key that is a number of rows behind another key, None behind the last one.
+    on_chunk: is called with the tally after each range, by one worker at a time.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class RangeWalk:
                 return None
             low, number = self._low, self._taken
             self._low = self._boundary(low, self._size.rows)
-            if self._low == low:  # a key that no literal finds: the rest is one range, rather than the same for ever
+            if self._low == low:  # no literal finds this key: the rest is one range, instead of the same range again
                 self._low = None
             self._taken, self._is_last = number + 1, self._low is None
             return NumberedRange(number, (low, self._low))

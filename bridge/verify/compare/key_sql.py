@@ -1,4 +1,4 @@
-"""Keys as SQL: order, ranges between two keys, and literals for them.  Pure."""
+"""Writes the SQL of keys: their order, ranges between two keys, and literals.  Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KeyPart:
     alias: str
 
     def literal(self, value: bytes) -> str:
-        """A literal to compare with `ordered`."""
+        """Writes a literal that can be compared with `ordered`."""
         if self.column.value_class is ValueClass.NAME:
             return f"_utf8mb4 x'{value[2:].hex()}' COLLATE utf8mb4_bin"
         if self.column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
@@ -46,10 +46,10 @@ class KeyPart:
 def key_parts(
     mine: Sequence[ColumnInfo], theirs: Sequence[ColumnInfo], alias: str = "", *, own_order: bool = True
 ) -> tuple[KeyPart, ...]:
-    """The parts of a key on one of two servers.
+    """Gives the parts of a key on one of two servers.
 
-    Where both columns have the same collation its own order serves, and an index with it; otherwise, or without
-    `own_order`, text is ordered by utf8mb4_bin on both sides, so that a range holds the same keys on either.
+    Where both columns have the same collation, its own order is used, which an index supports.  Otherwise, or without
+    `own_order`, text is ordered by utf8mb4_bin on both sides, so that a range holds the same keys on both.
     """
     return tuple(_part(column, other, alias, own_order) for column, other in zip(mine, theirs, strict=True))
 
@@ -66,13 +66,15 @@ def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) ->
 
 
 def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int) -> str:
-    """The key that stands `offset` rows behind the first, in canonical form; `rows` is FROM and WHERE."""
+    """Writes the query of the key that is `offset` rows behind the first, in canonical form.  rows: its FROM and
+    WHERE."""
     values = ",".join(readable(part.column, part.alias) for part in parts)
     return f"SELECT {values} {rows} ORDER BY {','.join(part.ordered for part in parts)} LIMIT 1 OFFSET {offset}"
 
 
 def between(parts: Sequence[KeyPart], low: KeyValues | None, high: KeyValues | None) -> str:
-    """A condition: keys above `low` and not above `high`; None is no bound.  Of an index, NULL is below every value."""
+    """Writes the condition for keys above `low` and not above `high`; None means no bound.  In an index, NULL is below
+    every value."""
     conditions = []
     if low is not None:
         conditions.append(_beyond(parts, low, _above, or_equal=False))
@@ -92,7 +94,7 @@ def _above(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
 
 
 def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
-    """A condition: a value is below this one.  In an index NULL is below every value; a key has no NULL."""
+    """Writes the condition for values below this one.  In an index, NULL is below every value; a key has no NULL."""
     if value is None:
         return f"{part.ordered} IS NULL" if or_equal else "1=0"
     below = f"{part.ordered}<{'=' if or_equal else ''}{part.literal(value)}"
@@ -100,8 +102,8 @@ def _below(part: KeyPart, value: bytes | None, *, or_equal: bool) -> str:
 
 
 def _beyond(parts: Sequence[KeyPart], bound: KeyValues, beyond: Callable[..., str], *, or_equal: bool) -> str:
-    """A condition: the key is on one side of the bound, compared column by column.  Servers use no index for the form
-    (a, b) > (1, 2)."""
+    """Writes the condition for keys on one side of a bound.  Keys are compared column by column, since servers use no
+    index for the form (a, b) > (1, 2)."""
     last = len(parts) - 1
     steps = [
         " AND ".join(
@@ -118,12 +120,12 @@ def _beyond(parts: Sequence[KeyPart], bound: KeyValues, beyond: Callable[..., st
 
 
 def any_of(parts: Sequence[KeyPart], keys: Sequence[KeyValues]) -> str:
-    """A condition: the key is one of these."""
+    """Writes the condition for these keys."""
     return " OR ".join("(" + " AND ".join(_equal(p, v) for p, v in zip(parts, key, strict=True)) + ")" for key in keys)
 
 
 def literal_of(column: ColumnInfo, value: bytes | None) -> str:
-    """A canonical value as a literal to write, in the form the decoders give theirs."""
+    """Writes a canonical value as a literal, in the form in which decoders give theirs."""
     if value is None:
         return literals.NULL
     match column.value_class:

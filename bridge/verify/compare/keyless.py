@@ -1,7 +1,7 @@
-"""Tables with neither a key nor an index: one pass over each side, as a stream of hashes that is counted in buckets.
+"""Compares tables with neither a key nor an index, in one pass: each side is a stream of hashes, counted in buckets.
 
-No range of such a table can be asked for, so the server goes through it once; but it does so only as fast as the
-hashes are taken, which is done by pieces of some time each, with a wait between them where the server is busy.
+Such a table has no ranges to ask for, so the server scans it once.  It scans only as fast as the hashes are read.  They
+are read in pieces that take some time each, with a wait between two pieces while the server is busy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Buckets:
         self._sums[mine] += np.add.reduceat(numbers, starts)
 
     def differing(self, other: Buckets) -> list[int]:
-        """The buckets that are not equal, and the bucket of rows without a hash where there are such rows."""
+        """Gives the buckets that are not equal, and the bucket of rows without a hash where there are such rows."""
         unlike = (
             (self._counts[:BUCKETS] != other._counts[:BUCKETS])
             | (self._xors != other._xors)
@@ -58,8 +58,8 @@ class Buckets:
 
 
 def stream_buckets(side: Side, seconds: float, pause: Callable[[int], None]) -> Buckets:
-    """Reads all rows of one side into buckets.  pause: is called with the rows so far before each piece of about
-    `seconds`, and may wait."""
+    """Reads all rows of one side into buckets.  pause: is called before each piece of about `seconds`, with the number
+    of rows so far, and may wait."""
     buckets = Buckets()
     pause(0)
     for piece in _pieces(side.reader.stream(f"SELECT {streamed_hash(side.tokens())} {side.source()}"), seconds):
@@ -81,7 +81,7 @@ def _pieces(blocks: Iterator[list[tuple[Any, ...]]], seconds: float) -> Iterator
 
 
 def in_bucket(side: Side, buckets: list[int]) -> str:
-    """A condition: the row lies in one of these buckets."""
+    """Writes the condition for rows of these buckets."""
     numbers = ",".join(str(bucket) for bucket in buckets if bucket != _NO_HASH)
     told = [f"{row_hash(side.tokens())} DIV {1 << 52} IN ({numbers})"] if numbers else []
     if _NO_HASH in buckets:

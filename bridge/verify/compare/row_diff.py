@@ -1,4 +1,4 @@
-"""Rows as two servers have them, and how they differ.  Pure."""
+"""Compares rows of two servers.  Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ComparedRow:
     lacks: bool = False
 
     def knows(self, i: int) -> bool:
-        """Whether the value of column i is known."""
+        """Tells whether the value of column i is known."""
         return self.known is None or i in self.known
 
 
@@ -65,11 +65,11 @@ class ComparedColumns:
     key: tuple[int, ...]
 
     def key_of(self, values: Sequence[bytes | None]) -> KeyValues:
-        """The key of a row."""
+        """Gives the key of a row."""
         return tuple(values[i] for i in self.key)
 
     def comparable(self, i: int, value: bytes | None) -> Hashable:
-        """A value such that equal ones compare equal: JSON by its parsed form, numbers by their value."""
+        """Gives a value in a form in which equal values are equal: JSON parsed, numbers by their value."""
         if value is None:
             return None
         classes = {self.expected[i].value_class, self.actual[i].value_class}
@@ -89,19 +89,19 @@ class ComparedColumns:
             return value
 
     def _moment(self, i: int, value: bytes) -> bytes:
-        """A date or time without zeros at the end of its fraction, and beside a DATE column without midnight."""
+        """Gives a date or time without zeros at the end of its fraction, and beside a DATE column without midnight."""
         value = value.rstrip(b"0").rstrip(b".") if b"." in value else value
         if "date" in {self.expected[i].data_type, self.actual[i].data_type}:
             return value.removesuffix(b" 00:00:00")
         return value
 
     def identity(self, key: KeyValues) -> Hashable:
-        """The key in a form in which equal keys are equal, however many digits each side's columns have."""
+        """Gives the key in a form in which equal keys are equal, however many digits each side's columns have."""
         return tuple(self.comparable(i, value) for i, value in zip(self.key, key, strict=True))
 
     def spelling(self, key: KeyValues) -> Hashable:
-        """The key in a form in which keys are equal that the target may hold for one, because of how it compares
-        letters and blanks."""
+        """Gives the key in a form in which two keys are equal when the target may take them for the same key, because
+        of how it compares letters and blanks."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
             if value is not None and self.actual[i].value_class is ValueClass.TEXT
@@ -110,11 +110,11 @@ class ComparedColumns:
         )
 
     def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:
-        """Whether the known values of two rows are equal."""
+        """Tells whether the known values of two rows are equal."""
         return not self.differing(expected, actual)
 
     def differing(self, expected: ComparedRow, actual: ComparedRow) -> list[int]:
-        """Numbers of the columns whose known values differ."""
+        """Gives the numbers of the columns whose known values differ."""
         return [
             i
             for i, (left, right) in enumerate(zip(expected.values, actual.values, strict=True))
@@ -130,8 +130,8 @@ def _float32(value: float) -> float:
 
 
 def parsed_json(text: bytes) -> Hashable:
-    """JSON such that documents of equal meaning compare equal: order of members and spacing do not count, 2 is 2.0;
-    a name that comes twice counts twice; text that is no JSON stands for itself."""
+    """Parses JSON into a form in which documents of equal meaning are equal: the order of members and spacing do not
+    count, and 2 is 2.0.  A name that comes twice counts twice.  Text that is not JSON stays as it is."""
     try:
         return _frozen(json.loads(text, object_pairs_hook=_Members, parse_float=_number))
     except (ValueError, RecursionError):
@@ -143,7 +143,7 @@ class _Members(list[tuple[str, object]]):
 
 
 def _number(text: str) -> float | Decimal:
-    """A number as servers read it; beyond their range, as it is written."""
+    """Reads a number as servers do; beyond their range, it stays as it is written."""
     number = float(text)
     return number if math.isfinite(number) else Decimal(text)
 
@@ -164,7 +164,7 @@ def _frozen(value: object) -> Hashable:
 
 
 def by_key(shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]) -> list[Difference]:
-    """What differs between the rows of one range of keys.  Rows whose keys differ in case or trailing blanks only
+    """Tells what differs between the rows of one range of keys.  Rows whose keys differ in case or trailing blanks only
     cannot both be on the target: they count as one row that differs."""
     differences: list[Difference] = []
     missing, extra = list(expected), list(actual)
@@ -186,7 +186,8 @@ def _paired(
     actual: Sequence[ComparedRow],
     look: Callable[[KeyValues], Hashable],
 ) -> tuple[list[tuple[ComparedRow, ComparedRow]], list[ComparedRow], list[ComparedRow]]:
-    """Pairs the rows of both sides whose keys are equal to `look`, and gives the rows of either side that are left."""
+    """Pairs the rows of both sides whose keys are equal in the form of `look`, and gives the rows of each side that are
+    left."""
     waiting: dict[Hashable, list[ComparedRow]] = {}
     for row in actual:
         waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
@@ -201,8 +202,8 @@ def _paired(
 
 
 def without_moved(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """Leaves out rows that two servers order differently: such a row is missing in one range and extra in another, and
-    is neither."""
+    """Leaves out rows that two servers order differently: such a row is missing in one range and extra in another, but
+    the target has it."""
     extra = {shape.identity(d.key): d.actual for d in differences if d.finding is DifferenceKind.EXTRA}
     missing = {shape.identity(d.key): d for d in differences if d.finding is DifferenceKind.MISSING}
     both = extra.keys() & missing.keys()
@@ -217,8 +218,9 @@ def without_moved(shape: ComparedColumns, differences: Sequence[Difference]) -> 
 
 
 def _folded(text: str, collation: str) -> str:
-    """A text such that those which a collation takes for one are equal.  Its name says what it looks away from: case
-    and accents, unless it says _bin, _cs or _as, and blanks at the end, unless it says NO PAD or is one of 0900."""
+    """Gives a text in a form in which texts are equal that a collation may take for equal.  The collation's name tells
+    what it ignores: case and accents, unless the name has _bin, _cs or _as; trailing blanks, unless it has NO PAD or
+    0900."""
     if not ("nopad" in collation or "_0900_" in collation):
         text = text.rstrip(" ")
     if collation.endswith(("_bin", "_cs")):
@@ -232,8 +234,9 @@ def _folded(text: str, collation: str) -> str:
 def as_multisets(
     shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]
 ) -> list[Difference]:
-    """What differs between rows without keys: equal rows are counted, and a row that differs is one missing and one
-    extra.  An expected row of which only some values are known takes any row of the target that has them."""
+    """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
+    one extra.  An expected row of which only some values are known matches any row of the target that has these
+    values."""
     left, right = list(expected), list(actual)
     balance = Counter(_identity_of(shape, row) for row in left)
     balance.subtract(_identity_of(shape, row) for row in right)
@@ -267,8 +270,8 @@ def _identity_of(shape: ComparedColumns, row: ComparedRow) -> _RowIdentity:
 def _match_partly_known(balance: Counter[_RowIdentity]) -> None:
     """Matches rows of which only a part is known with whole rows of the target.
 
-    Rows of which more is known choose first.  Columns only ever come to be known, so what is known of one row is part
-    of what is known of the other, and no choice takes a row away that only a later one could have taken.
+    Rows of which more is known choose first.  With time more columns are known, never fewer, so the known columns of
+    one row are a part of the known columns of another.  No choice takes a row that only a later one could have taken.
     """
     for known in sorted({identity.known for identity in balance if identity.known is not None}, key=len, reverse=True):
         surplus: dict[Hashable, list[_RowIdentity]] = {}

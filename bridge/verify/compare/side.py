@@ -13,14 +13,14 @@ from bridge.verify.compare.row_diff import ComparedRow
 from bridge.verify.snapshot_reader import SnapshotReader
 
 LACKS: Final = "?"
-"""Marks a column that the row had, and whose value the log does not hold."""
+"""Marks a column that the row had but whose value the log does not hold."""
 
 
 @dataclass(frozen=True)
 class PartlyKnown:
-    """Which columns are known differs from row to row.
+    """Tells which columns are known, where that differs from row to row.
 
-    code: SQL of a text with a 1 for each column that is; always: the columns that are known of every row.
+    code: the SQL expression of a text that has a 1 for each known column; always: the columns known in every row.
     """
 
     code: str
@@ -51,11 +51,11 @@ class Side:
         return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
 
     def tokens(self) -> list[str]:
-        """How each value is written in its row's text; U where it is unknown."""
+        """Tells how each value is written in its row's text; U where it is unknown."""
         return [self._token(i, column) for i, column in enumerate(self.columns)]
 
     def fetch(self, more: str) -> list[ComparedRow]:
-        """The rows under a further condition."""
+        """Gives the rows under a further condition."""
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
         code = self.partly.code if self.partly else "NULL"
         found = self.reader.rows(f"SELECT {','.join(values)},{code} {self.source(more)}")
@@ -81,5 +81,5 @@ class Side:
 
 
 def unhexed(values: Sequence[object]) -> KeyValues:
-    """Values as `checksums.readable` gives them."""
+    """Turns the hex that `checksums.readable` gives back into values."""
     return tuple(None if value is None else bytes.fromhex(str(value)) for value in values)

@@ -86,7 +86,7 @@ class WorkerPool(Generic[T]):
                 self._shared.remove((comparison, walk))
 
     def others_tables(self) -> Iterator[Shared]:
-        """Tables that other workers have begun and that have ranges left, until all are compared."""
+        """Gives tables that other workers have begun and that have ranges left, until all are compared."""
         while (found := self._next_shared()) is not None:
             yield found
 

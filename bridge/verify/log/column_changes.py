@@ -33,9 +33,9 @@ class ColumnChanges:
     """What an ALTER TABLE does.  All names are in lower case, as they were before the statement.
 
     renamed: old to new names.
-    dropped: columns that are gone; one may come again with other values.
-    retyped: columns whose values may read otherwise after the statement.
-    loses_rows: whether partitions went with their rows.
+    dropped: columns that are gone; a column of that name may come again with other values.
+    retyped: columns whose values may look different after the statement.
+    loses_rows: whether partitions were dropped or emptied, and rows with them.
     """
 
     renamed: Mapping[str, str]
@@ -45,7 +45,7 @@ class ColumnChanges:
 
 
 def column_changes(statement: str) -> ColumnChanges:
-    """The effects of an ALTER TABLE."""
+    """Gives the effects of an ALTER TABLE."""
     renamed: dict[str, str] = {}
     dropped: set[str] = set()
     retyped: set[str] = set()
@@ -71,7 +71,7 @@ def column_changes(statement: str) -> ColumnChanges:
 
 
 def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """The specifications between the commas of an ALTER TABLE, without the table's name."""
+    """Gives the specifications between the commas of an ALTER TABLE, without the table's name."""
     start, depth = _behind_table(found), 0
     at = start
     for at in range(start, len(found)):
@@ -93,7 +93,7 @@ def _behind_table(found: Sequence[Token]) -> int:
 
 
 def _column(part: Sequence[Token], count: int = 1) -> list[str]:
-    """The column names behind the verb; none when the specification is about an index, a key or a partition."""
+    """Gives the column names behind the verb; none when the specification is about an index, a key or a partition."""
     at = 1
     if part[at : at + 1] and part[at].word == "COLUMN":
         at += 1

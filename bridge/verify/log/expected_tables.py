@@ -1,4 +1,4 @@
-"""Temporary tables of expected rows, in the target's own types; they end with their session."""
+"""Makes temporary tables of expected rows, in the target's own types.  They end with their session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bridge.verify.compare.side import LACKS
 
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"
-PERHAPS: Final = "bridge perhaps"
+MAY_BE_GONE: Final = "bridge may be gone"
 COMMIT_TS: Final = "bridge commit_ts"
 PARTITION: Final = "bridge partition"
 OFFSET: Final = "bridge offset"
@@ -29,15 +29,15 @@ INDEX: Final = "bridge index"
 _META: Final = (
     (GONE, "BOOL NOT NULL"),
     (KNOWN, "TEXT CHARACTER SET ascii NOT NULL"),
-    (PERHAPS, "BOOL NOT NULL"),
+    (MAY_BE_GONE, "BOOL NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
     (PARTITION, "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
     (OFFSET, "BIGINT NOT NULL"),
     (INDEX, "INT NOT NULL"),
 )
 _DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS)
-"""The columns that decide which of two steps is the later one, in the order in which they are assigned: the answer
-stays the same while one column after the other becomes the later step's."""
+"""The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
+must stay the same while one column after the other takes the later step's value."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -59,18 +59,18 @@ class ExpectedTable:
     index: tuple[str, ...] = ()
 
     @property
-    def named(self) -> list[str]:
+    def named_columns(self) -> list[str]:
         """The columns that any message has, in lower case, in the table's order."""
         named = {name for shape in self.shapes for name in shape.split(SEP)}
         return [name for name in self.definition.columns if name in named]
 
     @property
-    def is_partly(self) -> bool:
+    def is_partly_known(self) -> bool:
         """Whether some messages have more columns than others."""
         return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
 
     def create(self) -> str:
-        """The statement that makes it."""
+        """Gives the statement that makes it."""
         lines = [
             _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
         ]
@@ -82,10 +82,10 @@ class ExpectedTable:
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB"
 
     def inserts(self, rows: pa.Table) -> Iterator[str]:
-        """The statements that load folded steps of this table.
+        """Gives the statements that load folded steps of this table.
 
-        Keys may differ in the messages and be equal on the target (case, a type that was changed): of such rows the
-        last wins.
+        Keys may differ in the messages and be equal on the target (by case, or since a type was changed).  The last
+        such row wins.
         """
         for by_time, lacks, names in _distinct(rows, "by_time", "lacks", "names"):
             alike = (pc.equal(rows["by_time"], by_time), pc.equal(rows["lacks"], lacks), pc.equal(rows["names"], names))
@@ -97,11 +97,11 @@ class ExpectedTable:
                 yield from self._load(mine.filter(pc.invert(stays)), list(self.key), "key", None, by_time=by_time)
 
     def _known(self, names: str, *, lacks: bool) -> str:
-        """The code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
-        if not self.is_partly:
+        """Gives the code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
+        if not self.is_partly_known:
             return ""
         mine, other = names.split(SEP), LACKS if lacks else "0"
-        return "".join("1" if name in mine else other for name in self.named)
+        return "".join("1" if name in mine else other for name in self.named_columns)
 
     def _load(
         self, rows: pa.Table, names: Sequence[str], values: str, known: str | None, *, by_time: bool
@@ -116,7 +116,7 @@ class ExpectedTable:
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(rows[values].combine_chunks(), SEP, ","),
             pa.scalar(f"{int(known is None)},'{known or ''}'", TEXT),
-            pc.if_else(rows["perhaps"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
+            pc.if_else(rows["may_be_gone"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
             rows["commit_ts"].combine_chunks().cast(TEXT),
             _partitions(rows),
             *(rows[name].combine_chunks().cast(TEXT) for name in ("offset", "index")),
@@ -154,7 +154,8 @@ def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
 
 
 def _later(names: Sequence[str]) -> str:
-    """A condition: a row is later than another by these columns, the first of which counts most."""
+    """Writes the condition for rows that are later than another one by these columns, the first of which counts
+    most."""
     name, *rest = map(quote_name, names)
     later = f"VALUES({name})>{name}"
     return f"({later} OR (VALUES({name})={name} AND {_later(names[1:])}))" if rest else later
@@ -189,7 +190,7 @@ def _partitions(rows: pa.Table) -> pa.Array:
 
 
 def _repeated(bodies: pa.Array, rows: pa.Table) -> pa.Array:
-    """The rows of a table without a key, each as often as it should be there."""
+    """Gives the rows of a table without a key, each as often as it should be there."""
     copies = [max(1, count) for count in rows["copies"].to_pylist()]
     if max(copies) == 1:
         return bodies

@@ -17,10 +17,10 @@ from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
 def fold_steps(found: pa.Table) -> pa.Table:
-    """Folds steps, as far as it can see them.  May be applied again to what it gave.
+    """Folds the given steps.  It may be applied again to its own results.
 
-    With a key: the last step of each key, and the steps that complete it.  Without a key: the copies of a change added
-    up.  When the fold has seen all steps, `completed` makes one step of each key.
+    Tables with a key keep the last step of each key, and the steps that complete it.  For tables without a key, it adds
+    up the copies of a change.  Once all steps are folded together, `completed` makes one step for each key.
     """
     is_keyed = pc.equal(found["copies"], 0)
     return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
@@ -34,24 +34,25 @@ def _last(found: pa.Table) -> pa.Table:
 
 
 def _has_parts(found: pa.Table) -> bool:
-    """Whether some images must be completed, or complete others."""
+    """Tells whether some images must be completed, or complete others."""
     return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
 
 
 def _last_of_keys(found: pa.Table) -> pa.Table:
-    """The last step of each key: by commit ts, where an image beats a delete; by event time and position where there is
-    no commit ts."""
+    """Gives the last step of each key: by commit ts, where an image beats a delete; by event time and position where
+    there is no commit ts."""
     if found.num_rows == 0:
         return found
     keys = _codes(found, "key")
     found, order = _ordered(found.combine_chunks(), keys)
     last = np.empty(keys.max() + 1, dtype=np.int64)
-    last[keys[order]] = order  # of repeated indices the last one assigned stays (NumPy)
+    last[keys[order]] = order  # where an index is repeated, the last value stays (NumPy)
     return found.take(pa.array(last))
 
 
 def _last_whole_and_later(found: pa.Table) -> pa.Table:
-    """For each key, the last step that needs no other, and behind it the last step of each list of columns."""
+    """Keeps for each key the last step that holds its whole row, and behind it the last step of each list of
+    columns."""
     if found.num_rows == 0:
         return found
     keys, lists = _codes(found, "key"), _codes(found, "key", "names")
@@ -68,8 +69,8 @@ def _last_whole_and_later(found: pa.Table) -> pa.Table:
 
 
 def completed(found: pa.Table) -> pa.Table:
-    """Makes one step of each key out of all that `fold_steps` has left: the last image, completed by what the row held
-    before."""
+    """Makes one step for each key from the steps that `fold_steps` kept: the last image, completed by the values that
+    the row had before."""
     if found.num_rows == 0 or not _has_parts(found):
         return found
     keys = _codes(found, "key")
@@ -88,11 +89,11 @@ def _replayed(parts: pa.Table) -> pa.Table:
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     states: dict[tuple[int, str], dict[str, str]] = {}
     for step in parts.to_pylist():
-        key, values = (step["place"], step["key"]), None
+        key, values = (step["table_number"], step["key"]), None
         if step["image"] is not None:
             values = dict(zip(step["names"].split(SEP), step["image"].split(SEP), strict=True))
             if step["basis"] is not None:
-                before = (step["place"], step["basis"])
+                before = (step["table_number"], step["basis"])
                 step["lacks"] = before not in states or rows[before]["lacks"]
                 values = states.get(before, {}) | values
             step |= {"names": SEP.join(values), "image": SEP.join(values.values())}
@@ -104,16 +105,16 @@ def _replayed(parts: pa.Table) -> pa.Table:
 
 
 def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
-    """A number for each row of a table: equal numbers where the values of these columns are equal."""
-    values = [found["place"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
+    """Gives a number for each row of a table: equal numbers where the values of these columns are equal."""
+    values = [found["table_number"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
     identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
     codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
 
 def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    """The steps and their order.  Event times are raised to the highest that their partition has shown before for the
-    same key."""
+    """Gives the steps and their order.  Event times are raised to the highest that their partition has shown before for
+    the same key."""
     by_time = found["by_time"].to_numpy(zero_copy_only=False)
     if by_time.any():
         times = pa.array(_in_partition_order(found, keys, by_time))
@@ -121,7 +122,7 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
     is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
     order = np.lexsort(
         (
-            ~is_image,  # a row that moves is what its old key had
+            ~is_image,  # the row that moves here has the values of its old key, so images come first
             found["index"].to_numpy(),
             found["offset"].to_numpy(),
             found["partition"].to_numpy(),
@@ -153,7 +154,7 @@ def _in_partition_order(
 
 
 _OF_KEYS: Final = ("basis", "unit", "lacks")
-_SAME_CHANGE: Final = ("place", "key", "names", "perhaps", "commit_ts", "by_time")
+_SAME_CHANGE: Final = ("table_number", "key", "names", "may_be_gone", "commit_ts", "by_time")
 
 
 def _counted(found: pa.Table) -> pa.Table:
@@ -186,13 +187,13 @@ def _counted(found: pa.Table) -> pa.Table:
 
 
 def balance(found: pa.Table) -> pa.Table:
-    """Makes of the folded steps of tables without a key one row for each image that should be there, with its number of
-    copies.
+    """Turns the folded steps of tables without a key into one row for each image that should be there, with its number
+    of copies.
 
-    A change that came again below a boundary counts once, unless it came only there.  Rows that may have gone with
-    their partition are left out.
+    Copies of a change that came below a boundary were sent again, and count only if there are no others.  Rows that may
+    be gone with their partition are left out.
     """
-    found = found.filter(pc.invert(found["perhaps"]))
+    found = found.filter(pc.invert(found["may_be_gone"]))
     if found.num_rows == 0:
         return found
     fresh = pc.subtract(found["copies"], found["resent"])
@@ -200,7 +201,7 @@ def balance(found: pa.Table) -> pa.Table:
     found = found.set_column(found.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), counted)
     encoded = (
         pc.binary_join_element_wise(
-            found["place"].cast(TEXT), found["names"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT)
+            found["table_number"].cast(TEXT), found["names"].cast(TEXT), found["key"], pa.scalar(SEP, TEXT)
         )
         .combine_chunks()
         .dictionary_encode()
@@ -215,7 +216,7 @@ def balance(found: pa.Table) -> pa.Table:
 
 
 def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """The steps by bucket.  All steps of a key are in one bucket, and so are all keys of a unit."""
+    """Divides steps into buckets.  All steps of a key are in one bucket, and so are all keys of a unit."""
     if found.num_rows == 0:
         return
     keys = pc.coalesce(found["unit"], found["key"]).to_pylist()

@@ -1,7 +1,7 @@
-"""Where rows of earlier messages are now: schema changes rename, empty and drop tables, and rename and drop columns.
+"""Traces where rows of earlier messages are now: schema changes rename, empty and drop tables and columns.
 
-Pure.  Every name that messages use has a life, cut by the schema changes that touch it; the rows between two cuts are
-one span, which knows in which table its rows are now and what their columns are called there.
+Pure.  Every table name in messages has a history, which the schema changes of that table cut.  The rows between two
+cuts are one span.  A span knows in which table its rows are now, and the names of their columns there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SECOND_MS: Final = 1000
 
 @dataclass(frozen=True)
 class LoggedChange:
-    """A schema change as the log has it.  offsets: where its copies lie, by partition."""
+    """A schema change as the log has it.  offsets: the offset of its copy in each partition."""
 
     commit_ts: int
     by_time: bool
@@ -38,8 +38,8 @@ class LoggedChange:
 class Cut:
     """The line between rows before a schema change and rows behind it.
 
-    ts: rows at or below it come before the change.  In an order by time, its offset decides where the change lies in
-    the row's own partition.
+    ts: rows at or below it come before the change.  Where messages go by event time, the offset of the change in the
+    row's own partition decides instead.
     """
 
     ts: int
@@ -47,8 +47,8 @@ class Cut:
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
-        """The cut of a schema change.  Equal event times count as earlier, and a time in whole seconds stands for its
-        whole second (internals, decision 13)."""
+        """Gives the cut of a schema change.  Equal event times count as earlier, and a time in whole seconds stands for
+        its whole second (internals, decision 13)."""
         if not change.by_time:
             return cls(change.commit_ts, {})
         ms = tso_ms(change.commit_ts)
@@ -60,25 +60,25 @@ class Cut:
 class Span:
     """The rows of a name between two cuts.
 
-    place: the table that holds the rows now, None when they are gone or nothing is known of them.
-    columns: lower-case names in messages to the names now, None for columns that are gone; columns that are not listed
-    kept their names.
-    retyped: columns, by their names now, whose values may read otherwise since.
-    perhaps: whether a row may have gone with its partition.
+    table: the table that holds the rows now, None when they are gone or nothing is known of them.
+    columns: from lower-case names in messages to present names, None for columns that are gone; columns that are not
+    listed kept their names.
+    retyped: columns, by their present names, whose values may look different since.
+    may_be_gone: whether rows may have been deleted with their table partition.
     """
 
-    place: TableName | None
+    table: TableName | None
     columns: Mapping[str, str | None] = field(default_factory=dict)
     retyped: frozenset[str] = frozenset()
-    perhaps: bool = False
+    may_be_gone: bool = False
 
     def now(self, name: str) -> str | None:
-        """What a column of the messages is called now, in lower case."""
+        """Tells what a column of the messages is called now, in lower case."""
         return self.columns.get(name.lower(), name.lower())
 
 
 @dataclass
-class Life:
+class NameHistory:
     """The cuts of a name, and the spans between them; there is one span more than cuts."""
 
     cuts: list[Cut]
@@ -87,40 +87,40 @@ class Life:
 
 @dataclass
 class Lineage:
-    """Where the rows of every name are now.
+    """Tells where the rows of every table name are now.
 
-    lives: by lower-case name in the messages.
+    histories: by lower-case name in the messages.
     since: up to this commit_ts (TSO) the log may have lost messages.
     whole: tables of which the log holds every row, because it saw them made or emptied.
     dropped: tables that must not exist.
     """
 
-    lives: dict[NameKey, Life]
+    histories: dict[NameKey, NameHistory]
     since: int = 0
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
     made: dict[NameKey, TableName] = field(default_factory=dict)
 
-    def life(self, name: TableName) -> Life:
-        """The life of a name."""
-        return self.lives.setdefault(key_of(name), Life([], [Span(name)]))
+    def history(self, name: TableName) -> NameHistory:
+        """Gives the history of a name."""
+        return self.histories.setdefault(key_of(name), NameHistory([], [Span(name)]))
 
 
 def key_of(name: TableName) -> NameKey:
-    """The name of a table for comparison: without regard to case, as in TiDB."""
+    """Gives the name of a table for comparison: without regard to case, as in TiDB."""
     return name.schema.lower(), name.table.lower()
 
 
 def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: int = 0) -> Lineage:
-    """The lineage of all tables.
+    """Traces all tables.
 
     names: the tables that rows name.
-    changes: schema changes in order, copies folded.
+    changes: schema changes in order, each once.
     since: up to this commit_ts (TSO) the log may have lost messages, and with them rows of tables that it saw made.
     """
     lineage = Lineage({}, since)
     for name in names:
-        lineage.life(name)
+        lineage.history(name)
     for change in changes:
         classified = classify(change.text, change.schema)
         if isinstance(classified, Classified):
@@ -131,7 +131,7 @@ def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: in
 def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
     tables, cut, is_whole = classified.tables, Cut.of(change), change.commit_ts > lineage.since
     if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
-        _end(lineage, tables, cut)  # rows come and go that no message tells of
+        _end(lineage, tables, cut)  # the change moves rows that no message mentions
         lineage.whole -= {key_of(name) for name in tables}
         return
     match classified.kind:
@@ -145,9 +145,9 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             _end(lineage, tables, cut)
             _dropped(lineage, tables)
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
-            places = {span.place for life in lineage.lives.values() for span in life.spans if span.place}
-            places |= set(lineage.made.values())
-            inside = [name for name in places if name.schema.lower() == classified.database.lower()]
+            tables_now = {span.table for history in lineage.histories.values() for span in history.spans if span.table}
+            tables_now |= set(lineage.made.values())
+            inside = [name for name in tables_now if name.schema.lower() == classified.database.lower()]
             _end(lineage, inside, cut)
             _dropped(lineage, inside)
         case StatementKind.RENAME_TABLE:
@@ -160,12 +160,12 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
 
 
 def _empties_database(classified: Classified) -> bool:
-    """Whether the statement empties a database: DROP, or CREATE OR REPLACE."""
+    """Tells whether the statement empties a database: DROP, or CREATE OR REPLACE."""
     return ChangeClass.DROP_DATABASE in classified.classes
 
 
 def _if_not_exists(text: str) -> bool:
-    """Whether the statement may have left alone what was there."""
+    """Tells whether the statement may have left an existing table as it was."""
     words = [token.word for token in tokens(text)[:8]]
     return any(words[i : i + 3] == ["IF", "NOT", "EXISTS"] for i in range(len(words)))
 
@@ -185,38 +185,38 @@ def _dropped(lineage: Lineage, names: Iterable[TableName]) -> None:
         lineage.dropped[key_of(name)] = name
 
 
-def _at(lineage: Lineage, name: TableName) -> list[tuple[Life, int]]:
-    """The spans whose rows are in a table now."""
+def _at(lineage: Lineage, name: TableName) -> list[tuple[NameHistory, int]]:
+    """Gives the spans whose rows are in a table now."""
     return [
-        (life, i)
-        for life in lineage.lives.values()
-        for i, span in enumerate(life.spans)
-        if span.place is not None and key_of(span.place) == key_of(name)
+        (history, i)
+        for history in lineage.histories.values()
+        for i, span in enumerate(history.spans)
+        if span.table is not None and key_of(span.table) == key_of(name)
     ]
 
 
 def _end(lineage: Lineage, names: Iterable[TableName], cut: Cut) -> None:
-    """Ends the spans of these tables: the rows that they hold do not count any more."""
+    """Ends the spans of these tables: the rows in them do not count any more."""
     for name in names:
-        lineage.life(name)
-        for life, i in _at(lineage, name):
-            life.spans[i] = replace(life.spans[i], place=None)
+        lineage.history(name)
+        for history, i in _at(lineage, name):
+            history.spans[i] = replace(history.spans[i], table=None)
         _begin(lineage, name, cut)
 
 
 def _begin(lineage: Lineage, name: TableName, cut: Cut) -> None:
     """Begins a new span, to which rows of that name belong from here on."""
-    life = lineage.life(name)
-    life.cuts.append(cut)
-    life.spans.append(Span(name))
+    history = lineage.history(name)
+    history.cuts.append(cut)
+    history.spans.append(Span(name))
 
 
 def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
-    lineage.life(old)
+    lineage.history(old)
     moving = _at(lineage, old)
     _end(lineage, [new], cut)
-    for life, i in moving:
-        life.spans[i] = replace(life.spans[i], place=new)
+    for history, i in moving:
+        history.spans[i] = replace(history.spans[i], table=new)
     _begin(lineage, old, cut)
     is_whole = key_of(old) in lineage.whole
     _dropped(lineage, [old])
@@ -227,9 +227,9 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
 def _alter(lineage: Lineage, name: TableName, changes: ColumnChanges, cut: Cut) -> None:
     if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows):
         return
-    lineage.life(name)
-    for life, i in _at(lineage, name):
-        life.spans[i] = _altered(life.spans[i], changes)
+    lineage.history(name)
+    for history, i in _at(lineage, name):
+        history.spans[i] = _altered(history.spans[i], changes)
     _begin(lineage, name, cut)
 
 
@@ -243,5 +243,5 @@ def _altered(span: Span, changes: ColumnChanges) -> Span:
         span,
         columns=columns,
         retyped=frozenset(changes.renamed.get(name, name) for name in retyped),
-        perhaps=span.perhaps or changes.loses_rows,
+        may_be_gone=span.may_be_gone or changes.loses_rows,
     )

@@ -1,5 +1,4 @@
-"""How the tables of the log are compared with the target's: by which key and columns, and the SQL of both
-sides.  Pure."""
+"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from bridge.model import Table, TableName
 from bridge.mysql.table_definition import Definition
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
-from bridge.verify.compare.comparable_columns import index_to_go_by
+from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_sql import key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
-from bridge.verify.log.expected_tables import GONE, KNOWN, PERHAPS, ExpectedTable
+from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
 from bridge.verify.log.lineage import Lineage, key_of
 from bridge.verify.log.row_steps import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -32,18 +31,18 @@ class LoggedTable:
     index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
-    perhaps: whether some rows may have gone with their partitions.
-    is_lost: whether changes hold parts of rows that nothing tells from others, so that the log does not say what the
-        rows are.
+    may_be_gone: whether some rows may have been deleted with their table partitions.
+    is_lost: whether changes hold parts of rows, and no key tells which rows, so that the log does not say what the rows
+    are.
     """
 
-    place: ReplicatedTable
+    replicated: ReplicatedTable
     definition: Definition
     expected_table: ExpectedTable
     index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
-    perhaps: bool
+    may_be_gone: bool
     is_lost: bool
 
     @property
@@ -54,9 +53,9 @@ class LoggedTable:
     @property
     def shape(self) -> ComparedColumns:
         """The columns that are compared: every column that some row of the log has."""
-        columns = tuple(self.definition.columns[name] for name in self.expected_table.named)
+        columns = tuple(self.definition.columns[name] for name in self.expected_table.named_columns)
         names = [column.name.lower() for column in columns]
-        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.place.key if names))
+        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -71,11 +70,11 @@ class LoggedTable:
 
     @property
     def _same_key(self) -> str:
-        names = [quote_name(self.definition.columns[part].name) for part in self.place.key]
+        names = [quote_name(self.definition.columns[part].name) for part in self.replicated.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
     def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
-        """The expected side and the actual side."""
+        """Gives the expected side and the actual side."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
@@ -95,7 +94,7 @@ class LoggedTable:
             key_parts(key, key, _ACTUAL),
             alias=_ACTUAL,
         )
-        if not self.place.key:
+        if not self.replicated.key:
             return expected, actual if self.is_whole or partly else replace(
                 actual, condition=_also_in(actual, expected)
             )
@@ -108,18 +107,18 @@ class LoggedTable:
 
     @property
     def _partly(self) -> PartlyKnown | None:
-        if not self.expected_table.is_partly:
+        if not self.expected_table.is_partly_known:
             return None
         common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
-        always = frozenset(i for i, name in enumerate(self.expected_table.named) if name in common)
+        always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
         return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
-        if not (self.perhaps and self.place.key):
+        if not (self.may_be_gone and self.replicated.key):
             return stays
         there = f"EXISTS (SELECT 1 FROM {quote_name(*self.name)} {_ACTUAL} WHERE {self._same_key})"
-        return f"{stays} AND ({_EXPECTED}.{quote_name(PERHAPS)}=0 OR {there})"
+        return f"{stays} AND ({_EXPECTED}.{quote_name(MAY_BE_GONE)}=0 OR {there})"
 
 
 def _also_in(actual: Side, expected: Side) -> str:
@@ -127,8 +126,8 @@ def _also_in(actual: Side, expected: Side) -> str:
 
 
 def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
-    """The key to fold by: one of the target's keys that the messages hold, preferably the one they name; () without
-    any."""
+    """Gives the key to fold by: one of the target's keys that the messages hold, preferably the one they name; ()
+    without any."""
     held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
     named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
     keys = [key for key in table.keys if key in definition.keys]
@@ -140,31 +139,34 @@ def choose_log_key(table: Table, definition: Definition, shapes: Sequence[Logged
 def logged_table(
     number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
 ) -> LoggedTable:
-    """A table that the log and the target have.  number: of its place.  schema: the database for temporary tables."""
-    place = ReplicatedTable(table, choose_log_key(table, definition, shapes))
-    known = {_known(place, shape) for shape in shapes}
-    spans = [span for life in lineage.lives.values() for span in life.spans if span.place]
-    perhaps = any(span.perhaps for span in spans if span.place and key_of(span.place) == key_of(table.name))
-    is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(place.key or not perhaps)
+    """Makes the table from what the log and the target know of it.  number: the number of the table.  schema: the
+    database for temporary tables."""
+    replicated = ReplicatedTable(table, choose_log_key(table, definition, shapes))
+    known = {_known(replicated, shape) for shape in shapes}
+    spans = [span for history in lineage.histories.values() for span in history.spans if span.table]
+    may_be_gone = any(span.may_be_gone for span in spans if span.table and key_of(span.table) == key_of(table.name))
+    is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
-    index = index_to_go_by(definition, definition, everywhere) if is_whole and not place.key else ()
+    index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()
     expected_table = ExpectedTable(
-        quote_name(schema, f"verify {number}"), definition, place.key, tuple(sorted(known - {""})), index
+        quote_name(schema, f"verify {number}"), definition, replicated.key, tuple(sorted(known - {""})), index
     )
     return LoggedTable(
-        replace(place, columns=frozenset(expected_table.named)) if expected_table.is_partly else place,
+        replace(replicated, columns=frozenset(expected_table.named_columns))
+        if expected_table.is_partly_known
+        else replicated,
         definition,
         expected_table,
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
-        perhaps,
-        not place.key and _hold_parts(shapes),
+        may_be_gone,
+        not replicated.key and _hold_parts(shapes),
     )
 
 
 def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
-    """Some changes of rows that are there lack a column that an earlier message has."""
+    """Tells whether some changes of existing rows lack a column that an earlier message has."""
     return any(
         other.first < shape.in_place and not set(other.columns.split(SEP)).issubset(shape.columns.split(SEP))
         for shape in shapes
@@ -172,8 +174,8 @@ def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
     )
 
 
-def _known(place: ReplicatedTable, shape: LoggedShape) -> str:
-    """The columns that are loaded; "" for rows whose key the messages do not hold."""
+def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
+    """Gives the columns that are loaded; "" for rows whose key the messages do not hold."""
     names = shape.columns.split(SEP)
-    kept = [names[i] for i in known_names(place, shape.retyped.split(SEP), names)]
-    return SEP.join(kept) if set(place.key) <= set(kept) else ""
+    kept = [names[i] for i in known_names(replicated, shape.retyped.split(SEP), names)]
+    return SEP.join(kept) if set(replicated.key) <= set(kept) else ""

@@ -26,14 +26,14 @@ from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links
 _EVENTS_PER_BUCKET: Final = 250_000
 _CODEC: Final = "lz4_raw"
 _STEPS_HELD: Final = 500_000
-"""An executor folds what it has when it holds so many steps."""
+"""An executor folds its steps when it holds this many."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """What the messages hold beside rows, and which tables the rows are of.
+    """What the messages hold besides rows, and the tables that the rows belong to.
 
-    changes: schema changes in order, copies folded.
+    changes: schema changes in order, each once.
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
@@ -61,7 +61,7 @@ class Log:
         self._packed.unpersist()
 
     def control(self) -> Control:
-        """Everything but the rows."""
+        """Gives everything but the rows."""
         brought = self._packed.map(lambda batch: _to_bytes(_control_events(_events(batch)))).collect()
         found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_from_bytes, brought)])
         found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
@@ -72,26 +72,28 @@ class Log:
         return Control(_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
-        """The shapes of all row changes (`row_steps.shapes`)."""
+        """Gives the shapes of all row changes (`row_steps.shapes`)."""
         return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
     def statements(self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int) -> Iterator[tuple[int, str]]:
-        """The statements that load the last states into temporary tables, each with the number of its place."""
+        """Gives the statements that load the last states into temporary tables, each with the number of its table."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
         spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
         return iter(spread.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
-        """The keys between which rows move.  Reads the messages once more where some may hold a part of a row only."""
-        if plan.read is None or not any(place.columns for place in plan.places):
+        """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
+        part of a row."""
+        if plan.read is None or not any(table.columns for table in plan.tables):
             return {}
         found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
         return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
 
 
 def _compressed(content: bytes) -> bytes:
-    """The events, compressed to a quarter: they lie in the JVM, and go there and back for each pass."""
+    """Compresses events to a quarter of their size: the JVM stores them, and each pass sends them to Python and
+    back."""
     body: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
     return len(content).to_bytes(8, "big") + body
 
@@ -118,8 +120,8 @@ def _from_bytes(value: bytes) -> pa.Table:
 
 
 def _control_events(events: pa.Table) -> pa.Table:
-    """The events that are not rows, and for each table and partition the first row, whose `index` says how many there
-    were."""
+    """Gives the events that are not rows, and the first row of each table and partition, whose `index` says how many
+    rows there were."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
 
@@ -200,9 +202,9 @@ def _loading(
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
         mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
         folded = completed(fold_steps(pa.concat_tables(mine)))
-        for place, expected_table in enumerate(expected_tables):
-            mine = folded.filter(pc.equal(folded["place"], place))
+        for number, expected_table in enumerate(expected_tables):
+            mine = folded.filter(pc.equal(folded["table_number"], number))
             for sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
-                yield place, sql
+                yield number, sql
 
     return load

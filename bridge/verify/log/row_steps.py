@@ -1,6 +1,6 @@
-"""Row changes as steps of their rows: what Spark's executors compute for verify.  Pure, over Arrow.
+"""Turns row changes into steps of their rows; Spark's executors do this for verify.  Pure, over Arrow.
 
-A row change is one or two steps: its row comes to have an image, or goes from a key.  The last step of a key is its
+A row change is one or two steps: a key gets an image, or its row goes away.  The last step of a key is the key's
 state.  Rows of tables without a key are counted instead: each image comes or goes.
 """
 
@@ -23,15 +23,15 @@ from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.verify.log.lineage import Cut, Life, Span, key_of
+from bridge.verify.log.lineage import Cut, NameHistory, Span, key_of
 
 STEP_SCHEMA: Final = pa.schema(
     [
-        pa.field("place", pa.int32()),
+        pa.field("table_number", pa.int32()),
         pa.field("key", TEXT),
         pa.field("names", pa.string()),
         pa.field("image", TEXT),
-        pa.field("perhaps", pa.bool_()),
+        pa.field("may_be_gone", pa.bool_()),
         pa.field("commit_ts", pa.int64()),
         pa.field("by_time", pa.bool_()),
         pa.field("topic", pa.string()),
@@ -45,13 +45,13 @@ STEP_SCHEMA: Final = pa.schema(
         pa.field("lacks", pa.bool_()),
     ]
 )
-"""place: number of the table; key, image: literals joined by SEP, the image null when the row goes; names: of the
-image's columns on the target, joined by SEP.  copies: 0 for tables with a key, else how many copies of the image come
-(> 0) or go; resent: how many of them the producer sent again.
+"""table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
+row goes; names: of the image's columns on the target, joined by SEP.  copies: 0 for tables with a key, else how many
+copies of the image come (> 0) or go; resent: how many of them the producer sent again.
 
-basis: of an image that holds a part of its row, the key whose row had the rest just before; null when the image is
-whole.  unit: stands for all keys between which such rows move, null for the others.  lacks: the log does not hold the
-rest of the row."""
+basis: for an image that holds only a part of its row, the key whose row had the rest just before; null when the image
+is whole.  unit: a name for all keys between which such rows move, null for other keys.  lacks: whether the log does not
+hold the rest of the row."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,15 @@ class LogPlan:
     """What executors must know to make steps.
 
     limit: the commit_ts (TSO) from which on nothing is in the target yet.
-    read: how far the target is in each partition, where the order is the partitions'; None where it is that of
-    commit_ts.
+    read: how far the target is in each partition, in the order of partitions; None in the order of commit_ts.
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
     an offset and below its boundary has been sent before.
-    units: by table and key, a name for all the keys between which rows move whose messages hold a part of them.
+    units: by table number and key, a name for all keys between which rows move whose messages hold only a part of them.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     """
 
-    places: tuple[ReplicatedTable, ...]
-    lives: Mapping[tuple[str, str], Life]
+    tables: tuple[ReplicatedTable, ...]
+    histories: Mapping[tuple[str, str], NameHistory]
     limit: int
     read: Mapping[PartitionId, PartitionStart] | None
     boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
@@ -89,13 +88,13 @@ class LogPlan:
     begins: Mapping[str, int] = field(default_factory=dict)
 
     def number_of(self, name: TableName) -> int | None:
-        """The number of a table's place, None when the target does not have it."""
+        """Gives the number of a table, None when the target does not have it."""
         wanted = key_of(name)
-        return next((i for i, place in enumerate(self.places) if key_of(place.table.name) == wanted), None)
+        return next((i for i, replicated in enumerate(self.tables) if key_of(replicated.table.name) == wanted), None)
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
-    """The row changes that the target should hold."""
+    """Gives the row changes that the target should hold."""
     is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
     if plan.read is None:
         limits = pa.scalar(plan.limit, pa.int64())
@@ -111,21 +110,21 @@ def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
 
 
 def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
-    """A number for each event by its topic and partition."""
+    """Gives a number for each event by its topic and partition."""
     where = list(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True))
     known = {one: number(one) for one in set(where)}
     return np.array([known[one] for one in where], dtype=np.int64)
 
 
 def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
-    """The row changes, by the span that they belong to."""
+    """Divides row changes by the span that they belong to."""
     for name, changes in by_table(events).items():
-        life = plan.lives.get(key_of(name)) or Life([], [Span(name)])
-        if not life.cuts:
-            yield life.spans[0], changes
+        history = plan.histories.get(key_of(name)) or NameHistory([], [Span(name)])
+        if not history.cuts:
+            yield history.spans[0], changes
             continue
-        epochs = sum((_is_behind(cut, changes) for cut in life.cuts), np.zeros(changes.num_rows, np.int64))
-        for i, span in enumerate(life.spans):
+        epochs = sum((_is_behind(cut, changes) for cut in history.cuts), np.zeros(changes.num_rows, np.int64))
+        for i, span in enumerate(history.spans):
             mine = epochs == i
             if mine.any():
                 yield span, changes.filter(pa.array(mine))
@@ -147,10 +146,10 @@ class LoggedShape(NamedTuple):
     schema, table: the table that holds the rows now.
     columns: the names of the columns there, in message order.
     handle: the names of the handle key's columns.
-    retyped: columns that have got another type since.
+    retyped: columns whose type was changed since.
     first: the lowest commit_ts of any change.
-    in_place: the highest commit_ts of those by event time that change a row which is there, so that what they lack is
-        as it was; -1 when there is none.
+    in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
+    which they lack kept their values; -1 when there is none.
     """
 
     schema: str
@@ -163,10 +162,10 @@ class LoggedShape(NamedTuple):
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
-    """The shapes of the row changes that the target should hold."""
+    """Gives the shapes of the row changes that the target should hold."""
     found: set[LoggedShape] = set()
     for span, changes in spans_of(plan, in_target(plan, events)):
-        if span.place is None:
+        if span.table is None:
             continue
         is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
         in_place = pc.if_else(is_in_place, changes["commit_ts"], -1)
@@ -178,45 +177,46 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
             handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
             columns, key, retyped = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
             times = shape["commit_ts_min"], shape["in_place_max"]
-            found.add(LoggedShape(*span.place, columns, key, retyped, *times))
+            found.add(LoggedShape(*span.table, columns, key, retyped, *times))
     return found
 
 
-def known_names(place: ReplicatedTable, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
-    """Positions of the columns whose values the target should hold: it has them and does not generate them, and unless
-    they are of the key they have not got another type since."""
-    columns = place.table.columns
+def known_names(replicated: ReplicatedTable, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
+    """Gives the positions of the columns whose values the target should hold: columns that it has and does not
+    generate, and whose type was not changed since, unless they are in the key."""
+    columns = replicated.table.columns
     return [
         i
         for i, name in enumerate(names)
         if name is not None
         and name in columns
         and not columns[name].generated
-        and (name not in retyped or name in place.key)
+        and (name not in retyped or name in replicated.key)
     ]
 
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    """The steps of the row changes; rows whose key the messages do not hold are left out."""
+    """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out."""
     found = _with_units(plan, _steps(plan, events))
     return found.combine_chunks()
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
-    """Pairs of keys, each with its table, between which a row moves whose message holds only a part of it."""
-    if not any(place.columns for place in plan.places):
+    """Gives the pairs of keys, each with its table number, between which a row moves whose message holds only a part of
+    it."""
+    if not any(replicated.columns for replicated in plan.tables):
         return set()
     parts = pc.and_(pc.equal(events["kind"], int(Kind.UPDATE)), events["by_time"])
     found = _steps(plan, events.filter(parts))
     found = found.filter(pc.fill_null(pc.not_equal(found["basis"], found["key"]), False))
-    places, olds, news = (found[name].to_pylist() for name in ("place", "basis", "key"))
-    return {((place, old), (place, new)) for place, old, new in zip(places, olds, news, strict=True)}
+    tables, olds, news = (found[name].to_pylist() for name in ("table_number", "basis", "key"))
+    return {((table, old), (table, new)) for table, old, new in zip(tables, olds, news, strict=True)}
 
 
 def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     found, checked = [STEP_SCHEMA.empty_table()], CheckedTypes()
     for span, changes in spans_of(plan, in_target(plan, events)):
-        number = None if span.place is None else plan.number_of(span.place)
+        number = None if span.table is None else plan.number_of(span.table)
         if number is None:
             continue
         for shape in pc.unique(changes["columns"]).to_pylist():
@@ -228,7 +228,7 @@ def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
 def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
     if not plan.units:
         return found
-    keys = zip(found["place"].to_pylist(), found["key"].to_pylist(), strict=True)
+    keys = zip(found["table_number"].to_pylist(), found["key"].to_pylist(), strict=True)
     units = pa.array([plan.units.get(key) for key in keys], TEXT)
     return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
@@ -236,12 +236,12 @@ def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
 def _steps_of_shape(
     plan: LogPlan, number: int, span: Span, changes: pa.Table, checked: CheckedTypes
 ) -> Iterator[pa.Table]:
-    place = plan.places[number]
+    replicated = plan.tables[number]
     texts, forms = split_forms(changes["columns"][0].as_py())
     names = [span.now(name) for name in texts.split(SEP)]
-    kept = known_names(place, span.retyped, names)
+    kept = known_names(replicated, span.retyped, names)
     kept_names = [names[i] or "" for i in kept]
-    if not set(place.key) <= set(kept_names) or not kept:
+    if not set(replicated.key) <= set(kept_names) or not kept:
         return
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     for at, values in (
@@ -250,8 +250,8 @@ def _steps_of_shape(
         ("after", _kept(changes["after"], kept, len(names))),
     ):
         changes = changes.set_column(changes.schema.get_field_index(at), at, values.cast(pa.string()))
-    changes = typed(place.table, changes, checked)
-    make = _keyed_steps if place.key else _copy_steps
+    changes = typed(replicated.table, changes, checked)
+    make = _keyed_steps if replicated.key else _copy_steps
     yield from make(plan, number, span, changes, kept_names)
 
 
@@ -261,20 +261,20 @@ def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array
 
 
 def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
-    positions = [names.index(part) for part in plan.places[number].key]
+    positions = [names.index(part) for part in plan.tables[number].key]
     before, after = (whole(changes[image]) for image in ("before", "after"))
     old, new = joined(parts_of(before, positions)), joined(parts_of(after, positions))
     goes = pc.and_(pc.is_valid(old), pc.invert(pc.fill_null(pc.equal(old, new), False)))
     nothing = pa.nulls(changes.num_rows, TEXT)
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
     joined_names = SEP.join(names)
-    basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.places[number].columns else None
+    basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.tables[number].columns else None
     yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(goes)
     yield _step_table(number, span, changes, new, joined_names, after, zero, zero, basis).filter(pc.is_valid(new))
 
 
 def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
-    """The key under which the rest of a row is found, where the message holds only a part of it.
+    """Gives the key under which the rest of a row is found, where the message holds only a part of it.
 
     Only updates without a commit_ts hold parts, as TiCDC sends whole rows.  What an insert lacks, its row never had.
     """
@@ -295,8 +295,8 @@ def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names
 
 
 def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
-    """For each change, the highest boundary (TSO) that its partition had before it.  A change below that boundary has
-    come before."""
+    """Gives for each change the highest boundary (TSO) that its partition had before it.  A change below that boundary
+    has been sent before."""
     floors = np.full(changes.num_rows, -1, dtype=np.int64)
     offsets = changes["offset"].to_numpy()
     topics, partitions = changes["topic"].to_pylist(), changes["partition"].to_pylist()
@@ -331,7 +331,7 @@ def _step_table(
         key,
         pa.repeat(names, size),
         image,
-        pa.repeat(span.perhaps, size),
+        pa.repeat(span.may_be_gone, size),
         *position,
         copies,
         resent,

@@ -32,7 +32,7 @@ from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
 from bridge.spark.session import start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.checkpoint import Checkpoint, looks_of
+from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
@@ -55,7 +55,7 @@ _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
 _LOST: Final = (
-    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what these are"
+    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against source)"
 )
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
@@ -101,7 +101,7 @@ class LogVerification:
                 stack.callback(session.close)
             if snapshot.progress is None:
                 raise UsageError(
-                    f"the target knows no pipeline {self._table.name!r}, so that it is unknown how far it should be",
+                    f"the target knows no pipeline {self._table.name!r}, so verify cannot tell how far it should be",
                     fix="check --name and --target, or compare with the source: --against source --source URL",
                 )
             self._look = self._target.connect(autocommit=True)
@@ -138,14 +138,14 @@ class LogVerification:
         cut = _cut_partitions(self._extents, control)
         lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
         plan = LogPlan(
-            (), lineage.lives, progress.applied_ts, _read(progress), control.boundaries,
+            (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
             begins=topic_begins(progress.positions),
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), lineage)
-        places = tuple(table.place for table in tables)
+        replicated = tuple(table.replicated for table in tables)
         loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
         self._load(
-            log.statements(replace(plan, places=places), [t.expected_table for t in tables], control.events), loaded
+            log.statements(replace(plan, tables=replicated), [t.expected_table for t in tables], control.events), loaded
         )
         self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
@@ -155,20 +155,18 @@ class LogVerification:
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += (
-            f"{topic}/{partition} begins at offset {self._extents[topic, partition].low:,}: of tables made before what"
-            " it holds first, rows that no message mentions are not covered"
+            f"{topic}/{partition} begins at offset {self._extents[topic, partition].low:,}: of tables made before its"
+            " first message, rows that no message mentions are not covered"
             for topic, partition in cut
         )
         report.notes += _bad_notes(control)
         report.notes += self._left_out_notes(control)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
-            report.notes.append(
-                f"{held:,} messages or rows were quarantined, so that the target lacks what they change"
-            )
+            report.notes.append(f"{held:,} messages or rows were quarantined, so the target lacks their changes")
         self._state.forget()
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
-        """The schema changes that have run on the target, with the operator's text where one was replaced."""
+        """Gives the schema changes that have run on the target, with the operator's text where one was replaced."""
         pending = {_identity(change) for change in progress.pending}
         read, journal = _read(progress), Journal(self._table.name, self._table.schema)
         applied = []
@@ -190,7 +188,7 @@ class LogVerification:
         return any(self._options.tables(*name) for name in classified.tables)
 
     def _left_out_notes(self, control: Control) -> Iterator[str]:
-        """Notes on tables that the log holds and nobody writes, and on filter rules that match no table of the log."""
+        """Notes the tables of the log that are never written, and the filter rules that match no table of the log."""
         never = Counter[TableName]()
         for found in control.left_out:
             never[TableName(found.schema, found.table)] += found.rows if found.why else 0
@@ -202,7 +200,7 @@ class LogVerification:
             yield f"the filter rule {rule!r} matches no table of the log"
 
     def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:
-        """The tables that can be compared, and results for those that cannot."""
+        """Gives the tables that can be compared, and results for those that cannot."""
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
         there = {key_of(name): name for name in list_tables(self._look)}
         names = [there[key] for key in sorted(wanted) if key in there]
@@ -233,7 +231,9 @@ class LogVerification:
             except MySQLError as error:
                 if isinstance(error, LOST):
                     raise StoppedError(
-                        f"the target was lost: {server_words(error)}", where=str(self._target), fix="run verify again"
+                        f"the connection to the target was lost: {server_words(error)}",
+                        where=str(self._target),
+                        fix="run verify again",
                     ) from error
                 one.refused = server_words(error)
 
@@ -272,7 +272,7 @@ class LogVerification:
             return
         tally = self._compared(table, reader, throttle)
         differences = tally.differences
-        if not table.place.key and not table.is_whole:
+        if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
@@ -281,7 +281,7 @@ class LogVerification:
         result.notes = _notes(table)
         result.shown = [self._shown(table, reader, d) for d in differences[: self._options.shown_rows]]
         if self._fix and differences:
-            self._fix.add_rows(table.place.table, table.shape, differences)
+            self._fix.add_rows(table.replicated.table, table.shape, differences)
 
     def _compare_unseen(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
         """Compares a table of which no message has a row."""
@@ -293,8 +293,8 @@ class LogVerification:
 
     def _compared(self, table: LoggedTable, reader: SnapshotReader, throttle: Throttle) -> Tally:
         expected, actual = table.sides(reader)
-        looks = looks_of(table.shape, table.order)
-        tally = self._state.tally(table.name, looks)
+        digest = comparison_digest(table.shape, table.order)
+        tally = self._state.tally(table.name, digest)
         if tally.is_done:
             return tally
         told = 0
@@ -303,7 +303,7 @@ class LogVerification:
             nonlocal told
             self._listener.done(table.name, tally.rows - told)
             told = tally.rows
-            self._state.keep(table.name, looks, tally)
+            self._state.keep(table.name, digest, tally)
 
         with ThreadPoolExecutor(1) as pool:
             tally = TableComparison(
@@ -315,18 +315,18 @@ class LogVerification:
                 seconds=self._options.chunk_seconds,
                 on_chunk=on_chunk,
             ).run(tally)
-        self._state.keep(table.name, looks, tally)
+        self._state.keep(table.name, digest, tally)
         return tally
 
     def _not_covered(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> int:
         rows = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
-        if not table.place.key:
+        if not table.replicated.key:
             return max(0, rows - result.rows + result.missing)
         return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched}")[0][0])
 
     def _shown(self, table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
-        """A differing row with the position of its last change, which the expected rows hold."""
-        if not table.place.key:
+        """Gives a differing row with the position of its last change, which the expected rows hold."""
+        if not table.replicated.key:
             return shown_row(table.shape, difference)
         columns = [table.shape.actual[i] for i in table.shape.key]
         found = reader.rows(
@@ -343,13 +343,13 @@ def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
-    """Partitions whose first messages Kafka no longer holds, each with the commit_ts (TSO) up to which the lost ones
-    may reach."""
+    """Finds the partitions whose first messages Kafka no longer holds; gives for each the commit_ts (TSO) up to which
+    the lost messages may reach."""
     return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
 
 
 def _read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:
-    """How far each partition is, where the pipeline goes by their order; None where it goes by commit ts."""
+    """Tells how far each partition is, where the pipeline goes by their order; None where it goes by commit ts."""
     return progress.positions if goes_by_partition(progress.positions) else None
 
 
@@ -369,7 +369,7 @@ def _notes(table: LoggedTable) -> tuple[str, ...]:
     seen = {column.name.lower() for column in table.shape.actual}
     unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
     notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
-    if not table.place.key:
+    if not table.replicated.key:
         notes.append("it has no key: rows are counted, not matched")
     return tuple(notes)
 

@@ -1,4 +1,4 @@
-"""What SHOW CREATE TABLE says, line by line, as the statements that would bring a target there.  Pure."""
+"""Turns the lines of SHOW CREATE TABLE into the statements that give a target the same table.  Pure."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _INDEX: Final = re.compile(rf"  (?P<kind>PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIA
 
 
 def column_lines(create: str) -> dict[str, str]:
-    """Each column by lower-case name: its line of the CREATE TABLE."""
+    """Gives each column by lower-case name: its line of the CREATE TABLE."""
     found = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
     return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in found}
 
 
 def index_lines(create: str) -> dict[str, str]:
-    """Each index by name, PRIMARY among them: its line of the CREATE TABLE."""
+    """Gives each index by name, PRIMARY among them: its line of the CREATE TABLE."""
     found = (match for line in create.splitlines() if (match := _INDEX.match(line)))
     return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in found}
 
 
 def create_statements(source: Definition, create: str) -> list[str]:
-    """For a table that is missing: its database and itself."""
+    """Writes the statements that create a missing table and its database."""
     qualified = create.replace(quote_name(source.name.table), quote_name(*source.name), 1)
     return [f"CREATE DATABASE IF NOT EXISTS {quote_name(source.name.schema)}", qualified]
 
 
 def column_statements(table: Definition, create: str, missing: Iterable[str], changed: Iterable[str]) -> list[str]:
-    """For columns that are missing, and for those of another type."""
+    """Writes the statements that add missing columns, and modify those of another type."""
     lines = column_lines(create)
     alter = f"ALTER TABLE {quote_name(*table.name)}"
     return [
@@ -43,7 +43,7 @@ def column_statements(table: Definition, create: str, missing: Iterable[str], ch
 
 
 def opening_statements(target: Definition, barring: Iterable[str]) -> list[str]:
-    """For the target's own columns that no row could be written without: they may be NULL."""
+    """Writes the statements that allow NULL in the target's own columns, where no row could be written without them."""
     columns = [target.columns[name] for name in barring]
     return [
         f"ALTER TABLE {quote_name(*target.name)} MODIFY COLUMN {quote_name(column.name)} {column.type}"
@@ -59,7 +59,7 @@ def _place(source: Definition, name: str) -> str:
 
 
 def index_statements(table: Definition, create: str, missing: Iterable[str], in_the_way: Collection[str]) -> list[str]:
-    """For indexes that are missing; in_the_way: names that the target's own indexes have."""
+    """Writes the statements that add missing indexes.  in_the_way: names that the target's own indexes have."""
     lines: Mapping[str, str] = index_lines(create)
     return [
         f"ALTER TABLE {quote_name(*table.name)} {_drop(name) if name in in_the_way else ''}ADD {lines[name]}"

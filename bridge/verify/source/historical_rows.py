@@ -19,7 +19,7 @@ from bridge.verify.compare.checksums import readable
 from bridge.verify.compare.key_sql import literal_of
 
 ROWS_PER_QUERY: Final = 16
-"""Few, since rows that were too large for a message are large."""
+"""It is small, since rows that were too large for a message are large."""
 _TOO_OLD: Final = frozenset({8055, 9006})
 """The snapshot is older than the GC safe point; GC life time is shorter than the transaction (TiDB, Error codes)."""
 _UNKNOWN_VARIABLE: Final = 1193
@@ -31,15 +31,16 @@ def enter_moment(session: Session, commit_ts: int) -> None:
 
 
 class UpstreamRows:
-    """A session on the upstream, opened when needed.  retry_seconds: how long a lost connection is retried."""
+    """Reads rows from the upstream; its session is opened when it is needed.  retry_seconds: how long a lost connection
+    is retried."""
 
     def __init__(self, upstream: Target, *, retry_seconds: float) -> None:
         self._upstream, self._retry_seconds = upstream, retry_seconds
         self._session: Session | None = None
 
     def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
-        """The rows of these keys as they were at commit_ts (TSO), None where there is none; values by the upstream's
-        column names.
+        """Gives the rows of these keys as they were at commit_ts (TSO), None where there is none; values by the
+        upstream's column names.
 
         Raises RowsGoneError when the upstream cannot show that moment any more, SourceError when it does not answer or
         refuses.
@@ -80,10 +81,10 @@ class UpstreamRows:
     def _refused(self, error: Exception, commit_ts: int, name: TableName) -> Exception:
         if error_code(error) in _TOO_OLD:
             return RowsGoneError(
-                f"the upstream does not show commit ts {commit_ts} any more, it is older than tidb_gc_life_time:"
-                f" {server_words(error)}"
+                f"the upstream does not show commit ts {commit_ts} any more, because it is older than"
+                f" tidb_gc_life_time: {server_words(error)}"
             )
-        what = "the source is no TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the source refused a query"
+        what = "the source is not TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the source refused a query"
         return SourceError(
             f"{what}: {server_words(error)}",
             where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
@@ -115,7 +116,7 @@ def _read(session: Session, definition: Definition, keys: Sequence[Literals]) ->
 
 
 def _query(definition: Definition, columns: Sequence[ColumnInfo], keys: Sequence[Literals]) -> str:
-    """One SELECT per key, each with its number; the values in hex, and which of them are NULL."""
+    """Writes one SELECT for each key, with its number, which of the values are NULL, and the values in hex."""
     values = ",".join(readable(column) for column in columns)
     nulls = ",".join(f"ISNULL({quote_name(column.name)})" for column in columns)
     table = quote_name(*definition.name)
@@ -130,7 +131,7 @@ def _is_key(definition: Definition, key: Literals) -> str:
 
 
 def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, values: Sequence[Any]) -> Literals:
-    """A row as it was read: 1 for each column that is NULL, and the values in hex.
+    """Turns what was read into a row.  nulls: has a 1 for each column that is NULL.  values: in hex.
 
     TiDB gives NULL, with a warning only, where the result of a function is larger than a packet.
     """

@@ -12,8 +12,8 @@ _FIRST_PAUSE: float = 0.1
 _LONGEST_PAUSE: float = 2.0
 _FEW: int = 50
 _FEW_PAUSE: float = 0.01
-"""The pause for a few rows.  Of a row that changes hundreds of times a second the target shows only some states; to see
-one of them on the source too, it must be read as often."""
+"""The pause for a few rows.  The target shows only some states of a row that changes hundreds of times a second; to see
+one of these on the source too, verify must read the row as often."""
 
 
 def settle(
@@ -22,11 +22,11 @@ def settle(
     look: Callable[[Sequence[KeyValues]], list[Difference]],
     seconds: float,
 ) -> list[Difference]:
-    """Gives what still differs after `seconds`.
+    """Compares rows again for `seconds`, and gives what still differs.
 
     look: reads the differences among some keys now.
-    A row also agrees when the target has what the source had at an earlier look.  A row that changes all the time is
-    never equal at any instant, and the target that follows it is right.
+    A row also agrees when the target has what the source had at an earlier look: a row that changes all the time may
+    never be equal at one instant, although the target follows it correctly.
     """
     deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE

@@ -1,7 +1,7 @@
 """Compares what two servers say of a table: columns, keys, indexes.  Pure.
 
-Only what changes data or what rows may stand counts as a difference: a column or an index that is missing, another
-type, nullability or collation.  What the target has beyond that is noted: it may have columns and indexes of its own.
+Only what changes data, or the rows that are allowed, counts as a difference: a missing column or index, another type,
+nullability or collation.  What the target has beyond that is only noted: it may have columns and indexes of its own.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class SchemaFindings:
 def compare_schemas(
     source: Definition, target: Definition, collations: Collection[str], *, is_one_flavour: bool = False
 ) -> SchemaFindings:
-    """What the target lacks or has otherwise.
+    """Finds what the target lacks, and what differs there.
 
-    collations: those that the target's server knows.  It cannot have another one of the source's, which is only noted.
-    is_one_flavour: whether both servers print expressions alike.  Otherwise a generated column that reads otherwise is
-    only noted.
+    collations: those that the target's server knows.  The target cannot have any other collation of the source, so that
+    is only noted.
+    is_one_flavour: whether both servers print expressions alike.  Where they do not, a generated column with another
+    expression is only noted.
     """
     differences: list[str] = []
     notes: list[str] = []
@@ -92,7 +93,7 @@ def _column_differences(
 
 
 def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
-    """How a generated column is computed.  Its values are not compared, since they follow from that."""
+    """Tells how a generated column is computed.  Its values are not compared, since they follow from that."""
     if not (source.generated and target.generated):
         return ""
     wanted, found = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
@@ -102,7 +103,7 @@ def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
 
 
 def plain_type(column: ColumnInfo) -> str:
-    """A type without what servers print differently: display widths, JSON."""
+    """Gives a type without what servers print differently: display widths, JSON."""
     if column.is_json:
         return "json"
     return column.type if column.data_type in {"enum", "set"} else _WIDTH.sub(r"\1", column.type.lower())
@@ -117,7 +118,7 @@ def _null(column: ColumnInfo) -> str:
 
 
 def _has(definition: Definition, wanted: Index) -> bool:
-    """Whether there is an index on the same columns that allows the same rows; its name does not matter."""
+    """Tells whether there is an index on the same columns that allows the same rows; its name does not matter."""
     return any(
         index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths
         for index in definition.indexes.values()

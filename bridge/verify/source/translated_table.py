@@ -15,7 +15,7 @@ from bridge.ddl.server_features import Capabilities, Flavour
 
 
 def source_name(source: Capabilities) -> str:
-    """The name of such a server in `collation_tables.SOURCES`."""
+    """Gives the name in `collation_tables.SOURCES` for such a server."""
     if source.flavour is Flavour.MYSQL:
         return "mysql-5.7" if source.version < (8,) else "mysql-8"
     return source.flavour.value
@@ -30,14 +30,15 @@ _JSON: Final = re.compile(
 
 @dataclass(frozen=True)
 class StatementTranslator:
-    """Translates statements from one server to another.  rules: the operator's, whose collations count."""
+    """Translates statements from one server to another.  rules: the operator's rules; only their collations are
+    used."""
 
     source: Capabilities
     target: Capabilities
     rules: DdlRules
 
-    def said(self, statement: str, schema: str) -> tuple[str | None, str]:
-        """A statement of the source as the target takes it, None where it cannot, and the reason."""
+    def translate(self, statement: str, schema: str) -> tuple[str | None, str]:
+        """Gives a statement of the source in a form that the target accepts, or None and the reason."""
         name = source_name(self.source)
         if self.target.flavour is not Flavour.MARIADB:
             statement = _JSON.sub(r"\g<name> json\g<more>", statement)

@@ -19,7 +19,7 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
-from bridge.verify.checkpoint import Checkpoint, looks_of
+from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
@@ -45,7 +45,7 @@ from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
 from bridge.verify.source.translated_table import StatementTranslator
 
 _HEARTBEAT_SECONDS: Final = 30.0
-"""An owner that was silent for longer is not running (internals, decision 7)."""
+"""A bridge without a heartbeat for longer than this is not running (internals, decision 7)."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class SourceVerification:
     def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
         if self._flavour is ServerKind.TIDB and progress is None:
             raise UsageError(
-                f"the target knows no pipeline {self._table.name!r}, whose applied_ts tells at which moment the source"
-                " is read",
+                f"the target knows no pipeline {self._table.name!r}, so verify cannot tell at which moment to read the"
+                " source",
                 fix="check --name and --target",
             )
         enter_source_snapshot(sources, self._flavour, progress)
@@ -126,7 +126,8 @@ class SourceVerification:
         return f"makes {self._target} equal to {self._source}{at}"
 
     def _patience(self, progress: Progress | None) -> float:
-        """How long a row may differ: 0 where both sides show one moment, or nothing moves the target."""
+        """Tells for how many seconds a row may differ: 0 where both sides show one moment, or nothing moves the
+        target."""
         if self._flavour is ServerKind.TIDB or progress is None:
             return 0.0
         silent = self._look.value(
@@ -143,8 +144,8 @@ class SourceVerification:
         self._listener.stage("comparing schemas")
         tables, results = self._planned()
         self._listener.plan(sum(table.source.rows for table in tables))
-        looks = {"target": self._look, "source": self._source_look}
-        self._throttle = Throttle(self._options.max_load, looks, self._listener.stage)
+        watched = {"target": self._look, "source": self._source_look}
+        self._throttle = Throttle(self._options.max_load, watched, self._listener.stage)
         self._workers = WorkerPool(sorted(tables, key=lambda table: -table.source.rows))
 
         def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
@@ -166,12 +167,12 @@ class SourceVerification:
         return SnapshotReader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
-        """The tables to compare, and the results of those that only the target has."""
+        """Gives the tables to compare, and the results of those that only the target has."""
         on_source, on_target = list_tables(self._source_look), list_tables(self._look)
         self._unmatched = self._options.tables.unmatched({*on_source, *on_target})
         found = {name: self._key(name) for name in on_source if self._is_wanted(name)}
         there = {self._key(name): name for name in on_target if self._is_wanted(name)}
-        if not self._options.tables.rules:  # which databases are meant, only those of the source can tell
+        if not self._options.tables.rules:  # only the source tells which databases are meant
             schemas = {key.schema for key in found.values()}
             there = {key: name for key, name in there.items() if key.schema in schemas}
         sources = load_definitions(self._source_look, found)
@@ -186,7 +187,7 @@ class SourceVerification:
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
     def _key(self, name: TableName) -> TableName:
-        """The name of a table on both servers: in lower case where the target stores names so."""
+        """Gives the name of a table on both servers: in lower case where the target stores names in lower case."""
         return TableName(name.schema.lower(), name.table.lower()) if self._is_folding else name
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
@@ -221,8 +222,8 @@ class SourceVerification:
             return Tally()
         if table.target is None and self._fix is None:
             return Tally(rows=int(readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
-        looks = looks_of(table.plan.shape, table.plan.order)
-        tally = self._state.tally(name, looks)
+        digest = comparison_digest(table.plan.shape, table.plan.order)
+        tally = self._state.tally(name, digest)
         if tally.is_done:
             return tally
         told = 0
@@ -231,7 +232,7 @@ class SourceVerification:
             nonlocal told
             self._listener.done(name, tally.rows - told)
             told = tally.rows
-            self._state.keep(name, looks, tally)
+            self._state.keep(name, digest, tally)
 
         comparison = self._comparison(table, readers, self._throttle, on_chunk)
         if not comparison.has_ranges:
@@ -240,7 +241,7 @@ class SourceVerification:
         with self._workers.shared(comparison, walk):
             comparison.work(walk)
             tally = comparison.result(walk)
-        self._state.keep(name, looks, tally)
+        self._state.keep(name, digest, tally)
         return tally
 
     def _comparison(
@@ -271,10 +272,10 @@ class SourceVerification:
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
-        """What still differs on a moving target after a change has had the time to arrive."""
+        """Tells what still differs on a moving target after a change has had the time to arrive."""
         if not differences or not self._seconds:
             return differences
-        self._listener.stage(f"{table.source.name}: looking again at {len(differences):,} rows")
+        self._listener.stage(f"{table.source.name}: reading {len(differences):,} rows again")
         with self._now() as readers:
             comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
@@ -283,7 +284,7 @@ class SourceVerification:
 
     @contextmanager
     def _now(self) -> Iterator[_Readers]:
-        """Readers that see each row as it is at the moment of the query."""
+        """Gives readers that see each row as it is at the moment of the query."""
         with ExitStack() as stack:
             sessions = [place.connect(autocommit=True) for place in (self._source, self._target)]
             for session in sessions:
@@ -316,7 +317,7 @@ class SourceVerification:
         found: list[list[str]] = [[], []]
         for statements, said in ((before, found[0]), (after, found[1])):
             for statement in statements:
-                text, why = self._translator.said(statement, name.schema)
+                text, why = self._translator.translate(statement, name.schema)
                 if text is None:
                     fix.add_impossible(f"The target cannot be given what the source has: {why}: {statement}")
                 else:
@@ -325,6 +326,6 @@ class SourceVerification:
 
 
 def _nothing(shape: ComparedColumns) -> str:
-    """A side without rows, for a table that is missing."""
+    """Gives the FROM clause of a side without rows, for a missing table."""
     columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
     return f"(SELECT {columns}) nothing"

@@ -45,17 +45,17 @@ def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[
     }
 
 
-def folded(place: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
+def folded(table: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
     """Rows of the result, however the changes are divided over tasks."""
-    told: dict[str, Any] = {"lives": {}, "limit": 1000, "read": None, **plan}
-    log = LogPlan((place,), **told)
+    told: dict[str, Any] = {"histories": {}, "limit": 1000, "read": None, **plan}
+    log = LogPlan((table,), **told)
     pairs = set().union(*(links(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes))
     log = replace(log, units={key: root for key, (_, root) in linked(pairs).items()})
     found = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = fold_steps(pa.concat_tables([fold_steps(found[0]), *found[1:]]))
     spread = [mine for _, mine in buckets(shared, 3)]
     result = pa.concat_tables([completed(fold_steps(mine)) for mine in spread] or [shared])
-    return (result if place.key else balance(result)).to_pylist()
+    return (result if table.key else balance(result)).to_pylist()
 
 
 def states(changes: list[dict[str, Any]], **plan: Any) -> dict[str, str | None]:
@@ -215,8 +215,12 @@ def test_an_order_by_partition_ends_at_its_offsets() -> None:
 def test_schema_changes_are_honoured() -> None:
     """A renamed column keeps its values, a dropped one loses them, a truncated table its rows."""
     texts = ["TRUNCATE t", "ALTER TABLE t RENAME COLUMN v TO w"]
-    lives = trace([T], [LoggedChange(ts * 10, False, "app", text, {}) for ts, text in enumerate(texts, 1)]).lives
-    rows = folded(KEYED, [change(5, None, "1,1"), change(15, None, "2,2"), change(25, None, "3,3")], lives=lives)
+    histories = trace(
+        [T], [LoggedChange(ts * 10, False, "app", text, {}) for ts, text in enumerate(texts, 1)]
+    ).histories
+    rows = folded(
+        KEYED, [change(5, None, "1,1"), change(15, None, "2,2"), change(25, None, "3,3")], histories=histories
+    )
     found = {(row["names"].replace(SEP, ","), row["image"].replace(SEP, ",")) for row in rows}
     assert found == {("id,w", "2,2"), ("id,v", "3,3")}
 

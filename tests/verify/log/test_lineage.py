@@ -14,7 +14,7 @@ T, U = TableName("app", "t"), TableName("app", "u")
 def spans(*statements: str, name: TableName = T) -> list[Span]:
     """The spans of a name's rows: before the first statement that touches it, ..., behind the last."""
     changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
-    return trace([name], changes).life(name).spans
+    return trace([name], changes).history(name).spans
 
 
 PLACES = [
@@ -41,7 +41,7 @@ def test_rows_follow_their_table(case: tuple[list[str], list[TableName | None]])
     """Rows go where their table goes; behind a drop or a truncation they are of no account."""
     statements, places = case
     wanted = [place and key_of(place) for place in places]
-    assert [span.place and key_of(span.place) for span in spans(*statements)] == wanted
+    assert [span.table and key_of(span.table) for span in spans(*statements)] == wanted
 
 
 COLUMNS = [

@@ -57,7 +57,7 @@ def said(url: str, events: list[dict[str, Any]], *statements: str) -> tuple[set[
     try:
         logged, tally = compared(session, events, *statements)
         there = session.value("SELECT COUNT(*) FROM app.t")
-        matched = session.value(f"SELECT COUNT(*) FROM {logged.matched}") if logged.place.key else there
+        matched = session.value(f"SELECT COUNT(*) FROM {logged.matched}") if logged.replicated.key else there
         words = {
             f"{difference.finding.value} {','.join('NULL' if v is None else v.decode() for v in difference.key)}"
             for difference in tally.differences
@@ -72,15 +72,15 @@ def compared(session: Session, events: list[dict[str, Any]], *statements: str) -
     changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
     lineage = trace([T], changes)
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
-    seen = sorted(s for s in shapes(LogPlan((), lineage.lives, 10_000, None), found) if s.table == "t")
+    seen = sorted(s for s in shapes(LogPlan((), lineage.histories, 10_000, None), found) if s.table == "t")
     catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
     logged = logged_table(0, "app", catalog, definition, seen, lineage)
     begin_snapshot(session)
     session.execute(logged.expected_table.create())
-    plan = LogPlan((logged.place,), lineage.lives, 10_000, None)
+    plan = LogPlan((logged.replicated,), lineage.histories, 10_000, None)
     plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
     folded = completed(fold_steps(steps(plan, found)))
-    for sql in logged.expected_table.inserts(folded if logged.place.key else balance(folded)):
+    for sql in logged.expected_table.inserts(folded if logged.replicated.key else balance(folded)):
         session.execute(sql)
     reader = SnapshotReader(session, is_snapshot=True, place="target")
     with ThreadPoolExecutor(1) as pool:
@@ -235,9 +235,9 @@ def test_the_fix_of_rows_of_which_a_part_is_known(target: str, tmp_path: Path) -
     finally:
         session.close()
     fix = FixFile(tmp_path / "fix.sql")
-    fix.add_rows(logged.place.table, logged.shape, tally.differences)
+    fix.add_rows(logged.replicated.table, logged.shape, tally.differences)
     fix.write("")
-    assert "-- app.t lacks the row 2, of which the log holds a part" in (tmp_path / "fix.sql").read_text()
+    assert "-- app.t lacks the row 2, of which the log holds only a part" in (tmp_path / "fix.sql").read_text()
     assert run_file(target, tmp_path / "fix.sql").returncode == 0
     assert execute(target, "SELECT * FROM app.t") == [(1, 2, "dear"), (3, 3, "new")]
 
@@ -283,7 +283,7 @@ def test_the_key_that_the_messages_name_is_taken(target: str) -> None:
     session = Target(target).connect()
     try:
         event = {**put(1, "id,a", "1,10"), "key": "a"}
-        assert compared(session, [event])[0].place.key == ("a",)
+        assert compared(session, [event])[0].replicated.key == ("a",)
     finally:
         session.close()
 

@@ -113,7 +113,7 @@ def test_columns_that_cannot_compare_are_left_out() -> None:
     that the bridge writes."""
     plan = column_plan(table(column("int")), table(column("varchar(10)", "utf8mb4_bin")))
     assert ([c.name for c in plan.shape.actual], plan.shape.key) == (["id"], (0,))
-    assert plan.notes == ("values of column c are not compared: int here, varchar(10) there",)
+    assert plan.notes == ("values of column c are not compared: int on the source, varchar(10) on the target",)
     both = table(column("int", generated=True))
     assert len(column_plan(both, both).shape.actual) == len(column_plan(table(column("int")), both).shape.actual) == 1
     assert len(column_plan(both, table(column("int"))).shape.actual) == 2
