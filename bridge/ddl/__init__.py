@@ -1,1 +1,1 @@
-"""Schema changes: reading, classifying and rewriting their text.  Pure."""
+"""Reads, classifies and rewrites the text of schema changes.  Pure."""

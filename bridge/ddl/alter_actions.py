@@ -1,4 +1,4 @@
-"""The actions of an ALTER TABLE: where each ends, and what it does."""
+"""Finds the actions of an ALTER TABLE: where each one ends, and what it does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """Gives the actions of an ALTER TABLE from what follows the table's name.  One in a comment is none."""
+    """Gives the actions of an ALTER TABLE from the tokens that follow the table's name.  An action inside a comment
+    does not count."""
     actions: list[list[Token]] = []
     for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
         if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
@@ -56,7 +57,7 @@ def _goes_on(part: Sequence[Token]) -> bool:
 
 
 def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """Gives the parts between the commas outside of parentheses, no part of no tokens."""
+    """Splits tokens at the commas outside of parentheses; gives no part where there are no tokens."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in found:

@@ -1,4 +1,4 @@
-"""Classes of schema changes: what a policy speaks of."""
+"""Names the classes of schema changes, by which a policy decides."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
     },
     ("SET", "TIFLASH"): C.TABLE_OPTION,
 }
-"""What the actions of ALTER TABLE do, by their first words; the longest entry that fits counts."""
+"""What the actions of ALTER TABLE do, by their first words; the longest entry that matches counts."""
 
 CONSTRAINTS: Final[dict[str, ChangeClass]] = {
     "PRIMARY": C.ADD_PRIMARY_KEY,
@@ -159,4 +159,4 @@ CONSTRAINTS: Final[dict[str, ChangeClass]] = {
 """What `ADD CONSTRAINT [name]` adds."""
 
 RUNS_ON: Final = frozenset({C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING})
-"""Actions with lists of names: what follows a comma is still theirs."""
+"""Actions that take lists of names: what follows a comma may still belong to them."""

@@ -1,4 +1,5 @@
-"""The parts of a statement that a rewrite may change or leave out: definitions, actions, options; still tokens."""
+"""Divides a statement into the parts that a rewrite may change or leave out: definitions, actions and options, as
+tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Item:
 
     change: what it does.  tokens: all of it.
     definition: of a column, from its (new) name on; of an index or constraint, from CONSTRAINT, UNIQUE, INDEX... on.
-    name: of the index or constraint that it adds, drops or changes; None when the server is to choose one.
+    name: of the index or constraint that it adds, drops or changes; None when the server chooses one.
     """
 
     change: C
@@ -44,7 +45,7 @@ class Item:
 class StatementParts:
     """A statement in parts.
 
-    lists: items whose commas go with them when they are left out.
+    lists: lists of items; an item that is left out takes its comma with it.
     options: what follows the definitions of a table or the name of a database.
     """
 
@@ -61,7 +62,7 @@ class StatementParts:
 
 
 def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
-    """Gives the parts of a statement that was classified.  tidb: as a server that reads `/*T! ... */` sees it."""
+    """Divides a classified statement into parts.  tidb: whether `/*T! ... */` is read, as TiDB does."""
     found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
     kind = classified.kind
     if kind is StatementKind.CREATE_TABLE:
@@ -99,7 +100,7 @@ def at(found: Sequence[Token], index: int) -> Token:
 
 
 def closing(found: Sequence[Token], opening: int) -> int:
-    """Gives the index of the parenthesis that closes the one at `opening`, of the last token when none does."""
+    """Gives the index of the parenthesis that closes the one at `opening`, or of the last token when none does."""
     inner = 0
     for i in range(opening, len(found)):
         inner += {"(": 1, ")": -1}.get(found[i].text, 0)
@@ -217,7 +218,7 @@ def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
 
 
 def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
-    """Gives what stands behind the database's name, which ALTER DATABASE may leave out."""
+    """Gives the tokens behind the database's name, which ALTER DATABASE may leave out."""
     i = next(i for i, token in enumerate(found) if token.word in {"DATABASE", "SCHEMA"}) + 1
     while at(found, i).word in {"IF", "NOT", "EXISTS"}:
         i += 1

@@ -1,4 +1,5 @@
-"""Collations: which a target knows, which is nearest to one that it does not know, which a source means by default."""
+"""Lists collations: those that a target knows, the nearest to one that it does not know, and the defaults of
+sources."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from typing import Final, NamedTuple
 class SourceDefaults(NamedTuple):
     """What the statements of a source mean when they name no character set or no collation.
 
-    charset, collation: of a database.  by_charset: of a character set; one not listed has the target's own default.
+    charset, collation: the defaults of a database.  by_charset: the default collations of character sets; one that is
+    not listed has the target's own default.
     """
 
     charset: str
@@ -40,7 +42,7 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
 class KnownCollations:
     """The collations of a target.
 
-    names: all of them.  defaults: by character set.  server: the default of databases.
+    names: all collations.  defaults: the default of each character set.  server: the default of databases.
     """
 
     names: frozenset[str]
@@ -54,13 +56,13 @@ class KnownCollations:
 
 @dataclass(frozen=True)
 class CollationRules:
-    """How collations are chosen: `source`'s defaults, and names that the operator maps to others."""
+    """Tells how collations are chosen: by the defaults of `source`, and by names that the operator maps to others."""
 
     source: SourceDefaults = SOURCES["tidb"]
     mapped: Mapping[str, str] = field(default_factory=dict)
 
     def on(self, known: KnownCollations, name: str) -> str | None:
-        """Tells what `name` becomes on a target; None when nothing there is near enough."""
+        """Gives the collation that `name` becomes on a target; None when no collation there is near enough."""
         name = name.lower()
         candidates = (*([self.mapped[name]] if name in self.mapped else []), name, *_near(name))
         return next((candidate for candidate in candidates if known.knows(candidate)), None)
@@ -77,10 +79,11 @@ _UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(?:nopad_)?(ai_ci|as_ci|a
 
 
 def _near(name: str) -> Iterator[str]:
-    """Gives other names of a collation, then the nearest collations that hold no two values equal which it tells apart.
+    """Gives other names of a collation, then the nearest collations under which no two values are equal that it tells
+    apart.
 
-    utf8mb4_unicode_ci and utf8mb4_general_ci are not among them: to them all characters outside of the BMP are equal
-    (MySQL manual, Unicode Character Sets), so that keys would collide.
+    utf8mb4_unicode_ci and utf8mb4_general_ci are never among them: under these, all characters outside of the BMP are
+    equal (MySQL manual, Unicode Character Sets), so that keys would collide.
     """
     if name.startswith(("utf8_", "utf8mb3_")):
         yield ("utf8mb3_" if name.startswith("utf8_") else "utf8_") + name.partition("_")[2]
@@ -115,7 +118,8 @@ _UNICODE: Final = ("general_ci", "unicode_ci", "unicode_520_ci", "bin")
 
 
 class _Documented(NamedTuple):
-    """From `since` on a flavour knows `names` besides those of earlier rows, as `source` says."""
+    """A row of documentation: from version `since` on, a flavour knows `names` besides those of earlier rows, by
+    `source`."""
 
     flavour: str
     since: tuple[int, ...]
@@ -173,7 +177,7 @@ _DEFAULT_ENDS: Final = {"latin1": "swedish", "gbk": "chinese", "big5": "chinese"
 
 
 def documented_collations(flavour: str, version: tuple[int, ...]) -> KnownCollations:
-    """Gives the usual collations of a server, not all of them, as its manual has them."""
+    """Gives the common collations of a server by its manual, not all of them."""
     names = _current({n for row in _DOCUMENTED if row.flavour == flavour and version >= row.since for n in row.names})
     series = "mysql-8" if version >= (8,) else "mysql-5.7"
     source = SOURCES["tidb" if flavour == "tidb" else series if flavour == "mysql" else "mariadb"]
@@ -193,6 +197,6 @@ def _current(names: set[str]) -> set[str]:
 
 
 def both_utf8(defaults: Mapping[str, str]) -> dict[str, str]:
-    """Gives both names of one character set, utf8 and utf8mb3, the same default."""
+    """Gives utf8 and utf8mb3, two names of one character set, the same default."""
     either = defaults.get("utf8") or defaults.get("utf8mb3")
     return {**defaults, **({"utf8": either, "utf8mb3": either} if either else {})}

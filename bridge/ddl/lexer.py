@@ -1,7 +1,8 @@
-"""Tokens of a statement, as a MySQL-compatible server reads it: strings, identifiers, comments, executable comments.
+"""Splits a statement into tokens as a MySQL-compatible server does: strings, identifiers, comments, executable
+comments.
 
-A text that servers read differently from one another (a quote or comment without its end, comments in executable
-comments, NUL) has no tokens at all.
+It refuses a text that servers read differently: a quote or comment without an end, comments in executable comments,
+NUL.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _UNCLOSED: Final = {"'": "a string", '"': "a string", "`": "a quoted name"}
 
 
 class UnreadableError(ValueError):
-    """The text is not one that every server reads alike; the message says why."""
+    """Raised for a text that not all servers read alike; the message says why."""
 
 
 class Token(NamedTuple):
-    """A token that the server reads: `text` as written, `span` its place in the statement."""
+    """A token that the server reads.  text: as written; span: where it begins and ends in the statement."""
 
     kind: str
     text: str
@@ -40,12 +41,12 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Upper-case keyword, "" for anything but a bare word of ASCII (Python makes a dotless i an I)."""
+        """The keyword in upper case, "" for anything but a bare ASCII word (Python turns a dotless i into an I)."""
         return self.text.upper() if self.kind == "word" and self.text.isascii() else ""
 
     @property
     def name(self) -> str | None:
-        """The identifier this token spells, None for anything else."""
+        """The identifier that this token spells, None for anything else."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
         return self.text if self.kind == "word" else None
@@ -55,16 +56,16 @@ END: Final = Token("end", "", (0, 0))
 
 
 def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
-    """Gives the tokens that a server reads.  Comments are left out; the body of `/*! ... */` is kept, that of TiDB's
-    `/*T! ... */` only with `tidb`.  Raises UnreadableError."""
+    """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
+    TiDB's `/*T! ... */` is kept only with `tidb`.  Raises UnreadableError."""
     return [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
 
 
 def opened(statement: str) -> str:
-    """Opens the executable comments of a statement, so that their bodies stand as they are.
+    """Opens the executable comments of a statement, so that their bodies become plain text.
 
-    The upstream has run them - MySQL writes those that it skips to its log as plain comments - and whether the target
-    would depends on its version.  Raises UnreadableError.
+    The upstream has run them: MySQL writes those that it skips to its log as plain comments.  Whether the target would
+    run them depends on its version.  Raises UnreadableError.
     """
     spans = [t.span for t in _scan(statement, tidb=False) if t.kind in {"open", "close"}]
     for start, end in reversed(spans):
@@ -111,7 +112,7 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
             kind, inside = "open", True
         elif kind == "close":
             if not inside:
-                raise UnreadableError("a comment ends that did not begin")
+                raise UnreadableError("a comment ends without a beginning")
             inside = False
         elif kind == "comment" and inside:
             raise UnreadableError("it holds a comment inside of an executable comment")

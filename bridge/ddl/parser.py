@@ -1,6 +1,6 @@
-"""Reads a schema change just far enough: what it is, what it does, which tables it touches.
+"""Reads a schema change just far enough to tell what it is, what it does and which tables it touches.
 
-Works on tokens of the statement as it came; nothing is ever printed back from a parsed form.
+It works on the tokens of the statement as it came, and never prints a statement from a parsed form.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ _ENGINES_ELSEWHERE: Final = frozenset(
 )
 """Storage engines whose tables are files, other servers or other tables, or hold nothing of what is written to them."""
 _QUERY_WORDS: Final = frozenset({"AS", "IGNORE", "REPLACE", "SELECT", "TABLE", "VALUES"})
-"""Words that begin a query which fills the table, where they stand behind its parts."""
+"""Words that begin a query which fills the table, when they come after the table's definition."""
 _QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
-"""Words that begin such a query behind a parenthesis."""
+"""Words that begin such a query after an opening parenthesis."""
 
 
 class Swap(StrEnum):
-    """What a statement may swap: run twice it undoes itself, and definitions alone do not show whether it ran."""
+    """What a statement may swap.  Such a statement undoes itself when it runs twice, and definitions alone do not show
+    whether it ran."""
 
     TABLES = "contents of tables"
     COLUMNS = "names of columns"
@@ -51,9 +52,9 @@ class Swap(StrEnum):
 
 @dataclass(frozen=True)
 class Classified:
-    """A schema change that was understood.
+    """A schema change that the bridge understands.
 
-    kind: of the statement as a whole.  classes: what it does, each once, in order.
+    kind: what the statement is as a whole.  classes: what it does, each class once, in order.
     touched: every table it changes, old and new names of a rename, in order.
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
@@ -103,7 +104,7 @@ def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified |
 def _danger(found: list[Token], result: Classified) -> str | None:
     named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
     schemas = {name.table.schema for name in named} | {result.database}
-    if result.kind is not StatementKind.CREATE_VIEW:  # what a view reads is the policy's affair
+    if result.kind is not StatementKind.CREATE_VIEW:  # the policy judges what a view reads
         schemas |= {name for name in _qualifiers(found) if name.lower() not in {t.table.lower() for t in result.tables}}
     if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
@@ -112,7 +113,7 @@ def _danger(found: list[Token], result: Classified) -> str | None:
         return "it fills a table from a query"
     functions = {token.name.upper() for token, following in pairwise(found) if token.name and following.text == "("}
     if {"OUTFILE", "DUMPFILE"} & set(words) or "LOAD_FILE" in functions or _FILES & set(pairwise(words)):
-        return "it reaches for files of the server"
+        return "it reads or writes files of the server"
     is_merge = result.kind is StatementKind.CREATE_TABLE and "UNION" in words
     if is_merge or set(_engines(found)) & _ENGINES_ELSEWHERE:
         return (
@@ -130,18 +131,18 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
 
 
 def _unclear(result: Classified) -> str | None:
-    """Gives why the database of a name is not known, None when every name has one."""
+    """Tells why the database of a name is not known; None when every name has one."""
     for named in (*result.touched, *([result.like] if result.like else [])):
         if not named.table.schema:
-            return f"it names the table {named.table.table} without its database, and so does the message"
-    # TiCDC, "DDL statement considerations": CREATE TABLE db1.t1 LIKE t2 leaves out whose t2 is meant.
+            return f"it names the table {named.table.table} without a database, and the message names none"
+    # TiCDC, "DDL statement considerations": CREATE TABLE db1.t1 LIKE t2 does not say which database t2 is in.
     if result.like and result.touched[0].is_qualified and not result.like.is_qualified:
-        return f"it does not say in which database {result.like.table.table} lies, which it copies"
+        return f"it copies {result.like.table.table} and does not say in which database that is"
     return None
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
-    """Gives what stands before a dot: schemas, or tables before their columns."""
+    """Gives the names before a dot: schemas, or tables before their columns."""
     for token, following in pairwise(found):
         if following.text == "." and token.name is not None:
             yield token.name
@@ -173,7 +174,7 @@ def _classify(reader: TokenReader) -> Classified:
 
 
 def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
-    """Makes a statement whose class has the name of its kind."""
+    """Makes the result for a statement whose class has the same name as its kind."""
     is_index = kind is StatementKind.CREATE_INDEX
     return Classified(
         kind, (ChangeClass.ADD_INDEX if is_index else ChangeClass(kind.value),), touched, database=database
@@ -206,7 +207,7 @@ def _create(reader: TokenReader) -> Classified:
 
 
 def _also(known: Classified, first: ChangeClass) -> Classified:
-    """Adds what the statement does before everything else."""
+    """Adds a class for what the statement does first."""
     return replace(known, classes=(first, *known.classes))
 
 
@@ -229,8 +230,8 @@ def _create_table(reader: TokenReader) -> Classified:
 
 
 def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
-    """Finds the tables behind REFERENCES.  One without a database lies in that of the referring table (MySQL manual,
-    FOREIGN KEY Constraints)."""
+    """Finds the tables behind REFERENCES.  A table without a database is in the database of the referring table (MySQL
+    manual, FOREIGN KEY Constraints)."""
     inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
     while inner.peek().kind != "end":
@@ -242,8 +243,8 @@ def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
 
 
 def _create_view(reader: TokenReader) -> Classified:
-    """Reads CREATE VIEW or ALTER VIEW.  ALGORITHM, DEFINER and SQL SECURITY may stand before VIEW; before other objects
-    the bridge knows none of them."""
+    """Reads CREATE VIEW or ALTER VIEW.  ALGORITHM, DEFINER and SQL SECURITY may come before VIEW; before other objects
+    the bridge does not accept them."""
     while not reader.accept("VIEW"):
         if reader.accept("ALGORITHM"):
             reader.skip_mark("=")
@@ -279,12 +280,13 @@ def _drop(reader: TokenReader) -> Classified:
         raise NotUnderstoodError
     reader.accept("IF", "EXISTS")
     dropped = _plain(kind, *reader.table_list())
-    # MySQL logs the end of temporary tables, and nothing else of them (manual, Replication and Temporary Tables).
+    # Of temporary tables MySQL logs only their end (manual, Replication and Temporary Tables).
     return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
 
 def begins_database_option(token: Token, following: Token) -> bool:
-    """Tells whether an option of a database begins there, and no name.  Words that are not reserved may be either."""
+    """Tells whether an option of a database begins here, rather than a name.  Words that are not reserved may be
+    either."""
     if token.word in {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "SET"}:
         return True
     is_value = following.text == "=" or following.kind == "string"

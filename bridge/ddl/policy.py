@@ -1,4 +1,5 @@
-"""What the operator wants done with schema changes, by class; by default the target follows."""
+"""Decides what happens to a schema change, by its classes and the operator's settings; by default the target
+follows."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from bridge.filters.table_filter import TableFilter
 
 
 class Verdict(StrEnum):
-    """ALLOW: it runs.  IGNORE: it is left out.  HOLD: it waits for the operator.  REFUSE: the bridge stops."""
+    """What happens to a schema change.  ALLOW: it runs.  IGNORE: it is left out.  HOLD: it waits for the
+    operator.  REFUSE: the bridge stops."""
 
     ALLOW = "allow"
     IGNORE = "ignore"
@@ -34,13 +36,14 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """default: of classes that `by_class` does not name."""
+    """The verdicts of the settings.  default: for classes that `by_class` does not name."""
 
     default: Verdict = Verdict.ALLOW
     by_class: Mapping[ChangeClass, Verdict] = field(default_factory=dict)
 
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
-        """Gives the strictest verdict on the classes of a statement; one that is ignored in part only is held."""
+        """Gives the strictest verdict on the classes of a statement.  A statement is held when only a part of it is
+        ignored."""
         verdicts = {change: self.by_class.get(change, self.default) for change in classes}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
@@ -51,14 +54,14 @@ class Policy:
             return Decision(Verdict.ALLOW)
         if len(ignored) == len(verdicts):
             return Decision(Verdict.IGNORE, f"the settings (ignore in [ddl]) say so of: {', '.join(ignored)}")
-        return Decision(Verdict.HOLD, f"the settings ignore a part of it only ({', '.join(ignored)})")
+        return Decision(Verdict.HOLD, f"the settings ignore only a part of it ({', '.join(ignored)})")
 
 
 @dataclass(frozen=True)
 class DdlRules:
-    """How schema changes are handled: the policy, the source whose defaults they mean, and collations.
+    """Tells how schema changes are handled: the policy, the source whose defaults they use, and collations.
 
-    tables: what is replicated.  own_schema: the database of the bridge itself.
+    tables: which tables are replicated.  own_schema: the bridge's own database.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -68,13 +71,13 @@ class DdlRules:
     own_schema: str = DEFAULT_SCHEMA
 
     def decide(self, change: Classified) -> Decision:
-        """Tells what the settings say of a change; a view that would show more than is replicated is held."""
+        """Decides on a change by the settings.  A view that would show more than is replicated is held."""
         said = self.policy.decide(change.classes)
         outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
         return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
 
     def forbids(self, change: Classified) -> str:
-        """Tells why nobody may let a change run; "" when somebody may."""
+        """Tells why not even the operator may let a change run; "" when the operator may."""
         others = (*change.referenced, *([change.like] if change.like else []))
         named = [*change.tables, *(other.table for other in others)]
         reserved = ReservedSchemas(self.own_schema)
@@ -82,10 +85,10 @@ class DdlRules:
         return "it touches the bridge's own tables" if touched else ""
 
     def _read_outside(self, change: Classified) -> Iterator[str]:
-        """Gives what a view reads that is not replicated, and what that is."""
+        """Tells in words what a view reads that is not replicated."""
         for name in change.reads.names:
             if not name.schema:
-                yield f"{name.table}, and neither it nor the message says in which database that lies"
+                yield f"{name.table}, and neither the view nor the message says in which database that is"
             elif what := self._forbidden(name.schema):
                 yield f"{name}, {what}"
             elif not self.tables(*name):
@@ -95,7 +98,7 @@ class DdlRules:
             if what or not self.tables.accepts_schema(schema):
                 yield f"a function of {schema}, {what or 'which is outside of the filter'}"
         if change.reads.unclear:
-            yield f"what the bridge cannot tell, near: {change.reads.unclear}"
+            yield f"something that the bridge does not understand, near: {change.reads.unclear}"
 
     def _forbidden(self, schema: str) -> str:
         if plain_name(schema) in SYSTEM_SCHEMAS:
@@ -114,7 +117,7 @@ def ddl_rules(
     collations: Mapping[str, str] | None = None,
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
 ) -> DdlRules:
-    """Makes the rules from the words of the settings and from what is replicated.
+    """Makes the rules from the settings and from the filter of tables.
 
     Raises UsageError for a class or source that is not known, and for a class in two lists.
     """

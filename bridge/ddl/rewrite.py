@@ -1,7 +1,7 @@
-"""Says a schema change in the target's words: rules make edits, the edits make the text.
+"""Rewrites a schema change for the target: rules make edits, and the edits make the new text.
 
-Output is input with spans replaced, so what no rule understands passes unchanged.  The outcome is classified again: a
-rewrite may leave something out, but never touch other tables than the statement did.
+The output is the input with spans replaced, so text that no rule understands passes unchanged.  The outcome is
+classified again: a rewrite may leave something out, but must never touch other tables than the statement did.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class RewriteStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A statement in the target's words.
+    """A statement as the target understands it.
 
-    text: None when nothing of it is left to run.
+    text: the statement; None when nothing of it is left to run.
     left_out: what the target does not get.
     """
 
@@ -93,9 +93,9 @@ class Rewritten:
 
 
 def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
-    """Says `statement` in the words of `site`'s target, with `schema` as the current database.
+    """Rewrites `statement` for the target of `site`, with `schema` as the current database.
 
-    Refused for what is not one schema change; raises UnsupportedError for what the target has nothing like.
+    Gives Refused for a text that is not one schema change.  Raises UnsupportedError where the target has no equivalent.
     """
     tidb = site.target.has(Feature.TIDB_SYNTAX)
     classified = classify(statement, schema, tidb=tidb)
@@ -117,7 +117,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
-        return Refused(f"its rewritten form would touch something else: {result}")
+        return Refused(f"its rewritten form would touch other tables: {result}")
     return Rewritten(result, classified, (*steps, *more), left_out)
 
 
@@ -150,7 +150,7 @@ def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[s
 
 
 def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
-    """Gives the items of which several rules together have taken everything."""
+    """Gives the items of which several rules together have removed everything."""
     edits = [edit for edit in found if isinstance(edit, Edit)]
     for item in parts.items:
         if _is_gone(item.tokens, edits):
@@ -164,8 +164,8 @@ def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
 
 
 def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
-    """Gives the tokens whose commas may be left over: options up to PARTITION BY, or actions, as one may be in a
-    comment."""
+    """Gives the tokens whose commas may be left over: options up to PARTITION BY, or actions, since one of them may be
+    in a comment."""
     if parts.classified.kind is StatementKind.ALTER_TABLE:
         return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
     pairs = pairwise([token.word for token in parts.options])
@@ -185,8 +185,8 @@ def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edi
 
 
 def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
-    """Removes what stands between an item that goes and the item before it; where all before it go too, what stands
-    behind it."""
+    """Removes the comma between an omitted item and the item before it; where all items before it are omitted too, the
+    comma behind it."""
     edits = []
     kept_before = False
     for item, following in pairwise(items):
@@ -206,8 +206,8 @@ def _words(text: str, span: tuple[int, int]) -> str:
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    """Gives the text with all spans replaced.  Removals that overlap are one.  A removal inside of another edit is a
-    part of that edit.  Of other edits that overlap, the earlier rule's stays."""
+    """Gives the text with all spans replaced.  Removals that overlap are one.  A removal inside another edit is a part
+    of that edit.  Where other edits overlap, the earlier rule's edit stays."""
     removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
     taken: list[Edit] = []
     for edit in (*_united(removals), *(edit for edit in edits if edit.text)):

@@ -1,7 +1,7 @@
-"""Rules that say a schema change in the target's words, each a function from a statement's parts to edits.
+"""Defines the rules that rewrite a schema change for a target: each is a function from a statement's parts to edits.
 
-A rule changes a span of the text or leaves an item out; everything else stays as it came.  It says why in words for
-the operator.
+A rule changes a span of the text or leaves an item out; everything else stays as it came.  A rule gives its reason in
+words for the operator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bridge.model import TableName
 
 
 class OmittedObject(NamedTuple):
-    """Something that the target does not get; a later statement that names it leaves that out too.
+    """An object that the target does not get.  A later statement that names the object leaves it out too.
 
     kind: "index", "constraint" or "table"; name: "" when the upstream's server chose it.
     """
@@ -38,7 +38,7 @@ class Edit(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Leaves an item out, with its comma; `thing` is what the target then lacks."""
+    """Leaves an item out, with its comma.  thing: the object that the target then lacks."""
 
     item: Item
     why: str
@@ -46,14 +46,14 @@ class Omission(NamedTuple):
 
 
 class UnsupportedError(Exception):
-    """The target has nothing like it; the message says what, for the operator who decides."""
+    """Raised where the target has no equivalent; the message tells the operator what is missing and what to do."""
 
 
 class Surroundings(Protocol):
-    """What is on the target already, as far as rules ask."""
+    """Tells rules what the target has already."""
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """Tells whether the table is there without an object that this pipeline has left out."""
+        """Tells whether the table exists without an object that this pipeline has left out."""
 
     def stored_name(self, table: TableName) -> TableName | None:
         """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
@@ -65,7 +65,7 @@ class Surroundings(Protocol):
         """Tells whether there is a sequence of that name."""
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
 
     def constraint_kind(self, table: TableName, name: str) -> str:
         """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
@@ -115,7 +115,7 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a statement is to run, and whose it is.  source: a name of `collations.SOURCES`."""
+    """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -127,12 +127,13 @@ RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
 
 
 def remove(found: Sequence[Token], why: str) -> Edit:
-    """Takes tokens out."""
+    """Removes tokens."""
     return Edit(*span_of(found), "", why)
 
 
 def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
-    """Gives the places where table or database options stand: behind the definitions, or as actions of ALTER TABLE."""
+    """Gives the tokens that may hold table or database options: those behind the definitions, or actions of ALTER
+    TABLE."""
     if statement.options:
         yield statement.options
     options = {C.TABLE_OPTION, C.TABLE_CHARSET, C.TABLE_COMMENT, C.AUTO_ID, C.TTL}
@@ -142,7 +143,7 @@ def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
 
 
 def without_options(statement: StatementParts, names: set[str], why: str) -> Iterator[Edit | Omission]:
-    """Takes options of the form [DEFAULT] NAME [=] value out."""
+    """Removes options of the form [DEFAULT] NAME [=] value."""
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word in names and depth == 0:
@@ -159,7 +160,7 @@ def beginning(scope: Sequence[Token], i: int) -> int:
 def take_out(
     statement: StatementParts, scope: Sequence[Token], start: int, end: int, why: str
 ) -> Iterator[Edit | Omission]:
-    """Takes tokens out of an option scope, the whole action where nothing else is in it."""
+    """Removes tokens from an option scope; omits the whole action when it holds nothing else."""
     if start == 0 and end >= len(scope):
         item = next((item for item in statement.items if item.tokens == tuple(scope)), None)
         if item is not None:

@@ -1,9 +1,9 @@
-"""What a target can do: probed once per session that runs schema changes.
+"""Tells which syntax a target knows.
 
-Which flavour and version knows which syntax is a table of rows with their sources, so that a flavour that no test
-server has is data that can be checked against its manual, not a branch of code.  tests/ddl/test_server_features.py asks
-MariaDB 11.4 and 10.11, MySQL 8.0.31 and 5.7.22 whether each row is true of them; by hand it was run on 8.0.12 and
-8.0.15 too.
+The flavours and versions that know a syntax are rows of a table, each with its source.  So a flavour that no test
+server has is data, which can be checked against its manual, and not a branch of
+code.  tests/ddl/test_server_features.py asks MariaDB 11.4 and 10.11, MySQL 8.0.31 and 5.7.22 whether each row is true
+of them; it was also run by hand on 8.0.12 and 8.0.15.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Feature(StrEnum):
 
 
 class Support(NamedTuple):
-    """A row: from `since` on a flavour has a feature, as `source` says."""
+    """A row of the table: from version `since` on, a flavour has a feature, by `source`."""
 
     feature: Feature
     flavour: Flavour
@@ -120,7 +120,7 @@ SUPPORT: Final = (
     Support(_F.TABLE_COMPRESSION, _MY, (5, 7, 8), f"{_MYSQL_MANUAL}/5.7/en/innodb-page-compression.html"),
     Support(_F.TABLE_COMPRESSION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.AUTOEXTEND_SIZE, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/innodb-tablespace-autoextend-size.html"),
-    # ENGINE_ATTRIBUTE itself is for no engine that the bridge makes tables of: InnoDB refuses it.
+    # ENGINE_ATTRIBUTE itself is missing: the bridge makes only InnoDB tables, and InnoDB refuses it.
     Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
     Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
@@ -138,7 +138,7 @@ SUPPORT: Final = (
 class Capabilities:
     """A target as the bridge knows it.
 
-    max_allowed_packet: bytes a statement may have.
+    max_allowed_packet: how many bytes a statement may have.
     lower_case_table_names: 0 when the letters' case tells names apart, otherwise 1 or 2.
     """
 
@@ -163,7 +163,7 @@ def read_version(said: str) -> tuple[Flavour, Version]:
     if named := re.search(r"-TiDB-v(\d+(?:\.\d+)*)", said):
         return Flavour.TIDB, _numbers(named[1])
     flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
-    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # MariaDB 10 in front of old clients
+    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # the prefix that MariaDB 10 shows to old clients
 
 
 def named_capabilities(name: str) -> Capabilities:
@@ -171,9 +171,9 @@ def named_capabilities(name: str) -> Capabilities:
     flavour, _, version = name.partition("-")
     if flavour not in {f.value for f in Flavour} or not re.fullmatch(r"\d+(\.\d+)*", version):
         raise UsageError(
-            f"{name!r} is no flavour", fix="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
+            f"{name!r} is not a flavour", fix="write mariadb-11.4, mariadb-10.11, mysql-8.0, mysql-5.7 or tidb-8.5"
         )
-    # A series means its latest release.
+    # The name of a series means its latest release.
     numbers = _numbers(version) + ((999,) if version.count(".") == 1 else ())
     return Capabilities(Flavour(flavour), numbers, documented_collations(flavour, numbers))
 

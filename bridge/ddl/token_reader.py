@@ -10,11 +10,12 @@ from bridge.model import TableName
 
 
 class NotUnderstoodError(Exception):
-    """The bridge does not know such a statement; the message may say why.  `classify` turns it into Refused."""
+    """Raised for a statement that the bridge does not know; the message may say why.  `classify` turns it into
+    Refused."""
 
 
 class Named(NamedTuple):
-    """A table that a statement names, and where."""
+    """A table that a statement names.  span: where it stands; is_qualified: whether it has a database."""
 
     table: TableName
     span: tuple[int, int]
@@ -22,7 +23,7 @@ class Named(NamedTuple):
 
 
 class TokenReader:
-    """Stands before one of the tokens of a statement, with `schema` as the current database."""
+    """Reads the tokens of a statement from left to right, with `schema` as the current database."""
 
     def __init__(self, found: list[Token], schema: str) -> None:
         self.tokens, self.schema, self.at = found, schema, 0

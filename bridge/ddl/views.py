@@ -1,7 +1,7 @@
-"""What a view reads: the tables, functions and sequences that its query names, told apart from aliases and columns.
+"""Finds what a view reads: the tables, functions and sequences that its query names, but not aliases and columns.
 
-A table stands behind FROM, JOIN, TABLE or a comma of FROM; a column has a table or an alias before its dot, a function
-a database.  Keywords that end a list of tables are those that every server reserves; a word behind a dot is a name.
+A table comes after FROM, JOIN, TABLE or a comma of FROM.  A column has a table or an alias before its dot, a function
+has a database.  Only keywords that every server reserves end a list of tables; a word after a dot is a name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from bridge.model import TableName
 
 _QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 _KEYWORDS: Final = frozenset({"SELECT", "FROM", "JOIN", "STRAIGHT_JOIN", "TABLE", "WHERE", "HAVING", "LIMIT", "UNION"})
-"""Reserved everywhere; right before a dot they are names to some servers only."""
+"""Words that every server reserves; right before a dot, only some servers take them for names."""
 _AFTER_TABLES: Final = frozenset({"WHERE", "HAVING", "LIMIT", "UNION"})
 _NEXT_VALUE: Final = frozenset({"NEXT", "PREVIOUS"})
 _SEQUENCE_FUNCTIONS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL"})
 
 
 class Reads(NamedTuple):
-    """names: what a view reads.  functions: databases of the functions that it calls.  unclear: where it cannot be
-    told, in words; "" when it can.  uses_sequences: it takes a value of a sequence."""
+    """What a view reads.  names: tables and views.  functions: the databases of functions that it calls.  unclear: the
+    words at which the reading is not sure, "" when it is sure.  uses_sequences: whether it takes values of a
+    sequence."""
 
     names: tuple[TableName, ...] = ()
     functions: tuple[str, ...] = ()
@@ -33,10 +34,11 @@ class Reads(NamedTuple):
 
 @dataclass
 class _Level:
-    """What stands between two parentheses.
+    """The text between two parentheses, or the whole query.
 
-    is_query: SELECT stood here.  in_tables: in its list of tables.  expects: a table comes next.
-    names: of WITH, as far as they are known here.  naming: the next one, "" without; in_with: WITH has not ended.
+    is_query: SELECT was read here.  in_tables: the reader is in its list of tables.  expects: a table comes next.
+    names: the names that WITH has defined so far.  naming: the name that it defines now, "" for none.  in_with: whether
+    WITH has not ended.
     """
 
     is_query: bool = False
@@ -95,7 +97,7 @@ class _Query:
                 level.expects = level.in_tables
 
     def _opened(self) -> _Level:
-        """Makes a level that begins where the reader stands."""
+        """Makes a level that begins at the reader's position."""
         level = _Level()
         if self.peek().word == "WITH":
             self.at += 1
@@ -106,8 +108,8 @@ class _Query:
         return level
 
     def _with_name(self, level: _Level) -> None:
-        """Reads the name in `name [(columns)] AS (query)`.  Inside of its query the name is known with RECURSIVE only,
-        behind it always."""
+        """Reads the name in `name [(columns)] AS (query)`.  Inside its own query the name is known only with RECURSIVE;
+        after the query it is always known."""
         level.naming = (self.peek().name or "").lower()
         if level.is_recursive:
             level.names.add(level.naming)
@@ -157,7 +159,7 @@ class _Query:
         self._name()
 
     def _table(self, level: _Level) -> None:
-        """Reads a table, or what may stand in its place."""
+        """Reads a table, or a construct that may take its place."""
         word, following = self.peek().word, self.peek(1).text
         if (word == "LATERAL" and following == "(") or self.peek().text == "{":
             self.at += 1 if word else 2  # { OJ ... }

@@ -70,7 +70,7 @@ def test_translate_of_a_capture(golden: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("DROP TABLE t", ["--flavour", "oracle-19"], "is no flavour"),
+        ("DROP TABLE t", ["--flavour", "oracle-19"], "is not a flavour"),
         ("DROP TABLE t", [], "there is no target"),
         ("DROP TABLE 't", ["--flavour", "mysql-8.0"], "a string has no end"),
         (" ; ", ["--flavour", "mysql-8.0"], "no schema change to translate"),

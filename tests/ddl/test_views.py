@@ -128,7 +128,7 @@ HELD: list[tuple[str, str]] = [
     ("SELECT * FROM t JOIN other.u", "other.u, which is outside of the filter"),
     ("SELECT * FROM secret", "shop.secret, which is outside of the filter"),
     ("SELECT other.f()", "a function of other, which is outside of the filter"),
-    ("SELECT 1 FROM 'x'", "what the bridge cannot tell, near: 1 FROM 'x'"),
+    ("SELECT 1 FROM 'x'", "something that the bridge does not understand, near: 1 FROM 'x'"),
 ]  # fmt: skip
 FILTER = ("shop.*", "!shop.secret")
 

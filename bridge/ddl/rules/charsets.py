@@ -1,4 +1,4 @@
-"""Character sets and collations of a statement: names that the target has, and the source's defaults written out."""
+"""Rewrites character sets and collations: to names that the target knows, with the source's defaults written out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
 
 
 def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Collations that the target does not know become the nearest that it does."""
+    """Replaces collations that the target does not know by the nearest ones that it knows."""
     for i, token in enumerate(statement.tokens):
         if token.word == "COLLATE":
             named = at(statement.tokens, i + 1 + (at(statement.tokens, i + 1).text == "="))
@@ -25,7 +25,7 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Character sets that the target does not know become utf8mb4, which holds all characters."""
+    """Replaces character sets that the target does not know by utf8mb4, which holds all characters."""
     for scope in _scopes(statement):
         for named in _charset_names(scope):
             if _plain(named) not in site.target.collations.defaults and _plain(named) not in {"default", "binary"}:
@@ -33,7 +33,7 @@ def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A character set without a collation means the source's default collation of it, not the target's."""
+    """Writes out the source's default collation behind a character set without one; the target's default may differ."""
     for scope in _scopes(statement):
         words = {token.word for _, token, depth in with_depth(scope) if depth == 0}
         for named in _charset_names(scope):
@@ -45,7 +45,7 @@ def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A database made without a character set and a collation has the source's."""
+    """Writes out the source's defaults for a new database without a character set and a collation."""
     words = {token.word for token in statement.options}
     if statement.classified.kind is not StatementKind.CREATE_DATABASE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
         return
@@ -57,7 +57,8 @@ def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A table takes the default of its database; where nobody has chosen that one, the source's is written out."""
+    """Writes out the source's defaults for a new table, where nobody has chosen the default of its database on the
+    target."""
     words = {token.word for _, token, depth in with_depth(statement.options) if depth == 0}
     if statement.classified.kind is not StatementKind.CREATE_TABLE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
         return
@@ -74,8 +75,8 @@ def _end_of_definitions(statement: StatementParts) -> int:
 
 
 def introducers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """`_utf8mb4'x'`: without its introducer where servers take a plain string only, or where the target does not know
-    the character set; the connection speaks utf8mb4 anyway."""
+    """Removes the introducer of `_utf8mb4'x'` where servers accept only a plain string, or where the target does not
+    know the character set.  The connection uses utf8mb4 anyway."""
     known = {f"_{charset}" for charset in site.target.collations.defaults} | {"_binary"}
     for i, token in enumerate(statement.tokens):
         following = at(statement.tokens, i + 1)
@@ -88,7 +89,7 @@ def introducers(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
                 " has turned into characters"
             )
         if _takes_plain_string(statement.tokens, i) or (charset not in known and following.text.isascii()):
-            yield Edit(*token.span, "", "a plain string: the connection speaks utf8mb4")
+            yield Edit(*token.span, "", "a plain string: the connection uses utf8mb4")
 
 
 def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
@@ -104,7 +105,7 @@ def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
 
 
 def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
-    """Gives the places where a character set is an attribute: options, and definitions of columns."""
+    """Gives the tokens in which a character set is an attribute: options, and definitions of columns."""
     yield from option_scopes(statement)
     for item in statement.items:
         if item.change in ADDS_COLUMN:
@@ -133,7 +134,7 @@ def _on_target(site: Site, name: str) -> str:
 
 
 def _default_of(site: Site, charset: str) -> str | None:
-    """The collation to add to a character set; None when the target's own default is right."""
+    """Gives the collation to add to a character set; None when the target's own default is right."""
     wanted = site.collations.source.by_charset.get(charset)
     if wanted is None or charset == "default":
         return None

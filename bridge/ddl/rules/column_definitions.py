@@ -1,4 +1,4 @@
-"""Definitions of columns: generated ones, JSON paths, vectors, expressions as defaults."""
+"""Rewrites definitions of columns: generated columns, JSON paths, vectors, expressions as defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.ddl.server_features import Feature
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """MariaDB takes no NULL or NOT NULL behind the expression of a generated column."""
+    """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
     if site.target.has(Feature.GENERATED_NULL):
         return
     for item in statement.items:
@@ -30,7 +30,7 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 
 def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """PERSISTENT is MariaDB's older word for STORED."""
+    """Replaces PERSISTENT, MariaDB's older word for STORED."""
     del site
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
@@ -39,7 +39,7 @@ def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """column->path and column->>path as functions."""
+    """Replaces column->path and column->>path by functions."""
     if site.target.has(Feature.JSON_ARROW):
         return
     found = statement.tokens
@@ -55,7 +55,7 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A vector comes as text, and is kept as text where the target takes none for it."""
+    """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
     if site.target.has(Feature.VECTOR_TEXT):
         return
     for item in statement.items:
@@ -71,7 +71,8 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A column that `SELECT *` leaves out is an ordinary one where there is no such thing, which changes no row."""
+    """Makes a column that `SELECT *` leaves out an ordinary one, where the target cannot hide columns.  This changes no
+    row."""
     if site.target.has(Feature.INVISIBLE_COLUMN):
         return
     for item in statement.items:
@@ -81,7 +82,8 @@ def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | 
 
 
 def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Where there is no RENAME COLUMN, CHANGE wants the whole definition: the target's own."""
+    """Replaces RENAME COLUMN by CHANGE where the target lacks it.  CHANGE needs the whole definition, which is the
+    target's own."""
     if site.target.has(Feature.RENAME_COLUMN):
         return
     for item in statement.items:
@@ -99,8 +101,8 @@ def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 
 
 def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Rows come with all their values, so a default that the target cannot have is left out; but not where rows that
-    are there already would get it."""
+    """Leaves out a default that the target cannot have, since rows come with all their values.  It refuses where
+    existing rows would get that default."""
     if site.target.has(Feature.EXPRESSION_DEFAULT):
         return
     fills = statement.classified.kind is StatementKind.ALTER_TABLE

@@ -1,4 +1,4 @@
-"""Checks that are not enforced, and the names of constraints."""
+"""Rewrites checks that are not enforced, and the names of constraints."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from bridge.quoting import quote_name
 
 
 def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A check that is not enforced cannot be had where all are: it is left out, or dropped.  A server that keeps none
-    reads some forms of them only (MySQL 8.0 manual, CHECK Constraints: before 8.0.16 CHECK without a name)."""
+    """Leaves out or drops a check that is not enforced, where the target enforces all checks.  It leaves out every
+    check where the target keeps none, since such a server reads only some forms (MySQL 8.0 manual, CHECK Constraints:
+    before 8.0.16 CHECK without a name)."""
     if site.target.has(Feature.NOT_ENFORCED):
         return
     for item in statement.items:
@@ -55,14 +56,14 @@ def _check_options(item: Item) -> Iterator[Edit | Omission]:
 
 
 def dropped_checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """DROP CHECK is DROP CONSTRAINT elsewhere; what was left out is not dropped."""
+    """Replaces DROP CHECK by DROP CONSTRAINT where the target needs that.  A check that was left out is not dropped."""
     for item in statement.items:
         if item.change is not C.DROP_CONSTRAINT or not item.name:
             continue
         if item.tokens[1].word == "CHECK" and not site.target.has(Feature.CHECKS):
             yield Omission(item, "the target keeps no checks")
         elif site.around.lacks(statement.classified.tables[0], OmittedObject("constraint", item.name)):
-            yield Omission(item, "the target was never given this check")
+            yield Omission(item, "the target never got this check")
         elif item.tokens[1].word == "CHECK" and not site.target.has(Feature.DROP_CHECK):
             yield Edit(*item.tokens[1].span, "CONSTRAINT", "the target drops a check by DROP CONSTRAINT")
         elif item.tokens[1].word == "CONSTRAINT" and not site.target.has(Feature.DROP_CONSTRAINT):
@@ -70,7 +71,7 @@ def dropped_checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 
 def _dropped_by_kind(item: Item, kind: str) -> Edit | Omission:
-    """DROP CONSTRAINT where there is none: each kind has a DROP of its own."""
+    """Replaces DROP CONSTRAINT where the target lacks it by the DROP of the constraint's kind."""
     what = {"FOREIGN KEY": "FOREIGN KEY", "UNIQUE": "INDEX", "CHECK": "CHECK"}.get(kind)
     if what is None:
         return Omission(item, "the target keeps no checks, and has no other constraint of that name")
@@ -78,7 +79,8 @@ def _dropped_by_kind(item: Item, kind: str) -> Edit | Omission:
 
 
 def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """REFERENCES of a column: TiDB and MySQL before 9 read it and make no foreign key of it, MariaDB does."""
+    """Handles REFERENCES of a column: TiDB and MySQL before 9 read it but make no foreign key of it; MariaDB makes
+    one."""
     source_makes_keys = site.source == "mariadb"
     if source_makes_keys and site.target.has(Feature.INLINE_REFERENCES):
         return
@@ -110,9 +112,9 @@ _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 
 
 def constraint_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Constraints without a name get the one that the upstream's server has chosen, by which later statements drop
-    them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A check of a column whose
-    name the target cannot keep becomes one of the table."""
+    """Gives constraints without a name the one that the upstream's server has chosen, since later statements use it to
+    drop them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A column check whose
+    name the target cannot keep becomes a table check."""
     if statement.classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}:
         return
     names = _Names(statement.classified.tables[0], site)
@@ -139,14 +141,15 @@ class _Names:
         self._used: dict[str, int] = {}
 
     def next(self, change: C) -> str:
-        """In backticks."""
+        """Gives the next name, in backticks."""
         prefix = self.prefixes[change]
         self._used[prefix] = self._used.get(prefix, self._around.next_number(self._table, prefix) - 1) + 1
         return quote_name(prefix + str(self._used[prefix]))
 
 
 def _column_checks(text: str, item: Item, names: _Names, site: Site) -> Iterator[Edit | Omission]:
-    """Each where it stands, with its name; for MariaDB, whose checks of columns have none, behind the column."""
+    """Gives each check of a column its name, where it stands.  For MariaDB, whose column checks have no name, it moves
+    behind the column."""
     column, add = item.definition, "" if item.tokens == item.definition else "ADD "
     for start, check, end in _checks_in(column):
         name = column[check - 1].text if start == check - 2 else names.next(C.ADD_CHECK)
@@ -182,6 +185,6 @@ def _is_off(column: Sequence[Token], end: int) -> bool:
 
 
 def _is_last(column: Sequence[Token], end: int) -> bool:
-    """Nothing of the column but more checks follows a check that ends there."""
+    """Tells whether only more checks follow a check that ends there."""
     rest = end + 1 + (at(column, end + 1).word == "ENFORCED")
     return rest == len(column) or any(start == rest and _is_last(column, last) for start, _, last in _checks_in(column))

@@ -1,4 +1,4 @@
-"""Indexes: hidden ones, kinds that a target lacks, and what later statements say of them."""
+"""Rewrites indexes: hidden ones, kinds that a target lacks, and later statements about those."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from bridge.ddl.server_features import Feature
 
 
 def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """INVISIBLE is MariaDB's IGNORED; where there is neither, the index stays in use, which changes no row."""
+    """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use, which changes no
+    row."""
     if site.target.has(Feature.INVISIBLE_INDEX):
         return
     ignored = site.target.has(Feature.IGNORED_INDEX)
@@ -27,7 +28,7 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
 
 
 def ignored_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """MariaDB's IGNORED is INVISIBLE elsewhere."""
+    """Replaces MariaDB's IGNORED by INVISIBLE."""
     if site.target.has(Feature.IGNORED_INDEX):
         return
     hides = site.target.has(Feature.INVISIBLE_INDEX)
@@ -44,13 +45,13 @@ def ignored_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 
 
 def _option_words(item: Item, words: set[str]) -> Iterator[Token]:
-    """Options of an index, or of ALTER INDEX; not those of a column."""
+    """Gives the options of an index, or of ALTER INDEX; not those of a column."""
     if item.change in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:
         yield from (token for _, token, depth in with_depth(item.tokens) if depth == 0 and token.word in words)
 
 
 def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Indexes that the target has no kind of are left out: they change no row, and the upstream checks uniqueness."""
+    """Leaves out indexes of a kind that the target lacks: they change no row, and the upstream checks uniqueness."""
     for item in statement.items:
         if item.change is not C.ADD_INDEX:
             continue
@@ -62,7 +63,7 @@ def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 
 
 def _has_expression(item: Item) -> bool:
-    """A key part in parentheses of its own."""
+    """Tells whether a key part is an expression, in parentheses of its own."""
     opening = next((i for i, token, depth in with_depth(item.definition) if token.text == "(" and depth == 0), None)
     if opening is None:
         return False
@@ -73,7 +74,7 @@ def _has_expression(item: Item) -> bool:
 
 
 def index_parsers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A full-text parser that the target lacks: the index is made with its own."""
+    """Removes a full-text parser that the target lacks; the target uses its own."""
     for item in statement.items:
         for i, token in enumerate(item.definition):
             named = at(item.definition, i + 2).word
@@ -85,12 +86,12 @@ def index_parsers(statement: StatementParts, site: Site) -> Iterator[Edit | Omis
 
 
 def unmade_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Actions on an index that was left out."""
+    """Leaves out actions on an index that was left out."""
     for item in statement.items:
         if item.change in {C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY} and item.name:
             thing = OmittedObject("index", item.name)
             if site.around.lacks(statement.classified.tables[0], thing):
                 renamed = at(item.tokens, 4).name if item.change is C.RENAME_INDEX else None
                 yield Omission(
-                    item, "the target was never given this index", OmittedObject("index", renamed) if renamed else None
+                    item, "the target never got this index", OmittedObject("index", renamed) if renamed else None
                 )

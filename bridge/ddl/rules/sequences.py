@@ -1,4 +1,5 @@
-"""Sequences: MariaDB and TiDB have them, in slightly other words; elsewhere the rows bring their values."""
+"""Rewrites sequences.  MariaDB and TiDB have them, with slightly different syntax; elsewhere the rows bring the
+values."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO
 
 
 def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves sequences out where the target has none.  Otherwise says them in the words that MariaDB and TiDB share:
-    their options before those of tables, without the type that MariaDB 11.5 knows."""
+    """Leaves sequences out where the target has none.  Otherwise it writes them in the syntax that MariaDB and TiDB
+    share: sequence options before table options, and without the type that MariaDB 11.5 has."""
     known = statement.classified
     if known.kind not in _KINDS:
         return
@@ -38,7 +39,8 @@ def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """TiCDC sends no sequence, but tables whose columns take their defaults from one; the values come with the rows."""
+    """Leaves out defaults that come from a sequence which the target lacks.  TiCDC sends no sequences, but tables with
+    such defaults; the values come with the rows."""
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
             end = sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
@@ -52,14 +54,14 @@ def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def in_views(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A view may take the next value of a sequence."""
+    """Refuses a view that takes values of a sequence, where the target has no sequences."""
     if statement.classified.reads.uses_sequences and not site.target.has(Feature.SEQUENCES):
         raise UnsupportedError("the view takes values of a sequence, and the target has none; skip it, or replace it")
     yield from ()
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
-    """Tells where a default of the next value of a sequence ends, whose DEFAULT stands at `i`; None when it is none."""
+    """Tells where the default whose DEFAULT is at `i` ends, if it is the next value of a sequence; None otherwise."""
     inside = at(column, i + 1).text == "("
     words = [at(column, i + 1 + inside + n).word for n in range(3)]
     if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:
@@ -72,7 +74,7 @@ def sequence_at(column: Sequence[Token], i: int) -> int | None:
 
 
 def _name(default: Sequence[Token], schema: str) -> TableName:
-    """The sequence of a default: the last names in it."""
+    """Gives the sequence of a default: the last names in it."""
     names = [token.name for token in default if token.name is not None]
     is_qualified = any(token.text == "." for token in default)
     return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")

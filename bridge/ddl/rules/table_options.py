@@ -1,4 +1,4 @@
-"""Options that some servers know only: how rows are stored, in which system coordinates are, what may be missing."""
+"""Rewrites options that only some servers know: how rows are stored, the system of coordinates, IF EXISTS."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OF_TABLES: Final = {
         *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
     },
 }
-_SECOND: Final = "which other engine has a copy is the target's own affair"
+_SECOND: Final = "the target decides itself whether another engine has a copy"
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
 
 
 def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Options of tables that the target lacks; a second engine beside InnoDB is the target's own affair."""
+    """Removes table options that the target lacks, and those of a second engine beside InnoDB."""
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
@@ -39,7 +39,8 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and of Percona; PRE_SPLIT_REGIONS of TiDB."""
+    """Removes ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and Percona; PRE_SPLIT_REGIONS of
+    TiDB."""
     for item in statement.items:
         found = item.definition
         for i, _, depth in with_depth(found):
@@ -50,7 +51,7 @@ def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Ed
 
 
 def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
-    """Tells where an option that begins at `i` and that the target lacks ends; None when none begins there."""
+    """Tells where the option ends that begins at `i`; None when no option begins there that the target lacks."""
     word, equals = found[i].word, at(found, i + 1).text == "="
     is_lacking = word == "SECONDARY_ENGINE_ATTRIBUTE" and not site.target.has(Feature.SECONDARY_ENGINE_ATTRIBUTE)
     if word == "ENGINE_ATTRIBUTE" or is_lacking:
@@ -71,7 +72,7 @@ def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int |
 
 
 def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """SRID n of MySQL is REF_SYSTEM_ID = n of MariaDB, which stands right behind the type."""
+    """Replaces MySQL's SRID n by MariaDB's REF_SYSTEM_ID = n, right behind the type, and the other way round."""
     for item in statement.items:
         column = item.definition
         for i, token, depth in with_depth(column):
@@ -92,7 +93,8 @@ _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITIO
 
 
 def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A statement that did nothing upstream is not sent, or does no harm: what it makes is there already."""
+    """Removes IF EXISTS and IF NOT EXISTS where the target lacks them.  A statement that did nothing upstream is not
+    sent, or does no harm, since the object exists already."""
     kind = statement.classified.kind
     found = statement.tokens
     name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
@@ -108,7 +110,7 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         else:
             lacks = _is_of_a_part(kind, at(found, i - 1), token, name) and not site.target.has(Feature.IF_EXISTS)
         if lacks:
-            yield remove(found[i:end], "the target knows no such IF; what is there already counts as made")
+            yield remove(found[i:end], "the target has no such IF; an object that exists already counts as made")
 
 
 def _is_of_a_part(kind: StatementKind, before: Token, token: Token, name: int) -> bool:
@@ -118,7 +120,7 @@ def _is_of_a_part(kind: StatementKind, before: Token, token: Token, name: int) -
 
 
 def replacing(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """CREATE OR REPLACE TABLE is MariaDB's alone."""
+    """Refuses CREATE OR REPLACE TABLE for other targets than MariaDB."""
     is_other = statement.classified.kind is not StatementKind.CREATE_VIEW
     if is_other and not site.target.has(Feature.MARIADB_SYNTAX):
         words = [token.word for token in statement.tokens[:4]]
@@ -131,7 +133,7 @@ def replacing(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 def versioning(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Tables that keep their old rows are MariaDB's alone."""
+    """Refuses system-versioned tables, which keep their old rows, for other targets than MariaDB."""
     words = [token.word for token in statement.tokens]
     pairs = set(pairwise(words))
     if not site.target.has(Feature.MARIADB_SYNTAX) and pairs & {("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")}:
@@ -143,7 +145,8 @@ def versioning(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 
 
 def interval_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """PARTITION BY ... INTERVAL is TiDB's short form of many partitions, which only TiDB can write out."""
+    """Refuses PARTITION BY ... INTERVAL for other targets: it is TiDB's short form of many partitions, which only TiDB
+    expands."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     clauses = [statement.options, *(item.tokens for item in statement.items if item.change is C.PARTITIONING)]

@@ -1,4 +1,4 @@
-"""Tables and views as a whole: what a target has no kind of, their names, options and accounts."""
+"""Rewrites tables and views as a whole: kinds that a target lacks, names, options and accounts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bridge.quoting import quote_name
 
 
 def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Only TiDB brings a dropped table back."""
+    """Refuses to bring a dropped table back, which only TiDB can do."""
     if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
         raise UnsupportedError(
             "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
@@ -36,7 +36,7 @@ def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A global temporary table holds rows of its own session only: none is ever replicated."""
+    """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
         name = str(statement.classified.tables[0])
@@ -49,16 +49,16 @@ def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | O
 
 
 def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """What was left out needs no dropping."""
+    """Leaves out drops of tables that were left out."""
     if statement.classified.kind is StatementKind.DROP_TABLE:
         for item, name in zip(statement.items, statement.classified.tables, strict=True):
             if site.around.lacks(name, OmittedObject("table", str(name))):
-                yield Omission(item, "the target was never given it")
+                yield Omission(item, "the target never got it")
 
 
 def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """TiDB and MySQL on some systems find a table whatever the case of the letters; a target that does not is given
-    the name as it is stored."""
+    """Writes names as the target stores them, where it tells names apart by case.  TiDB, and MySQL on some systems,
+    find a table whatever the case of the letters."""
     known = statement.classified
     if site.target.lower_case_table_names != 0:
         return
@@ -68,24 +68,25 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         stored = renamed.get(folded) or site.around.stored_name(named.table)
         if stored is not None and stored != named.table:
             yield Edit(*named.span, quote_name(*stored), "the target tells names apart by the case of their letters")
-        if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename what it has named itself
+        if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
             new = known.tables[known.touched.index(named) + 1]
             renamed[TableName(new.schema, new.table.lower())] = new
 
 
 def _found(known: Classified) -> Sequence[Named]:
-    """The tables that are there before the statement."""
+    """Gives the tables that exist before the statement runs."""
     if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE}:
         return known.touched[1:]
     if known.kind is StatementKind.RENAME_TABLE:
         return known.touched[::2]
     if known.kind is StatementKind.ALTER_TABLE:
-        return known.touched[:1]  # then its new name
+        return known.touched[:1]  # the second one is its new name
     return known.touched
 
 
 def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """ALTER DATABASE without a name: to some servers the first word of its options would be one."""
+    """Writes the name into ALTER DATABASE without one: some servers would take the first word of its options for a
+    name."""
     del site
     if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
         end = statement.tokens[1].span[1]
@@ -93,8 +94,8 @@ def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | O
 
 
 def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """A view from the wire shows a reader no more than the reader may see: it has no rights of the account that made
-    it, which may not exist on the target, nor of the bridge's."""
+    """Makes a replicated view run with its reader's rights, so that it shows a reader no more than the reader may
+    see.  It must not have the rights of the account that made it, which the target may lack, nor the bridge's."""
     del site
     if statement.classified.kind is not StatementKind.CREATE_VIEW:
         return
@@ -119,11 +120,12 @@ _ALTERS: Final = frozenset(
 
 
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """ALGORITHM and LOCK say how, not what; a target that cannot do it that way would refuse."""
+    """Removes ALGORITHM and LOCK: they say how to run a statement, and a target that cannot run it that way would
+    refuse it."""
     del site
     if statement.classified.kind not in _ALTERS:
         return
-    why = "how it is done is the target's own affair"
+    why = "the target decides itself how to do it"
     for item in statement.items:
         if item.tokens[0].word in {"ALGORITHM", "LOCK"}:
             yield Omission(item, why)
@@ -135,7 +137,7 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Only InnoDB tables can be written exactly once."""
+    """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for scope in option_scopes(statement):
@@ -147,9 +149,9 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Where the target keeps a table, or a partition of it, is its own affair."""
+    """Removes TABLESPACE: the target decides itself where it keeps a table or a partition."""
     del site
-    why = "where the target keeps its files is its own affair"
+    why = "the target decides itself where it keeps its files"
     yield from without_options(statement, {"TABLESPACE"}, why)
     for i, token, depth in with_depth(statement.options):
         if token.word == "TABLESPACE" and depth > 0:
@@ -157,17 +159,17 @@ def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 
 def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0 manual, CREATE TABLE ...
-    SELECT; from 8.0.21 on); the rows come as rows."""
+    """Removes START TRANSACTION.  MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0
+    manual, CREATE TABLE ... SELECT; from 8.0.21 on); the rows follow as row changes."""
     del site
     for i, token, depth in with_depth(statement.options):
         if token.word == "START" and at(statement.options, i + 1).word == "TRANSACTION" and depth == 0:
-            yield remove(statement.options[i : i + 2], "the rows come by themselves")
+            yield remove(statement.options[i : i + 2], "the rows come as row changes")
 
 
 def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """How the target keeps its files is its own affair."""
+    """Removes ENCRYPTION: the target decides itself how it keeps its files."""
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):
         return
-    yield from without_options(statement, {"ENCRYPTION"}, "how the target keeps its files is its own affair")
+    yield from without_options(statement, {"ENCRYPTION"}, "the target decides itself how it keeps its files")

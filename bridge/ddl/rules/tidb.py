@@ -1,4 +1,4 @@
-"""Syntax that only TiDB has, bare or in /*T! ... */ comments, taken out for other targets."""
+"""Removes syntax that only TiDB has, plain or in /*T! ... */ comments, for other targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.ddl.lexer import Token, tidb_comments
 from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, beginning, option_scopes, remove, take_out
 from bridge.ddl.server_features import Feature
 
-_WHY: Final = "TiDB's alone: it says how rows are stored, not what they are"
+_WHY: Final = "only TiDB has it: it says how rows are stored, not what they are"
 _OPTIONS: Final = frozenset(
     {
         *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AFFINITY"),
@@ -25,7 +25,8 @@ _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 
 
 def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """`/*T![feature] ... */` is a comment to other servers; without it the record says what was left out."""
+    """Removes `/*T![feature] ... */`, so that the journal tells what was left out; to other servers it is only a
+    comment."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for comment in tidb_comments(statement.text):
@@ -35,7 +36,7 @@ def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL and LOCAL indexes."""
+    """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL and LOCAL of indexes."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for item in statement.items:
@@ -65,7 +66,7 @@ def _is_key_option(item: Item, i: int) -> bool:
 
 
 def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Options of tables and databases, and actions of ALTER TABLE."""
+    """Removes TiDB's options of tables and databases, and its actions of ALTER TABLE."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for item in statement.items:
@@ -80,7 +81,7 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
-    """PLACEMENT POLICY of a partition that is defined; UPDATE INDEXES behind PARTITION BY."""
+    """Removes PLACEMENT POLICY of partition definitions, and UPDATE INDEXES behind PARTITION BY."""
     changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
     for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
         for i, token, depth in with_depth(clause):
@@ -96,7 +97,8 @@ def _is_tidb_action(item: Item) -> bool:
 
 
 def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
-    """Neighbours go together, so that an action which holds nothing else goes as a whole."""
+    """Removes TiDB's options from one scope.  Neighbours are removed together, so that an action which holds nothing
+    else is omitted as a whole."""
     run: tuple[int, int] | None = None
     for i, _, depth in with_depth(scope):
         end = _option_end(scope, i) if depth == 0 else None
