@@ -1,1 +1,1 @@
-"""Row changes to SQL: order, net changes, types and statements.  Pure."""
+"""Turns row changes into SQL: order, net changes, types and statements.  Pure."""

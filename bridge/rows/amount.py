@@ -1,4 +1,4 @@
-"""How much there is of row changes, and how much may be held or written at once: rows, and bytes beside them."""
+"""Measures row changes by rows and bytes: how many there are, and how many may be held or written at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge.rows.gathering import row_bytes
 
 
 class Amount(NamedTuple):
-    """Row changes, and the bytes that they take in memory."""
+    """A number of row changes, and the bytes that they take in memory."""
 
     rows: int
     bytes: int
@@ -30,17 +30,17 @@ class Amount(NamedTuple):
         return cls(sum(one.rows for one in found), sum(one.bytes for one in found))
 
     def exceeds(self, most: Amount) -> bool:
-        """Tells whether there is more, by either count."""
+        """Tells whether it is more than `most`, by either count."""
         return self.rows > most.rows or self.bytes > most.bytes
 
     def pieces(self, most: Amount) -> int:
-        """Tells how many pieces it makes, each of `most` or less."""
+        """Tells into how many pieces of at most `most` it divides."""
         return max(-(-self.rows // most.rows), -(-self.bytes // most.bytes))
 
 
 def weights(table: pa.Table, most: Amount) -> npt.NDArray[np.float64] | None:
-    """Gives as how many rows each row counts, where `most.bytes` weigh as much as `most.rows` do.  None when all rows
-    take no more than `most.bytes`: each counts as one then."""
+    """Gives each row's weight in rows, where `most.bytes` weigh as much as `most.rows`.  Gives None when all rows
+    together take at most `most.bytes`: then each row weighs one."""
     if table.nbytes <= most.bytes:
         return None
     found: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (most.rows / most.bytes))

@@ -1,4 +1,4 @@
-"""Row images as Arrow columns: taking them apart and joining them to statements without a Python object per row."""
+"""Splits row images in Arrow columns, and joins them to statements, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from bridge.events import SEP
 
 TEXT: Final = pa.large_string()
-"""Images are wide: 64-bit offsets."""
+"""Images are wide, so their offsets have 64 bits."""
 
 
 def parts_of(images: pa.Array, positions: Sequence[int]) -> list[pa.Array]:

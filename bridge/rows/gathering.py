@@ -1,5 +1,5 @@
-"""Rows put together, however long their texts: a column of texts reaches 2 GiB in one piece, and Arrow's `take` makes
-one piece of a column."""
+"""Puts rows together, however long their texts are: one piece of a text column holds at most 2 GiB, and Arrow's `take`
+makes one piece of a column."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 
 PIECE_BYTES: Final = 1 << 30
-"""The most bytes of rows that are made one piece."""
+"""The most bytes of rows that are put into one piece."""
 _REACH: Final = (1 << 31) - 1
 """The most bytes that offsets of 32 bits reach."""
 _ROW_BYTES: Final = 64
-"""About what a row takes beside its texts."""
+"""About how many bytes a row takes besides its texts."""
 
 
 def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
@@ -48,7 +48,8 @@ def row_bytes(rows: pa.Table) -> Longs:
 
 
 def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
-    """Takes few rows out of many.  Others are left out first, without a copy where the few are near each other."""
+    """Takes few rows out of many.  It leaves out other rows first, without a copy where the few rows are near each
+    other."""
     first = int(numbers.min())
     near = rows.slice(first, int(numbers.max()) + 1 - first)
     if near.nbytes <= _REACH:
@@ -60,7 +61,7 @@ def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
 
 
 def _runs(sizes: Longs) -> Iterator[tuple[int, int]]:
-    """Tells where rows of these sizes are cut, so that each run takes about `PIECE_BYTES` at most."""
+    """Cuts rows of these sizes into runs of about `PIECE_BYTES` at most."""
     ends = np.cumsum(sizes)
     cuts = [0]
     while cuts[-1] < len(sizes):

@@ -1,4 +1,4 @@
-"""Rows by the values of some columns, numbered."""
+"""Numbers rows by the values of some columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
 
 
 def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
-    """Tells whether all texts are the same; it seldom says no where they are."""
+    """Tells whether all texts are the same; in rare cases it says no although they are."""
     size = len(texts)
     if size == 0 or texts.null_count or pa.types.is_large_string(texts.type):
         return False
@@ -55,13 +55,14 @@ def ends(codes: Longs) -> tuple[Longs, Longs]:
     rows = np.arange(len(codes))
     first = np.empty(codes.max(initial=-1) + 1, np.int64)
     last = np.empty_like(first)
-    last[codes] = rows  # of repeated indices the last one assigned stays (NumPy, Assigning values to indexed arrays)
+    last[codes] = rows  # where an index is repeated, the last value stays (NumPy, Assigning values to indexed arrays)
     first[codes[::-1]] = rows[::-1]
     return first, last
 
 
 def linked(pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
-    """Gives for each value of the pairs one that stands for all values linked to it, through however many pairs."""
+    """Gives for each value of the pairs one value that represents all values linked to it, directly or through other
+    pairs."""
     parents: dict[K, K] = {}
 
     def root(value: K) -> K:

@@ -1,7 +1,7 @@
-"""Where the literals of row images lie: images of many tables at once, none of them taken apart.
+"""Finds where the literals of row images are, for images of many tables at once, without splitting the images.
 
-What is computed per image costs nanoseconds, what is computed per table or per call costs microseconds; so all images
-of a transaction are looked at together, each by the rules of its shape.
+Work per image costs nanoseconds, work per table or per call costs microseconds.  So all images of a transaction are
+handled together, each by the rules of its shape.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _NOWHERE = (-1, -1)
 
 
 class Cells:
-    """Images (large strings, null where there is none) and where their literals begin and end.
+    """Images (large strings, null where there is none), with the places where their literals begin and end.
 
-    shape_of: the number of each image's shape.  widths: of each shape, how many literals its images have.
-    Raises ValueError when that is not so.
+    shape_of: the number of each image's shape.  widths: for each shape, how many literals its images have.
+    Raises ValueError when an image has another number of literals.
     """
 
     def __init__(self, images: pa.Array, shape_of: Longs, widths: Sequence[int]) -> None:
@@ -76,7 +76,7 @@ class Cells:
         return pa.Array.from_buffers(TEXT, len(self.images), [is_image, pa.py_buffer(offsets), data])
 
     def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
-        """Gives the literals from one position to another, with what joins them.  runs: the two positions of each
+        """Gives the literals from one position to another, with their separators.  runs: the two positions of each
         shape."""
         first, last = np.array(runs, np.int64)[self._shape_of].T
         is_there = self.is_image & (first >= 0)
@@ -98,8 +98,8 @@ class Cells:
 
 
 class Literals(NamedTuple):
-    """Literals of images, in order.  image: the number of each one's; place: which of all the positions that were asked
-    for; begins, ends: in the characters of all images."""
+    """Literals of images, in order.  image: the number of each literal's image; place: which of the requested positions
+    it has; begins, ends: its place in the characters of all images."""
 
     image: Longs
     place: Longs
@@ -120,7 +120,7 @@ def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
 def _slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
     """Gives the texts between ascending positions, null where `is_there` is not.
 
-    Slices and what lies between them are an array of texts over the same characters, of which every second is taken.
+    Slices and the gaps between them form an array of texts over the same characters; every second text is a slice.
     """
     if len(begins) == 0:
         return pa.array([], TEXT)
@@ -141,7 +141,7 @@ def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Gives a column of images in one piece; together they may be beyond 2 GiB."""
+    """Gives a column of images in one piece, which may be larger than 2 GiB."""
     return column.chunk(0).cast(TEXT) if column.num_chunks == 1 else column.cast(TEXT).combine_chunks()
 
 

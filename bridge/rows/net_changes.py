@@ -1,7 +1,7 @@
-"""Net changes: of all changes of a key only the last image counts (internals, decision 4).
+"""Computes net changes: of all changes of a key, only the last image counts (internals, decision 4).
 
-Pure rules over Arrow columns: row changes in commit order and the target's table go in, what the rows must be
-afterwards comes out.
+It is pure, over Arrow columns.  The input is row changes in commit order and the target's tables; the result is what
+the rows must be afterwards.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """Rows that must be so afterwards; all have the same columns.
+    """Rows as they must be afterwards; all have the same columns.
 
-    images, freed: literals joined by SEP.  A row that is freed is deleted before it is written, as it may hold unique
-    values that others need now.
+    images, freed: literals joined by SEP.  A freed row is deleted before it is written, since it may hold unique values
+    that other rows need now.
     """
 
     columns: str
@@ -69,11 +69,12 @@ NO_KEYS: Final = RespelledKeys(pa.array([], TEXT), pa.array([], TEXT))
 class KeyedChanges:
     """Net changes of a table with a key.
 
-    key: lower-case column names.  absent: keys that must not be there.
-    patched: rows that the messages hold parts of (`partial_rows`).
-    respelled: what goes at a key goes at its earlier spellings, too.
-    renews: rows of absent keys are written, too.
-    loses: rows go that changes hold parts of, so that the changes could not be made again in smaller steps.
+    key: lower-case column names.  absent: keys that must have no row.
+    patched: rows of which the messages hold parts (`partial_rows`).
+    respelled: whatever deletes the row at a key also deletes it at the key's earlier spellings.
+    renews: whether rows of absent keys are also written.
+    loses: whether rows are deleted of which changes hold parts, so that the changes cannot be applied again in smaller
+        steps.
     """
 
     table: Table
@@ -121,8 +122,8 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
     """Gives the net changes of each table's row changes (EVENT_SCHEMA), which are in the order (commit_ts, topic,
     partition, offset, index).
 
-    Raises ApplyError for a change that does not identify its row, or that needs what the target's table has not;
-    RefusedRowsError for one that holds a part of a row whose rest is not known.
+    Raises ApplyError for a change that does not identify its row, or that needs a column which the target's table
+    lacks; RefusedRowsError for a change that holds only a part of a row whose rest is not known.
     """
     shapes, shape_of = _shapes(catalog, changes)
     if not shapes:
@@ -163,7 +164,7 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
 
 
 def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
-    """Folds the row changes of one table, all of which are given."""
+    """Folds all row changes of one table."""
     number_of = {shape.columns: number for number, shape in enumerate(shapes)}
     found, codes = distinct(changes, ("columns",))
     shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
@@ -193,7 +194,7 @@ def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
     return ApplyError(
         "changes of one table name different keys between two schema changes",
         where=f"{table.name}, commit ts {changes['commit_ts'][0]}",
-        fix="the target's keys differ from the upstream's; make them equal",
+        fix="the target's keys differ from the upstream's: make them equal",
     )
 
 
@@ -202,11 +203,11 @@ _IMAGE, _FREED, _ABSENT = range(3)
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Last states of the keys of all tables.
+    """The last states of the keys of all tables.
 
-    images: of rows that stay, those of each shape together; then those that are freed, in the same way.
-    absent: keys without a row, those of each shape together.  bounds: where the shapes begin in all three.
-    Those of a shape are in the order of their keys.  respelled: by shape.
+    images: the images of rows that stay, shape by shape; then those of freed rows, in the same way.
+    absent: keys without a row, shape by shape.  bounds: where the shapes begin in all three.
+    Within a shape they are in the order of keys.  respelled: by shape.
     """
 
     shapes: Sequence[RowShape]
@@ -240,7 +241,7 @@ class _Keyed:
             by_time=bool(pc.any(changes["by_time"]).as_py()),
         )  # fmt: skip
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
-        place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short ones sort faster
+        place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short integers sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
         order = by_key[np.argsort(place[by_key], kind="stable")]
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
@@ -281,8 +282,9 @@ class _Keyed:
 
 
 def _sorted(keys: pa.Array) -> Longs:
-    """Sorts keys (literals joined by SEP) in about the order in which a server keeps its rows, and gives their numbers:
-    it writes neighbours with a sixth less work than rows here and there (measured on MariaDB 11.4, InnoDB)."""
+    """Sorts keys (literals joined by SEP) roughly in the order in which a server keeps its rows, and gives their
+    numbers.  A server writes neighbours with a sixth less work than scattered rows (measured on MariaDB 11.4,
+    InnoDB)."""
     found: Longs
     try:
         found = np.argsort(keys.cast(pa.int64()).to_numpy())
@@ -299,7 +301,7 @@ def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: p
     for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
         if before is None and kind != Kind.INSERT:
             raise ApplyError(
-                "a change of a table without a key lacks the old row, so that its row cannot be found",
+                "a change of a table without a key lacks the old row, so its row cannot be found",
                 where=f"{table.name}, commit ts {commit_ts}",
                 fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
             )
@@ -311,7 +313,8 @@ def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: p
 
 
 def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:
-    """Raises RefusedRowsError for a change that may mean any of several rows.  lacking: column lists."""
+    """Raises RefusedRowsError for a change that may mean any of several rows.  lacking: column lists that lack
+    columns."""
     if not lacking:
         return
     lost = lost_rows(changes) & pc.is_in(changes["columns"], pa.array(lacking)).to_numpy()

@@ -1,6 +1,7 @@
-"""Row changes, wherever they are kept: what the applier asks of them, and how the driver's memory answers.
+"""Defines what the applier asks of row changes, wherever they are kept, and answers it for those in the driver's
+memory.
 
-`executors` gives the same answers for row changes that stay on Spark's executors.
+`spark.executor_rows` gives the same answers for row changes that stay on Spark's executors.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
-"""Order of row changes, whatever order they came in (internals, decision 11)."""
+"""The order of row changes, in whatever order they came (internals, decision 11)."""
 _TABLE: Final = ("schema", "table")
 _FEW: Final = 4
-"""Rows are copied when they take less than one in so many of the bytes that they keep in memory."""
+"""Rows are copied when they take less than 1 / this of the bytes that they keep in memory."""
 
 
 class Dropped(NamedTuple):
-    """Row changes below the applied ts, per partition: at offsets never read before, and read before."""
+    """Row changes below the applied ts, by partition.  late: at offsets that were never read before; repeated: at
+    offsets that were read before."""
 
     late: Counter[PartitionId]
     repeated: Counter[PartitionId]
 
 
 BeginOf = Callable[[str], int]
-"""A topic to the TSO below which everything of it counts as in the target from the beginning."""
+"""Gives for a topic the TSO below which all its changes count as in the target from the beginning."""
 
 
 class RowStore(Protocol):
@@ -55,7 +57,7 @@ class RowStore(Protocol):
 
     @property
     def last_ts(self) -> int:
-        """Highest commit_ts, -1 without any."""
+        """The highest commit_ts, -1 without rows."""
 
     def from_ts(self, ts: int) -> RowStore:
         """Leaves out what lies below ts."""
@@ -64,10 +66,11 @@ class RowStore(Protocol):
         """Adds row changes (EVENT_SCHEMA)."""
 
     def from_begins(self, begins: Mapping[str, int]) -> RowStore:
-        """Leaves out what lies below the beginning of its topic, for topics that are named."""
+        """Leaves out row changes below the beginning of their topic; topics that are not named keep all."""
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts what lies below ts; late is what lies at or above its topic's beginning and was not read before."""
+        """Counts row changes below ts.  Those that lie at or above their topic's beginning and were not read before are
+        late."""
 
 
 class WindowRows(Protocol):
@@ -75,20 +78,21 @@ class WindowRows(Protocol):
 
     @property
     def count(self) -> int:
-        """How many row changes there are; an estimate for a window on executors."""
+        """The number of row changes; an estimate for a window on executors."""
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
-        """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds any."""
+        """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds row
+        changes."""
 
     def between(self, low: int, high: int) -> WindowRows:
         """Gives the row changes with low <= commit_ts < high."""
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
-        """Gives whole upstream transactions of about that much together, each piece with the lowest commit_ts of the
-        next one, None for the last."""
+        """Divides the rows into pieces of whole upstream transactions, each of about `most`.  Gives each piece with the
+        lowest commit_ts of the next piece, None for the last."""
 
     def tables(self) -> dict[TableName, int]:
-        """Gives the tables changed, each with its lowest commit_ts."""
+        """Gives the changed tables, each with its lowest commit_ts."""
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Gives the statements of the net changes, stage by stage."""
@@ -101,15 +105,15 @@ class WindowRows(Protocol):
 
 
 def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa.Table:
-    """Events in ROW_ORDER, those of these numbers, or all."""
+    """Sorts events by ROW_ORDER: those with the given numbers, or all."""
     which = np.arange(events.num_rows) if which is None else which
     keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
-    return taken(events, which[np.lexsort(keys)])  # quick where much is in order
+    return taken(events, which[np.lexsort(keys)])  # quick where most rows are in order already
 
 
 @dataclass(frozen=True)
 class TableStore:
-    """Row changes in the driver's memory, which are in ROW_ORDER."""
+    """Row changes in the driver's memory, in ROW_ORDER."""
 
     table: pa.Table
 
@@ -125,7 +129,7 @@ class TableStore:
 
     @property
     def last_ts(self) -> int:
-        """Highest commit_ts, -1 without any."""
+        """The highest commit_ts, -1 without rows."""
         return int(self._ts[-1]) if len(self._ts) else -1
 
     def from_ts(self, ts: int) -> TableStore:
@@ -134,7 +138,7 @@ class TableStore:
         if start == 0:
             return self
         rest = self.table.slice(start)
-        few = rest.nbytes * _FEW < rest.get_total_buffer_size()  # which would all live as long as they do
+        few = rest.nbytes * _FEW < rest.get_total_buffer_size()  # these bytes stay in memory as long as the rows do
         return TableStore(taken(rest, np.arange(rest.num_rows)) if few else rest)
 
     def with_rows(self, rows: pa.Table) -> TableStore:
@@ -142,7 +146,7 @@ class TableStore:
         return TableStore(in_order(pa.concat_tables([self.table, rows])))
 
     def from_begins(self, begins: Mapping[str, int]) -> TableStore:
-        """Leaves out what lies below the beginning of its topic."""
+        """Leaves out row changes below the beginning of their topic."""
         table = self.table
         for topic, begin in begins.items():
             is_below = pc.and_(pc.equal(table["topic"], topic), pc.less(table["commit_ts"], begin))
@@ -150,7 +154,7 @@ class TableStore:
         return TableStore(table)
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts what lies below ts."""
+        """Counts row changes below ts."""
         dropped = Dropped(Counter(), Counter())
         below = self.due(0, ts)
         names = ("topic", "partition", "offset", "commit_ts")
@@ -180,8 +184,8 @@ class DriverRows:
 
     @classmethod
     def merged(cls, tables: Sequence[pa.Table]) -> DriverRows:
-        """Merges row changes of several tables, each of which is in order.  What lies behind all other tables is not
-        moved: mostly all but a few rows."""
+        """Merges row changes of several tables, each of which is in order.  Rows behind the end of all other tables are
+        not moved; mostly these are all but a few rows."""
         *others, last = sorted((table for table in tables if table.num_rows), key=_last_ts) or [_NO_ROWS]
         if not others:
             return cls(last)
@@ -212,12 +216,12 @@ class DriverRows:
             yield following, DriverRows(self._table.slice(start, end - start))
 
     def tables(self) -> dict[TableName, int]:
-        """Gives the tables changed, each with its lowest commit_ts."""
+        """Gives the changed tables, each with its lowest commit_ts."""
         names, codes = distinct(self._table, _TABLE)
         return {TableName(*name): ts for name, ts in zip(names, self._ts[ends(codes)[0]].tolist(), strict=True)}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
-        """Folds and renders here."""
+        """Folds and renders on the driver."""
         nets = fold(catalog, all_typed(catalog, self._table, rendering.checked_types), rendering.same_keys)
         return in_stages(render(net, rendering) for net in nets)
 
@@ -269,7 +273,7 @@ def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
 def in_stages(tables: Iterable[Iterator[Statement]]) -> Iterator[Statement]:
     """Gives the statements of all tables, stage by stage; those of each table come in the order of stages.
 
-    A statement is made when it is its turn: all together may be many megabytes, which no cache of the processor holds.
+    A statement is made when its turn comes: all together may be many megabytes, more than a processor's cache holds.
     """
     waiting = [(statement, rest) for rest in tables if (statement := next(rest, None)) is not None]
     for stage in Stage:

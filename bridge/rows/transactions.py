@@ -12,11 +12,11 @@ import numpy.typing as npt
 def cut_transactions(
     row_ts: Sequence[int], rows_per_transaction: int, weights: npt.NDArray[np.float64] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Gives index ranges of whole upstream transactions, with about equally many rows each: at most half as many again
-    as `rows_per_transaction`, where no upstream transaction is larger.  One upstream transaction is never divided.
+    """Gives index ranges of whole upstream transactions, with about equally many rows each: at most 1.5 times
+    `rows_per_transaction`, unless one upstream transaction is larger.  One upstream transaction is never divided.
 
     row_ts: commit_ts of the rows, ascending.
-    weights: as how many rows each one counts; None: as one.
+    weights: as how many rows each row counts; None: each counts as one.
     """
     upto: Sequence[float] = range(1, len(row_ts) + 1) if weights is None else np.cumsum(weights).tolist()
     total = upto[-1] if upto else 0

@@ -1,1 +1,1 @@
-"""What row changes do to the keys of rows.  Pure."""
+"""Finds what row changes do to the keys of rows.  Pure."""

@@ -1,15 +1,15 @@
-"""Spellings: different literals that the server holds for one key, as 'Alice' and 'ALICE' under a _ci collation, 'b'
-and 'b ' under PAD SPACE, texts that differ behind a key's prefix.
+"""Finds spellings: different literals that the server takes for one key, such as 'Alice' and 'ALICE' under a _ci
+collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix.
 
-Which they are only the server can say; it is asked, and seldom: one key can only come under two spellings where the row
-under the first one went, and most literals cannot be equal by what all servers agree on.  `signatures` of keys that a
-server holds for one are equal, so that only keys with equal ones are asked about:
+Only the server can tell which literals these are, and it is asked seldom.  One key can have two spellings only if the
+row under the first one was deleted, and most literals cannot be equal by rules that all servers share.  Keys that a
+server takes for one have equal `signatures`, so that it is only asked about keys with equal signatures:
 
-* numbers, dates, bytes and ENUM or SET values: equal when they say the same value;
+* numbers, dates, bytes and ENUM or SET values: equal when they have the same value;
 * texts of a _bin collation: equal apart from blanks at the end;
 * texts of collations without rules of a language: printable ASCII, apart from its case and blanks at the end;
-  what holds any other character may equal anything, as ss and ß, e and é, or a text with a character that is ignored;
-* all other texts, and keys of the beginnings of columns: anything may equal anything.
+  a text with any other character may equal anything, as ss equals ß, e equals é, and some characters are ignored;
+* all other texts, and keys that hold only the beginnings of columns: anything may equal anything.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import to_numpy
 
 Spellings = Mapping[str, str]
-"""Maps keys (literals joined by SEP) to the spelling that stands for all that the server holds for one.  Keys of one
-spelling are missing."""
+"""Maps keys (literals joined by SEP) to the one spelling that represents all that the server takes for one key.  Keys
+with only one spelling are missing."""
 SameKeys = Callable[[Table, tuple[str, ...], pa.Array], Spellings]
-"""Asks which of the keys of a table are one to the server."""
+"""Asks the server which keys of a table it takes for one."""
 
 _EXACT_TYPES: Final = frozenset(
     (
@@ -50,13 +50,13 @@ _PLAIN: Final = re.compile(
     r"|(?:utf8|utf8mb3|utf8mb4)_unicode_(?:520_)?(?:nopad_)?ci|utf8mb4_0900_(?:ai_ci|as_ci|as_cs)"
     r"|(?:utf8mb3|utf8mb4)_uca1400_(?:nopad_)?(?:ai|as)_(?:ci|cs)"
 )
-"""Collations without rules of a language: they hold texts of printable ASCII equal only if case and blanks alone
-differ.  (To gbk_chinese_ci Y and ~ are equal, by an error in its table.)"""
+"""Collations without rules of a language: to them, texts of printable ASCII are equal only if they differ in case and
+blanks alone.  (To gbk_chinese_ci, Y and ~ are equal, by an error in its table.)"""
 _ODD: Final = r"[^ -~]|\\0|^x'"
 """Finds, in the literal of a text, a character beyond printable ASCII, or bytes."""
 _QUOTE: Final = ord("'")
 _BEFORE_A_QUOTE: Final = np.frombuffer(b" x", np.uint8)
-"""What stands before a quote where a text ends with a blank, or bytes begin."""
+"""The bytes before a quote where a text ends with a blank, or where bytes begin."""
 _HAS_CASE: Final = np.ones(256, np.bool_)
 """Characters that a signature changes or cannot take as they are."""
 _HAS_CASE[[ord(SEP), *(code for code in range(ord(" "), 127) if chr(code) not in "\\" + ascii_uppercase)]] = False
@@ -65,7 +65,7 @@ _ANYTHING: Final = ""
 
 
 class _Equality(Enum):
-    """What is known of the literals that are equal in a part of a key."""
+    """Tells which literals are equal in one column of a key."""
 
     SAME = auto()
     BLANKS = auto()
@@ -82,7 +82,7 @@ def asks_nobody(table: Table, key: tuple[str, ...], literals: pa.Array) -> Spell
 
 
 class KnownSpellings:
-    """Gives answers that the server gave before; may be sent to another process."""
+    """Repeats answers that the server gave before; it may be sent to another process."""
 
     def __init__(self, answers: Mapping[TableName, Spellings]) -> None:
         self._answers = answers
@@ -98,7 +98,7 @@ class KnownSpellings:
 
 
 def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
-    """Gives the keys, each in the spelling that stands for it."""
+    """Gives the keys, each in the spelling that represents it."""
     if not same:
         return keys
     known = keys.dictionary_encode()
@@ -106,17 +106,18 @@ def respelled(keys: pa.Array, same: Spellings) -> pa.Array:
 
 
 def is_exact(table: Table, key: tuple[str, ...]) -> bool:
-    """Tells whether equal keys have equal literals, whatever they are."""
+    """Tells whether equal keys always have equal literals."""
     return all(one is _Equality.SAME for one in _equalities(table, key))
 
 
 def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
-    """Tells whether equal keys have equal literals, apart from what can be told without the server."""
+    """Tells whether equal keys have equal literals, apart from differences that can be found without the server."""
     return all(one in {_Equality.SAME, _Equality.BLANKS} for one in _equalities(table, key))
 
 
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
-    """Finds out which keys the server holds for one.  literals: keys, with repetitions.  goes: those whose row goes."""
+    """Finds the keys that the server takes for one.  literals: keys, with repetitions.  goes: whether the key's row
+    goes away."""
     if not goes.any() or is_exact(table, key) or _are_plain(_equalities(table, key), literals):
         return {}
     known = literals.dictionary_encode()
@@ -127,7 +128,8 @@ def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bool
 
 
 def _are_plain(equalities: Sequence[_Equality], literals: pa.Array) -> bool:
-    """Tells whether the signatures of such keys are the literals themselves; it seldom says no where they are."""
+    """Tells whether the signatures of such keys are the literals themselves; in rare cases it says no although they
+    are."""
     if not set(equalities) <= {_Equality.SAME, _Equality.BLANKS, _Equality.CASE}:
         return False
     offsets = np.frombuffer(literals.buffers()[1], np.int64)[literals.offset : literals.offset + len(literals) + 1]
@@ -139,7 +141,7 @@ def _are_plain(equalities: Sequence[_Equality], literals: pa.Array) -> bool:
 
 
 def _suspected(found: pa.Array, went: Bools) -> Bools:
-    """Tells which keys have an equal signature with another one, where the row of one of them went.  `_ANYTHING` equals
+    """Tells which keys share a signature with another key, where the row of one of them went away.  `_ANYTHING` equals
     every signature."""
     codes: Longs = found.dictionary_encode().indices.to_numpy()
     counts, goings = np.bincount(codes), np.bincount(codes, weights=went)
@@ -153,7 +155,7 @@ def _suspected(found: pa.Array, went: Bools) -> Bools:
 
 
 def signatures(table: Table, key: tuple[str, ...], literals: pa.Array) -> pa.Array:
-    """Gives texts that are equal for keys that a server may hold for one; "" for a key that may equal any other."""
+    """Gives texts that are equal for keys that a server may take for one; "" for a key that may equal any other."""
     equalities = _equalities(table, key)
     parts = [literals] if len(key) == 1 else parts_of(literals, range(len(key)))
     found = [_signature(equality, part) for equality, part in zip(equalities, parts, strict=True)]
@@ -180,7 +182,7 @@ def _signature(equality: _Equality, literals: pa.Array) -> pa.Array:
 
 
 def _numbers(literals: pa.Array) -> pa.Array:
-    """Reads numbers as ones of 64 bits: equal numbers stay equal, and others may become so."""
+    """Reads numbers as 64-bit floats: equal numbers stay equal, and others may become equal."""
     is_number = pc.match_substring_regex(literals, r"^-?[0-9.]+(?:e[-+]?[0-9]+)?$")
     values = pc.cast(pc.if_else(is_number, literals, None), pa.float64())
     same = pc.cast(pc.add(values, 0.0), TEXT)  # 0, not -0

@@ -1,4 +1,4 @@
-"""What row changes do to keys: column lists of tables, and steps in their order (see `net_changes`)."""
+"""Turns row changes into steps of keys, in order (see `net_changes`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowShape(NamedTuple):
     """A table and a column list of its messages.
 
     names: the columns in lower case.  key: the key that identifies rows, () when there is none.
-    lacks: the table has columns that the list does not name and that are not generated.
+    lacks: whether the table has columns that are not generated and that the list does not name.
     """
 
     table: Table
@@ -44,10 +44,11 @@ class RowShape(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What row changes do to keys, in order: a row change is one step, one that moves its key is two.
+    """What row changes do to keys, in order: a row change is one step, or two steps when it moves its row to another
+    key.
 
-    row: the row change.  is_image: the key has a row afterwards.  moves: it is one of two.  key: literals joined by
-    SEP; number: equal for keys of one table that the server holds for one.
+    row: the number of the row change.  is_image: whether the key has a row afterwards.  moves: whether it is one of two
+    steps.  key: literals joined by SEP.  number: equal for keys of one table that the server takes for one.
     """
 
     row: Longs
@@ -58,14 +59,14 @@ class Steps(NamedTuple):
 
     @property
     def is_known(self) -> Bools:
-        """The row change holds the row of this key as it was, unless there was none."""
+        """Whether the row change holds the row of this key as it was before, or there was none."""
         known: Bools = ~(self.is_image & self.moves)
         return known
 
     def respelled(self, shapes: Sequence[RowShape], shape_of: Longs) -> tuple[Longs, Longs]:
-        """Gives steps by which rows went from another spelling of their key than its last step has, and those last
-        steps, where the server finds a row by one spelling only: it holds the beginnings of values for one, and
-        compares all of them."""
+        """Finds the steps by which rows went away under another spelling of their key than its last step has, and
+        gives them with these last steps.  It does so where the server finds a row by one spelling only: where the key
+        holds only the beginnings of values, but a condition compares whole values."""
         is_prefix = np.array([shape.key in shape.table.prefixes for shape in shapes], np.bool_)
         if not is_prefix.any():
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -84,8 +85,8 @@ class Steps(NamedTuple):
         after: Cells,
         same_keys: SameKeys,
     ) -> Steps:
-        """Makes the steps of row changes, in the order of `_order_of`.  Where steps are at one place in that order,
-        images come after deletes, and win over them."""
+        """Makes the steps of row changes, in the order of `_order_of`.  Where steps are equal in that order, images
+        come after deletes, and win over them."""
         positions = [shape.at(shape.key) for shape in shapes]
         old, new = before.joined(positions), after.joined(positions)
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
@@ -117,8 +118,8 @@ def _order_of(changes: pa.Table) -> Longs:
 def _one_spelling(
     shapes: Sequence[RowShape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
 ) -> pa.Array:
-    """Gives the keys, each in the spelling that stands for all that the server holds for one.  goes: the row of the key
-    went, or may have gone from another spelling."""
+    """Gives the keys, each in the spelling that represents all that the server takes for one key.  goes: whether the
+    row of the key went away, or may have gone under another spelling."""
     inexact = [number for number, shape in enumerate(shapes) if shape.key and not is_exact(shape.table, shape.key)]
     for _, numbers in groupby(sorted(inexact, key=lambda n: shapes[n].table.name), lambda n: shapes[n].table.name):
         of_table = list(numbers)
@@ -135,7 +136,7 @@ def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def is_long(column: Column) -> bool:
-    """Tells whether binlog_row_image=NOBLOB leaves a column out of a row as it was, even if it changes."""
+    """Tells whether binlog_row_image=NOBLOB leaves a column out of the old row, even when the column changes."""
     return _LONG.match(column.type) is not None
 
 
@@ -154,12 +155,11 @@ def freed(
     by_time: bool,
     parts: bool = False,
 ) -> Bools:
-    """Tells where another unique value changes, or cannot be compared because the row as it was, or the column, is not
-    known.
+    """Tells where another unique value changes, or cannot be compared because the old row or the column is not known.
 
-    shape_of, is_known, first, last: of each key the shape of its last image, whether the row as it was is known, its
-    first and its last row change.  by_time: rows as they were may have been completed from the rows as they are.
-    parts: an absent column is as it was.
+    shape_of, is_known, first, last: for each key, the shape of its last image, whether its old row is known, and its
+    first and last row change.  by_time: whether old rows may have been completed from the present ones.  parts: whether
+    an absent column kept its value.
     """
     others = [
         [_compared(shape, unique, by_time=by_time, parts=parts) for unique in other_uniques(shape.table, shape.key)]
@@ -175,7 +175,8 @@ def freed(
 
 
 def _compared(shape: RowShape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
-    """Gives the positions of the columns of a unique value; [] when they do not tell it, None when it stays."""
+    """Gives the positions of the columns of a unique value; [] when the columns do not tell the value, None when the
+    value stays."""
     present = [name for name in unique if name in shape.names]
     if (len(present) < len(unique) and not parts) or "" in unique:
         return []

@@ -1,12 +1,12 @@
-"""Net changes of a table whose messages hold parts of rows: an absent column of an update is as it was.
+"""Computes the net changes of a table whose messages hold parts of rows: an absent column of an update kept its value.
 
-Such are changes by event time that lack columns of the target's table: official Canal's under binlog_row_image=NOBLOB,
-Debezium's without values that the log did not hold.  (What has a commit ts is whole: a column that it lacks is one that
-only the target has.)  A row's image is what its changes hold together, the later ones first; where that is not all of
-the row and no insert is among them, the rest is the row's that is on the target, at the key where it was before all of
-them.  That row must be there: without it nobody knows the rest.
+Parts of rows come in changes that go by event time and lack columns of the target's table: official Canal's under
+binlog_row_image=NOBLOB, and Debezium's without values that the binlog did not hold.  (A change with a commit ts is
+whole: only the target has the columns that it lacks.)  The image of a row is what all its changes hold together; later
+changes win.  Where that is not the whole row, and no insert is among the changes, the target's row holds the rest, at
+the key that the row had before all changes.  That row must exist: without it nobody knows the rest.
 
-An insert is a whole row, though it may lack columns: they have their default, or are only the target's.
+An insert is a whole row, even if it lacks columns: these have their defaults, or only the target has them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FIX: Final = (
 
 
 class PatchedRows(NamedTuple):
-    """Rows in parts: `images` hold these columns, the rows at the keys `origins` the others.
+    """Rows in parts: `images` hold `columns`; the target's rows at the keys `origins` hold the other columns.
 
-    moves: rows are deleted at their origins and written anew; otherwise they stay where they are.
+    moves: whether rows are deleted at their origins and written anew; otherwise they are updated in place.
     """
 
     columns: str
@@ -47,8 +47,9 @@ class PatchedRows(NamedTuple):
 class Parts(NamedTuple):
     """Net changes of one table.
 
-    absent: keys.  written: by column list, rows that stay or are new, and rows that are freed.
-    renews: rows of absent keys are written, too.  loses: rows go while changes hold parts of rows.
+    absent: keys without a row.  written: by column list, rows that stay or are new, and rows that are deleted first.
+    renews: whether rows of absent keys are also written.  loses: whether rows are deleted while changes hold parts of
+    rows.
     """
 
     absent: pa.Array
@@ -83,14 +84,14 @@ def _by_time(changes: pa.Table) -> Bools:
 
 
 def lost_rows(changes: pa.Table) -> Bools:
-    """Tells which changes of a table without a key could mean any of several rows, when they lack columns."""
+    """Tells which changes of a table without a key could mean any of several rows, if they lack columns."""
     kinds = changes["kind"].to_numpy()
     found: Bools = _by_time(changes) & (kinds != Kind.INSERT)
     return found
 
 
 def refuse_part(table: Table, change: dict[str, Any], what: str, code: Code) -> RefusedRowsError:
-    """Makes the error for a row change that lacks what must be known."""
+    """Makes the error for a row change that lacks a needed value."""
     position = Position(change["topic"], change["partition"], change["offset"])
     return RefusedRowsError(
         what, table=table.name, code=code, where=f"{position}, table {table.name}", fix=_FIX, is_exact=True
@@ -121,25 +122,25 @@ class PartialFold:
 
     @property
     def table(self) -> Table:
-        """Whose changes they are."""
+        """The table of the changes."""
         return self.shapes[0].table
 
     @property
     def lacks(self) -> Bools:
-        """Images that lack columns."""
+        """Tells which images lack columns."""
         lacking = np.array([shape.lacks for shape in self.shapes], np.bool_)
         found: Bools = lacking[self.shape_of] & self.after.is_image
         return found
 
     @property
     def is_part(self) -> Bools:
-        """Images that are parts of rows."""
+        """Tells which images are parts of rows."""
         found: Bools = self.lacks & _by_time(self.changes) & (self.changes["kind"].to_numpy() == Kind.UPDATE)
         return found
 
     def _is_walked(self, keys: int) -> Bools:
-        """Tells which keys need their changes looked at one by one: an image lacks columns and is not the only one,
-        unless all are updates in place that hold the same columns."""
+        """Tells for which keys the changes must be folded one by one: where an image lacks columns and is not the only
+        one, unless all are updates in place that hold the same columns."""
         row, number = self.steps.row, self.steps.number
         lacks, is_part = self.lacks[row] & self.steps.is_image, self.is_part[row] & self.steps.is_image
         shape = self.shape_of[row]
@@ -216,11 +217,12 @@ def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True)
 class _PartialRow:
-    """A row as its changes make it.
+    """The state of a row after its changes so far.
 
-    values: that they hold, by column.  was: those that were there before all of them, as far as they say.
-    origin: the key, and its number, of the row on the target that holds the rest; None when there is none.
-    is_new: a row of its key went before.
+    values: the values that the changes hold, by column.  was: the values before all changes, as far as the changes hold
+    them.
+    origin: the key and the key's number of the target's row that holds the rest; None when there is no such row.
+    is_new: whether another row of its key was deleted before.
     """
 
     values: dict[str, str]
@@ -230,7 +232,7 @@ class _PartialRow:
 
 
 class _SequentialFold:
-    """Looks at steps one by one."""
+    """Folds steps one by one."""
 
     def __init__(self, fold: PartialFold, found: _Found) -> None:
         self._fold, self._found, self._steps = fold, found, fold.steps
@@ -241,7 +243,7 @@ class _SequentialFold:
         self._kinds, self._by_time = fold.changes["kind"].to_numpy(), _by_time(fold.changes)
 
     def run(self, steps: Longs) -> None:
-        """Looks at steps, in order, which are all steps of the keys that they are about."""
+        """Folds these steps in order.  They must be all steps of their keys."""
         keys = self._steps.key.take(pa.array(steps)).to_pylist()
         for step, key in zip(steps.tolist(), keys, strict=True):
             row, number = int(self._steps.row[step]), int(self._steps.number[step])
@@ -298,8 +300,8 @@ class _SequentialFold:
             self._found.add(columns, image, pa.array([one.origin[0]], TEXT), anew=anew)
 
     def _is_changed(self, one: _PartialRow, unique: Sequence[str]) -> bool:
-        """Tells whether a unique value may change.  An absent column is as it was; a long one may have been completed
-        from the row as it is now."""
+        """Tells whether a unique value may change.  An absent column kept its value; a long one may have been completed
+        from the present row."""
         columns = self._fold.table.columns
         return any(
             not name or (name in one.values and (one.was.get(name) != one.values[name] or is_long(columns[name])))
@@ -310,7 +312,7 @@ class _SequentialFold:
         return refuse_part(
             self._fold.table,
             self._fold.changes.slice(row, 1).to_pylist()[0],
-            f"a change of {self._fold.table.name} holds a part of its row, which was deleted before, so that the rest"
-            " of it is not known",
+            f"a change of {self._fold.table.name} holds only a part of its row, which was deleted before, so that"
+            " the rest of it is not known",
             Code.ROW_NOT_FOUND,
         )

@@ -1,1 +1,1 @@
-"""Net changes to statements.  Pure."""
+"""Turns net changes into statements.  Pure."""

@@ -1,4 +1,4 @@
-"""Which rows a statement means: conditions by keys and by whole rows, and which columns of them are written."""
+"""Writes conditions by keys and by whole rows, and chooses the columns that are written."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ KEYS_PER_DELETE = 2000
 
 
 class WrittenColumns(NamedTuple):
-    """What is written of the images of one column list: the target's names, and positions in the image."""
+    """The columns of a column list that are written: names on the target, and positions in the image."""
 
     names: tuple[str, ...]
     positions: tuple[int, ...] | None
-    """None when all of the image is written."""
+    """None when the whole image is written."""
 
     @classmethod
     def of(cls, table: Table, columns: str) -> WrittenColumns:
-        """Gives what is written of a column list of messages.  Raises ApplyError when the target lacks one of the
-        columns."""
+        """Chooses the columns of a message's column list that are written.  Raises ApplyError when the target lacks one
+        of them."""
         message_names = columns.split(SEP)
         missing = [name for name in message_names if name.lower() not in table.columns]
         if missing:
@@ -68,7 +68,7 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
 
 
 def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index serves that."""
+    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index supports that."""
     sides: list[list[str]] = []
     for part, length in zip(unique, table.prefixes[unique], strict=True):
         name = quote_name(table.columns[part].name)
@@ -79,7 +79,7 @@ def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> 
 
 
 def binary_match(table: Table, image: Image) -> str:
-    """Gives the condition that finds rows which hold exactly the image's values.
+    """Gives the condition that finds rows with exactly the image's values.
 
     Raises ApplyError when the target lacks a column of the image.
     """
@@ -89,7 +89,7 @@ def binary_match(table: Table, image: Image) -> str:
 
 
 def set_by_themselves(table: Table) -> Iterator[str]:
-    """Gives the columns that may change in an UPDATE which does not set them (ON UPDATE CURRENT_TIMESTAMP)."""
+    """Gives the columns that an UPDATE may change without naming them (ON UPDATE CURRENT_TIMESTAMP)."""
     for column in table.columns.values():
         if not column.generated and column.type.startswith(("timestamp", "datetime")):
             yield column.name
@@ -97,11 +97,11 @@ def set_by_themselves(table: Table) -> Iterator[str]:
 
 def _match(column: Column, literal: str) -> str:
     name = quote_name(column.name)
-    if column.type == "json" and literal != "NULL":  # not MariaDB's, which is text
+    if column.type == "json" and literal != "NULL":  # JSON of MySQL and TiDB; MariaDB's is text
         document = f"CAST({literal} AS JSON)"
-        return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 equals 1.0
+        return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 = 1.0
     plain = f"{name}<=>{literal}"
     if column.charset is None or literal[0] not in "'x":  # NULL, or the number of an ENUM or SET value
         return plain
-    # Equal under the column's collation (an index can serve that), and equal byte for byte in its character set.
+    # Equal under the column's collation (which an index supports), and equal byte for byte in its character set.
     return f"{plain} AND CAST({name} AS BINARY)<=>CAST(CONVERT({literal} USING {column.charset}) AS BINARY)"

@@ -1,9 +1,10 @@
-r"""When rows may be sent by LOAD DATA LOCAL INFILE ... REPLACE, and their form.
+r"""Decides which rows may be sent by LOAD DATA LOCAL INFILE ... REPLACE, and gives them its form.
 
-It costs the server about a quarter less than INSERT ... ON DUPLICATE KEY UPDATE, as nothing is parsed as SQL.  It reads
-the very literals of row images: fields end at SEP, which no literal holds, rows at a line feed, which texts hold within
-their quotation marks only, and of escapes both know ``\\``, ``\'`` and ``\0``, all that `protocols.values.literals`
-writes.  Rules are by column, by row and by table; whatever they do not allow goes by INSERT.
+LOAD DATA costs the server about a quarter less than INSERT ... ON DUPLICATE KEY UPDATE, since nothing is parsed as
+SQL.  It reads the literals of row images as they are.  Fields end at SEP, which no literal holds; rows end at a line
+feed, which texts hold only within their quotation marks.  LOAD DATA and SQL share the escapes ``\\``, ``\'`` and
+``\0``, and `protocols.values.literals` writes no others.  The rules are by column, by row and by table; rows that they
+do not allow are written by INSERT.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools
 
 MIN_BYTES: Final = 128 * 1024
-"""Fewer go by INSERT, which takes one round trip, not two, and then costs no more (measured)."""
+"""Fewer bytes are written by INSERT, which takes one round trip instead of two and then costs no more (measured)."""
 
 _NUMBER: Final = re.compile(
     r"(?:(?:tiny|small|medium|big)?int|decimal|float|double)(?:\(\d+(?:,\d+)?\))?(?: unsigned)?(?: zerofill)?"
@@ -38,7 +39,7 @@ _KINDS[ord("'")], _KINDS[ord("N")] = _QUOTED, _NULL
 
 
 class Load(NamedTuple):
-    """What a LOAD DATA statement reads: so many rows of a table."""
+    """The input of a LOAD DATA statement: `rows` rows of a table."""
 
     table: Table
     rows: int
@@ -46,11 +47,11 @@ class Load(NamedTuple):
 
 
 def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
-    """Tells whether rows of these columns may be loaded, if the target takes loads into the table at all
+    """Tells whether rows of these columns may be loaded, if the target accepts loads into the table at all
     (`Rendering.loadable`).
 
-    REPLACE writes whole rows, and any unique key makes it delete some: so all columns are there, and `key` is the only
-    unique one.
+    REPLACE writes whole rows, and deletes rows by any unique key.  So all columns must be there, and `key` must be the
+    only unique key.
     """
     columns = table.columns
     return (
@@ -63,7 +64,7 @@ def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
 
 def _is_exact(key: Sequence[Column]) -> bool:
     """Tells whether equal keys are equal values.  Two spellings may be one text, of which ON DUPLICATE KEY UPDATE keeps
-    the first; two moments may be a period (WITHOUT OVERLAPS)."""
+    the first; two times may form a period (WITHOUT OVERLAPS)."""
     moments = sum(_MOMENT.fullmatch(column.type) is not None for column in key)
     numbers = sum(_EXACT_NUMBER.fullmatch(column.type) is not None for column in key)
     return moments <= 1 and moments + numbers == len(key)
@@ -80,17 +81,17 @@ def _is_read_alike(column: Column) -> bool:
 
 
 def _readable_kinds(column: Column) -> int:
-    """Tells which literals LOAD reads as SQL does.  A number in a column of texts would be the digits as they stand;
-    NULL where it is not allowed would become 0, or the moment of writing."""
+    """Tells which literals LOAD reads as SQL does.  A number in a text column would become its digits as written; NULL,
+    where it is not allowed, would become 0 or the time of writing."""
     plain = _NUMERAL if _NUMBER.fullmatch(column.type) else _QUOTED
     return plain | (_NULL if column.nullable else 0)
 
 
 def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
-    """Tells which images (none of them null, and such as `type_check` lets pass) hold only literals that LOAD reads as
-    SQL does, into columns for which `may_load` is true.
+    """Tells which images hold only literals that LOAD reads as SQL does, into columns for which `may_load` is true.  No
+    image is null, and `type_check` has accepted all of them.
 
-    SQL reads -0.00 as a DECIMAL, which has no such zero, LOAD as what the column is.
+    SQL reads -0.00 as a DECIMAL, which has no negative zero; LOAD reads it as the column's type.
     """
     offsets = np.frombuffer(images.buffers()[1], np.int64)[images.offset : images.offset + len(images) + 1]
     characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
@@ -111,8 +112,8 @@ def load_of(table: Table, images: pa.Array) -> Load:
 
 
 def load_statement(table: Table, names: Sequence[str]) -> str:
-    """Gives the statement that reads a load.  The name of the file means nothing: the server is sent the rows whatever
-    file it asks for."""
+    """Gives the statement that reads a load.  The name of the file means nothing: the client sends the rows, whatever
+    file the server asks for."""
     return (
         f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {quote_name(*table.name)} CHARACTER SET utf8mb4"
         r" FIELDS TERMINATED BY '\0' OPTIONALLY ENCLOSED BY '\'' ESCAPED BY '\\' LINES TERMINATED BY '\n'"

@@ -1,11 +1,13 @@
-"""Net changes to SQL.  Pure: the same statements on an executor and on the driver.
+"""Turns net changes into SQL.  Pure: it makes the same statements on an executor and on the driver.
 
-Order within a target transaction (internals, decision 4): values of target-only columns that a delete would lose are
-kept aside, deleted keys and keys whose other unique values change are deleted, then rows are written, then the kept
-values are put back.  With every unique value in play freed first, a write can conflict on its own key only.
+The order within a target transaction (internals, decision 4): first the values of target-only columns that a delete
+would lose are kept in a scratch table; then deleted keys, and keys whose other unique values change, are deleted; then
+rows are written; then the kept values are restored.  Since all unique values that change are freed first, a write can
+conflict only on its own key.
 
-Where the messages hold a part of a row, that part goes to a scratch table with the columns' own types.  A row that
-stays is updated from there; a row that is deleted and written anew is first made whole in a second scratch table.
+Where the messages hold only a part of a row, that part is written to a scratch table with the columns' own types.  A
+row that stays is updated from there; a row that is deleted and written anew is first completed in a second scratch
+table.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
-    """Gives the statements of one table's net changes, in order of stage, made when they are asked for.
+    """Gives the statements of one table's net changes in the order of stages.  Each is made when it is asked for.
 
     Raises ApplyError when the target lacks a column of the messages.
     """
@@ -52,9 +54,9 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     """Tells how the statements of a table may be shared.
 
-    ONCE: what a row held before it is deleted and written anew can be read only once, and a change that holds a part of
-    a row needs that row when it is made again, perhaps in a smaller step.  TABLE: two keys may be one to the server
-    although nobody can tell, and must not meet on two connections.
+    ONCE: the values of a row that is deleted and written anew can be read only once; and a change that holds a part of
+    a row needs that row when it is applied again, perhaps in a smaller step.  TABLE: the server may take two keys for
+    one although the bridge cannot tell, and these must not meet on two connections.
     """
     if net.loses or any(rows.moves for rows in net.patched):
         return Sharing.ONCE
@@ -122,7 +124,7 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
 def _loaded(
     table: Table, into: WrittenColumns, images: pa.Array, load_bytes: int
 ) -> Generator[Statement, None, pa.Array]:
-    """Gives loads of the images, and returns the images that LOAD DATA does not read as INSERT does."""
+    """Gives loads of the images, and returns the images that LOAD DATA would not read as INSERT does."""
     columns = [table.columns[name.lower()] for name in into.names]
     sql = load_statement(table, into.names)
     left = []
@@ -137,8 +139,8 @@ def _loaded(
 
 
 def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
-    """Deletes whatever row holds a unique value that is about to be written.  That of the key itself is found by its
-    beginning, where that is all that the key holds: the row may have any spelling."""
+    """Deletes every row that holds a unique value which is about to be written.  Where the key holds only beginnings of
+    values, a row is also found by the beginning of its key, since it may have any spelling."""
     table = net.table
     others = other_uniques(table, net.key)
     all_keys = [*others, net.key]
@@ -172,7 +174,8 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
 
 
 def update_of_row(table: Table, after: Image, condition: str) -> Statement:
-    """Makes the one row that `condition` finds what `after` says; columns that the image lacks stay as they are.
+    """Writes the statement that sets the one row which `condition` finds to `after`; columns that the image lacks stay
+    as they are.
 
     Raises ApplyError when the target lacks a column of the image.
     """

@@ -1,4 +1,5 @@
-"""Temporary tables of a target transaction: what rows held that are deleted and written anew, and rows in parts."""
+"""Writes the statements of temporary tables: for the values of rows that are deleted and written anew, and for rows in
+parts."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ _SELECTS_PER_STATEMENT: Final = 100
 
 
 class _TemporaryTable(NamedTuple):
-    """A temporary table with columns of a table's types, whatever it may be called by.
+    """A temporary table with columns of another table's types.
 
-    The name is its own: of each table, however long its name is, of each column list, and of each piece.
+    Its name is unique for each table, however long the table's name is, for each column list and for each piece.
     """
 
     table: Table
@@ -36,9 +37,9 @@ class _TemporaryTable(NamedTuple):
         return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
 
     def made(self, columns: str) -> Iterator[str]:
-        """Gives the statements that make it.  columns: as a SELECT of the table has them."""
+        """Gives the statements that create it.  columns: as a SELECT from the table names them."""
         yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
-        # Servers with sql_require_primary_key want one of every table; those of the rows may be prefixes.
+        # Servers with sql_require_primary_key want a primary key of every table; the rows' own keys may be prefixes.
         number = "(`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY)"
         yield (
             f"CREATE TEMPORARY TABLE {self.name} {number} AS"
@@ -46,12 +47,12 @@ class _TemporaryTable(NamedTuple):
         )
 
     def dropped(self) -> str:
-        """Gives the statement that takes it away."""
+        """Gives the statement that drops it."""
         return f"DROP TEMPORARY TABLE {self.name}"
 
 
 class PatchStatements:
-    """Writes rows that the messages hold a part of, all of one column list."""
+    """Writes rows of which the messages hold a part, all of one column list."""
 
     def __init__(self, net: KeyedChanges, rendering: Rendering, rows: PatchedRows) -> None:
         self._net, self._rows, self._table = net, rows, net.table
@@ -62,7 +63,7 @@ class PatchStatements:
         self._origins = [quote_name(f"kept key {i}") for i in range(len(net.key))]
 
     def keep(self) -> Iterator[Statement]:
-        """Keeps the parts; of rows that are written anew, it keeps whole rows as they will be."""
+        """Keeps the parts; for rows that are written anew, it keeps the whole rows as they will be."""
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
         aliased = ",".join([*(f"{k} AS {o}" for k, o in zip(key, self._origins, strict=True)), *self._names])
         for sql in self._parts.made(aliased):
@@ -101,7 +102,7 @@ class PatchStatements:
         yield self._statement(Stage.WRITE, self._parts.dropped())
 
     def _old_rows(self) -> str:
-        """Joins the parts with the rows that were there; the parts, which are few, are read first."""
+        """Joins the parts with the rows on the target; the parts, which are few, are read first."""
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
         on = " AND ".join(f"t.{k}=parts.{o}" for k, o in zip(key, self._origins, strict=True))
         return f"{self._parts.name} parts STRAIGHT_JOIN {quote_name(*self._table.name)} t ON {on}"
@@ -111,13 +112,14 @@ class PatchStatements:
 
 
 def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
-    """Gives assignments that keep columns which would otherwise set themselves.  written: names in lower case."""
+    """Gives assignments that keep columns as they are which the server would otherwise set.  written: names in lower
+    case."""
     for name in map(quote_name, (n for n in set_by_themselves(table) if n.lower() not in written)):
         yield f"t.{name}=t.{name}"
 
 
 class KeptValues:
-    """Keeps the values of target-only columns of rows of one column list that are deleted and inserted again."""
+    """Keeps the values of target-only columns for rows of one column list that are deleted and inserted again."""
 
     def __init__(self, net: KeyedChanges, scratch: _TemporaryTable, extra: list[str], keys: pa.Array) -> None:
         self._net, self._scratch, self._extra, self._keys = net, scratch, extra, keys

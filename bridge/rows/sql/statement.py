@@ -1,4 +1,4 @@
-"""Statements that write rows, and how they are to be rendered."""
+"""Defines statements that write rows, and how they are rendered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bridge.rows.sql.load_format import Load
 from bridge.rows.types.type_check import CheckedTypes
 
 STATEMENT_BYTES = 512 * 1024
-"""Statements are cut at about this many characters: beyond it MariaDB gains nothing (measured)."""
+"""Statements are cut at about this many characters; longer ones are no faster on MariaDB (measured)."""
 
 
 class Stage(IntEnum):
@@ -32,11 +32,11 @@ class Sharing(Enum):
     """How several connections may share the statements of a transaction."""
 
     ANY = auto()
-    """Any connection may run it, before or after the others: it touches keys that no other touches."""
+    """Any connection may run it, before or after the others: it touches keys that no other statement touches."""
     TABLE = auto()
     """One connection runs it with the others of its table, in their order."""
     ONCE = auto()
-    """Only the transaction that moves progress runs it: a second time it would have another effect."""
+    """Only the transaction that moves progress runs it, since it would have another effect the second time."""
 
 
 class Statement(NamedTuple):
@@ -44,7 +44,7 @@ class Statement(NamedTuple):
 
     expect: how many rows it must match, None when any number is right.
     load: the rows of a LOAD DATA, None for other statements.
-    is_part: the messages hold only a part of its rows.
+    is_part: whether the messages hold only parts of its rows.
     """
 
     stage: Stage
@@ -57,22 +57,22 @@ class Statement(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes to send."""
+        """About how many bytes are sent for it."""
         return len(self.sql) + (self.load.body.size if self.load else 0)
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """How to render.
+    """How statements are rendered.
 
     scratch_schema: the database of temporary tables.
-    safe_mode: rows that hold any unique value about to be written are deleted first (for a target that is ahead of the
-        log).
-    load_bytes: about how much is sent by one LOAD DATA, where it does what INSERT does; 0: no loads.
+    safe_mode: whether rows with a unique value that is about to be written are deleted first (for a target that is
+        ahead of the log).
+    load_bytes: about how many bytes one LOAD DATA sends, where it does what INSERT does; 0: no loads.
     piece: the number of this piece, where several are rendered apart and run by one session.
-    same_keys: asks the server which keys are one to it.
-    loadable: the tables into which the target takes loads.
-    checked_types: which column lists fit, kept by whoever renders.
+    same_keys: asks the server which keys it takes for one.
+    loadable: the tables into which the target accepts loads.
+    checked_types: the column lists whose types were found to fit.
     """
 
     scratch_schema: str

@@ -1,1 +1,1 @@
-"""Values and the columns that are to hold them.  Pure."""
+"""Checks values against the columns that will hold them.  Pure."""

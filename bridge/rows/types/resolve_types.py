@@ -1,8 +1,8 @@
-"""Row changes with raw values to row changes with ready literals, by the target's catalog of the segment.
+"""Turns raw values of row changes into literals, by the target's catalog of the segment.
 
-`typed` comes before everything that looks into a row change: only what it gives has the names, keys and literals that
-the rest of `rows` and `mysql` expect.  It looks at all values of one kind of column together, whatever their tables.  A
-pattern recognises the usual values, which are most of them; each distinct value of the others is converted once.
+`typed` comes before all code that looks into a row change: only its result has the names, keys and literals that the
+rest of `rows` and `mysql` expect.  It handles all values of one kind of column together, whatever their tables.  A
+pattern recognises the usual values, which are most of them; of the others, each distinct value is converted once.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from bridge.rows.types.type_check import CheckedTypes, check_types
 
 log = structlog.get_logger()
 
-_FIX: Final = "send the table as Canal-JSON or in the Open Protocol, which carry such values exactly"
+_FIX: Final = "send the table as Canal-JSON or by the Open Protocol, which carry such values exactly"
 _KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
 _IMAGES: Final = ("before", "after")
 _PADDED: Final = "binary"
 _MOST_BYTES: Final = 1 << 30
 """The most bytes of images in one piece of a column, whose offsets have 32 bits."""
 _said: set[tuple[str, str]] = set()
-"""Tables and columns whose losses were logged: each column once, not each value."""
+"""The tables and columns whose losses were logged: each column is logged once, not each value."""
 
 
 class _ValueKind(NamedTuple):
-    """Raw values that mean the same: their form, and the target's column."""
+    """A kind of raw values that are converted alike: their form, and the type of the target's column."""
 
     form: str
     column: ColumnType
 
 
 class _RawColumn(NamedTuple):
-    """A column whose raw values are not ready as they are.  at: its position in the images of its shape."""
+    """A column whose raw values must be converted.  at: its position in the images of its shape."""
 
     table: Table
     name: str
@@ -61,9 +61,9 @@ def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
     """Gives the row changes (EVENT_SCHEMA) of one table ready literals and plain names; the same object when they have
     them already.
 
-    checked: what need not be compared with the target's types; what is found to fit is added.
-    Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that cannot be one
-    of its column; says once per column what the format has lost.
+    checked: column lists that need no comparison with the target's types; those that are found to fit are added.
+    Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that its column
+    cannot hold.  Logs once per column what the format has lost.
     """
     shapes, shape_of = distinct(changes, ("columns",))
     return _typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
@@ -109,8 +109,8 @@ def _compare(table: Table, columns: str, changes: pa.Table, checked: CheckedType
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:
-    """Finds the length of a BINARY, which TiCDC does not name: all its values have it.  As long as all are NULL nothing
-    tells it."""
+    """Finds the length of a BINARY, which TiCDC does not name, from its values: all of them have it.  It stays unknown
+    while all are NULL."""
     for image in _IMAGES:
         [literals] = parts_of(whole(changes[image]), [at])
         found = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
@@ -124,7 +124,7 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
-        if column is None or not form:  # `rows.types.type_check` says so when the target lacks it
+        if column is None or not form:  # `rows.types.type_check` reports a column that the target lacks
             continue
         kind = _ValueKind(form, column_type(column.type, nullable=column.nullable))
         if _is_converted(kind):
@@ -165,9 +165,9 @@ def _ready_images(
 
 @dataclass
 class _Values:
-    """Raw literals on their way.
+    """Raw literals while they are converted.
 
-    failures: numbers of literals that cannot be of their column, with the reason.
+    failures: numbers of literals that their column cannot hold, with the reason.
     losses: numbers of literals that the format has cut, with the reason.
     """
 
@@ -176,7 +176,7 @@ class _Values:
     losses: list[tuple[Longs, str]] = field(default_factory=list)
 
     def ready(self, kinds: Sequence[_ValueKind], kind_of: Longs) -> pa.Array:
-        """Gives all literals, each by the rules of its kind."""
+        """Gives all literals, each converted by the rules of its kind."""
         order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
         bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
         parts = [self._of_kind(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
@@ -226,7 +226,7 @@ def _as_usual(usual: Usual, literals: pa.Array) -> pa.Array:
 
 
 def _narrow(images: pa.Array) -> pa.ChunkedArray:
-    """Gives images the type that EVENT_SCHEMA has for them."""
+    """Casts images to their type in EVENT_SCHEMA."""
     ends = np.cumsum(pc.fill_null(pc.binary_length(images), 0).to_numpy())
     cuts = np.searchsorted(ends, np.arange(_MOST_BYTES, images.nbytes + _MOST_BYTES, _MOST_BYTES)).tolist()
     pieces = [
@@ -243,7 +243,7 @@ def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -
         table=table.name,
         code=Code.BAD_VALUE,
         where=f"{position}, commit ts {change['commit_ts']}",
-        fix="see that the column's type on the target is the upstream's, and that the settings of the format"
+        fix="check that the column's type on the target is the upstream's, and that the settings of the format"
         " (--timezone, [debezium], [ckafka]) are the sender's",
         is_exact=True,
     )

@@ -1,9 +1,9 @@
-"""Schema drift: what rows need and the target's table does not have.
+"""Finds schema drift: columns or types that rows need and the target's table does not have.
 
-A server says when a value is out of range, too long, not of the character set, or loses digits of a DECIMAL.  It says
-nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to an
-integer or a float, takes blanks off the end of a text, or stores the number of an ENUM as text; so that is looked for
-here, in every row: one pattern per column list says what an image looks like that loses nothing.
+A server reports a value that is out of range, too long or not of the character set, and lost digits of a DECIMAL.  It
+reports nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to
+an integer or a float, removes blanks at the end of a text, or stores the number of an ENUM as text.  So every row is
+checked here for these: one pattern per column list matches the images that lose nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 _ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
-"""A text; not a number, as BIT, ENUM and SET values come.  Told by the first character."""
+"""Matches a text by its first character, and no number, as which BIT, ENUM and SET values come."""
 _FIRST_OF_QUOTED: Final = np.frombuffer(b"'xN", np.uint8)
 _NO_BLANK_AT_THE_END: Final = r"(?:'(?:[^\x00]*[^\x00 ])?'|(?:x'|NULL)[^\x00]*)"
 _QUOTE: Final = ord("'")
@@ -44,11 +44,11 @@ _BLANK: Final = ord(" ")
 
 @dataclass(frozen=True)
 class _ImagePattern:
-    """Tells images of one column list that lose nothing from others.
+    """Finds the images of one column list that lose nothing.
 
     columns: a pattern for each column.
-    pattern: the patterns of all columns in one, without those of texts, which take long; "" when anything fits.
-    texts, chars, floats: positions of columns of texts, of those of CHAR among them, and of columns of FLOAT.
+    pattern: the patterns of all columns in one, without those of texts, which are slow; "" when anything fits.
+    texts, chars, floats: the positions of text columns, of the CHAR columns among them, and of FLOAT columns.
     """
 
     columns: tuple[str, ...]
@@ -60,7 +60,7 @@ class _ImagePattern:
 
 class CheckedTypes:
     """The column lists (`Event.columns`) whose declared types were found to fit their table, so that each is compared
-    once.  It speaks of tables as they were: who loads one anew forgets what was found of it."""
+    once.  The results are of tables as they were: whoever loads a table anew must `forget` it."""
 
     def __init__(self) -> None:
         self._columns: dict[TableName, set[str]] = {}
@@ -74,7 +74,7 @@ class CheckedTypes:
         return columns in self._columns.get(table.name, ())
 
     def forget(self, names: Iterable[TableName]) -> None:
-        """Drops what was found of these tables, which may be others now."""
+        """Forgets the results for these tables, which may have changed."""
         for name in names:
             self._columns.pop(name, None)
 
@@ -83,10 +83,10 @@ def check_needs(
     shapes: Sequence[tuple[Table, Sequence[str]]], after: pa.Array, shape_of: Longs, changes: pa.Table
 ) -> None:
     """Raises ApplyError, naming table, column and commit ts, when a target's table lacks a column of the row changes
-    (EVENT_SCHEMA, in order), RefusedRowsError when it has one that would change the value of some row in silence.
+    (EVENT_SCHEMA, in order).  Raises RefusedRowsError when a column would change the value of some row in silence.
 
-    shapes: tables, each with columns of messages in lower case.  shape_of: of each row change.  after: its image, as
-    large strings.
+    shapes: tables, each with columns of messages in lower case.  shape_of: the number of each row change's
+    shape.  after: the images, as large strings.
     """
     fits: dict[_ImagePattern, int] = {}
     numbers = []
@@ -112,11 +112,11 @@ def check_types(
     table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int, *, by_time: bool = False
 ) -> None:
     """Raises ApplyError, naming table, column, both types and the commit_ts, when a column of the target is narrower
-    than the one that the row changes from commit_ts on have upstream, or keeps its values otherwise.
+    than the one that the row changes from commit_ts on have upstream, or stores its values differently.
 
-    types: as the messages declare them, "" where they do not; columns that the target lacks are left to `check_needs`.
-    by_time: changes without a commit_ts of their own.  They may be told before a schema change that they came behind,
-    and official Canal may take types from the table of another moment: a narrower column is only warned of.
+    types: as the messages declare them, "" where they do not.  Columns that the target lacks are left to `check_needs`.
+    by_time: changes without a commit_ts of their own.  They may seem to be earlier than a schema change that they
+    follow, and official Canal may take types from the table of another moment.  So a narrower column is only a warning.
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
@@ -129,7 +129,7 @@ def check_types(
         log.warning(f"{what} upstream", declared=declared, commit_ts=commit_ts)
 
 
-_MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which keeps some values otherwise than"}
+_MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
 
 
 def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs | None]]:
@@ -154,7 +154,7 @@ def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
 
 
 def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
-    """Tells for each column of texts where its literals are texts that keep what is at their end."""
+    """Tells for each text column which of its literals are texts that keep the blanks at their end."""
     if not fit.texts or images.null_count == len(images):
         return
     columns = len(fit.columns)
@@ -175,19 +175,19 @@ def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
 
 
 def _is_float(images: pa.Array, position: int) -> pa.Array:
-    """Tells where a number is one of 32 bits.  What is no number is for the other patterns to judge."""
+    """Tells where a number is a 32-bit float.  The other patterns judge literals that are no numbers."""
     (literals,) = parts_of(images, [position])
     number = pc.cast(
         pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
     )
     values = pc.fill_null(number, 0.0).to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # beyond FLOAT the server refuses
+    with np.errstate(over="ignore"):  # the server refuses numbers beyond FLOAT
         narrow = values.astype(np.float32)
     return pa.array((narrow == values) | ~np.isfinite(narrow))
 
 
 def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _ImagePattern) -> RefusedRowsError:
-    """Makes the error for a row that would be changed, which names the column to blame."""
+    """Makes the error for a row that would be changed; it names the column that would change it."""
     literals = str(change["after"]).split(SEP)
     to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
     floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0)[0].as_py())
@@ -195,8 +195,8 @@ def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit
     position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
     commit_ts = int(str(change["commit_ts"]))
     return RefusedRowsError(
-        f"the column {columns[at].name} of the target's table {table.name} is {columns[at].type}, which would not hold"
-        f" {literals[at][:60]} as it is",
+        f"the column {columns[at].name} of the target's table {table.name} is {columns[at].type}, which cannot store"
+        f" {literals[at][:60]} unchanged",
         table=table.name,
         code=Code.TARGET_REFUSED,
         where=f"{position}, {_where(table, commit_ts)}",
@@ -211,7 +211,8 @@ def _where(table: Table, commit_ts: int) -> str:
 
 @lru_cache(maxsize=1000)
 def _fit(types: tuple[str, ...]) -> _ImagePattern:
-    """Makes the pattern of a column list.  types: as information_schema has them, "" for one that is not written."""
+    """Makes the pattern of a column list.  types: as information_schema has them, "" for a column that is not
+    written."""
     plain = [_plain_pattern(one) for one in types]
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
     texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
@@ -222,7 +223,8 @@ def _fit(types: tuple[str, ...]) -> _ImagePattern:
 
 
 def _joined(patterns: Sequence[str]) -> str:
-    """Joins patterns of columns to one of images, up to the last column that does not take anything; "" when all do."""
+    """Joins the patterns of columns to one for images, up to the last column that does not accept everything; "" when
+    all do."""
     last = max((i for i, pattern in enumerate(patterns) if pattern != _ANYTHING), default=-1)
     if last < 0:
         return ""
@@ -231,7 +233,7 @@ def _joined(patterns: Sequence[str]) -> str:
 
 
 def _plain_pattern(column_type: str) -> str:
-    """Tells what literals look like that a column of this type keeps, or that the server would refuse."""
+    """Gives the pattern of literals that a column of this type stores unchanged, or that the server would refuse."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
         return _ANYTHING

@@ -1,10 +1,9 @@
-"""Whether a column of the target can hold whatever a column of the upstream's type can.
+"""Tells whether a column of the target can hold all values of a column of the upstream's type.
 
-Types are said as servers say them, ``decimal(10,2) unsigned``; what a message leaves out (most of TiCDC's name no
-lengths) is taken as whatever makes the answer less sure: NARROWER and DIFFERENT are only said where no column that the
-message could mean would fit.  A false alarm stops a pipeline, and values are looked at one by one
-besides (`type_check`).
-What rules for schema changes turn one type into (JSON to LONGTEXT, VECTOR to LONGTEXT) fits.
+Types are written as servers write them: ``decimal(10,2) unsigned``.  Messages leave details out (most of TiCDC's name
+no lengths).  The answer is NARROWER or DIFFERENT only if no column that the message could mean would fit, since a false
+alarm stops a pipeline, and values are also checked one by one (`type_check`).  A type into which a rule for schema
+changes turns another one (JSON or VECTOR to LONGTEXT) fits.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ class Fit(StrEnum):
 
     FITS = "fits"
     NARROWER = "narrower"
-    """Values that do not fit are found by themselves."""
+    """Some values do not fit; the check of values finds these."""
     DIFFERENT = "different"
-    """It would store some values as others."""
+    """It would store some values as other values."""
     UNKNOWN = "unknown"
 
 
 class _Type(NamedTuple):
-    """A type as far as widths go; `size` and `scale` are None where it does not say them."""
+    """The parts of a type that matter for widths; `size` and `scale` are None where the type does not name them."""
 
     word: str
     size: int | None
@@ -45,7 +44,7 @@ def fit_of(source: str, target: str) -> Fit:
     families = _FAMILIES.get(upstream.word), _FAMILIES.get(here.word)
     if None in families:
         return Fit.UNKNOWN
-    rule = _RULES.get(families)  # type: ignore[arg-type]  # neither is None
+    rule = _RULES.get(families)  # type: ignore[arg-type]  # neither family is None
     return rule(upstream, here) if rule else Fit.DIFFERENT
 
 
@@ -81,10 +80,10 @@ _BYTES: Final = {
     **{"tinyblob": 255, "blob": 65535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1},
 }
 _VECTOR_BYTES: Final = 1 << 20
-"""No vector's text is longer: 16,383 numbers of 32 bits."""
+"""The longest text of a vector: 16,383 numbers of 32 bits."""
 _FLOAT_BITS: Final = {"float": 24, "double": 53}
 _FLOAT_DIGITS: Final = {"float": 6, "double": 15}
-"""Bits of an integer, and decimal digits, that come back as they were."""
+"""The bits of an integer, and the decimal digits, that a float stores exactly."""
 _CHARACTER_BYTES: Final = 4
 
 
@@ -107,7 +106,8 @@ def _bounds(of: _Type) -> tuple[int, int]:
 
 
 def _holds_sign(source: _Type, target: _Type) -> bool:
-    """Tells whether no value is lost for its sign.  TiCDC's Debezium does not say of a DECIMAL that it is unsigned."""
+    """Tells whether no value is lost because of its sign.  TiCDC's Debezium does not say whether a DECIMAL is
+    unsigned."""
     unsaid = source.word == "decimal" and source.size is None
     return source.unsigned or not target.unsigned or unsaid
 
@@ -179,20 +179,20 @@ def _year_to_integer(source: _Type, target: _Type) -> Fit:
 
 
 def _shortest(of: _Type) -> int:
-    """Bytes or characters that the longest value has at least."""
+    """Gives the least number of bytes or characters that the longest value has."""
     return _BYTES.get(of.word, of.size or 0)
 
 
 def _longest(of: _Type) -> int | None:
-    """Bytes that the longest value has at most; None when nothing says it."""
+    """Gives the most bytes that the longest value may have; None when that is not known."""
     if of.word in _BYTES or of.size is None:
         return _BYTES.get(of.word)
     return of.size * (_CHARACTER_BYTES if of.word in {"char", "varchar"} else 1)
 
 
 def _string_to_string(source: _Type, target: _Type) -> Fit:
-    """Compares texts with texts, binary strings with binary strings; CHAR loses blanks at the end, and BINARY is filled
-    up."""
+    """Compares texts with texts, binary strings with binary strings; CHAR loses blanks at the end, and BINARY is
+    padded."""
     ends = {"char": "char", "binary": "binary"}.get(target.word)
     if ends and source.word != ends:
         return Fit.DIFFERENT
@@ -212,14 +212,15 @@ def _text_to_binary(source: _Type, target: _Type) -> Fit:
 
 
 def _text_to_json(source: _Type, target: _Type) -> Fit:
-    """Takes a LONGTEXT for MariaDB's JSON, which is one."""
+    """Treats a LONGTEXT as MariaDB's JSON, which is a LONGTEXT."""
     del target
     return _maybe(source.word == "longtext")
 
 
 def _members(source: _Type, target: _Type) -> Fit:
-    """Compares the members of ENUM or SET, which must be at the same places, as values may come as numbers.  Nothing is
-    said of what servers write in other ways: a backslash, and what information_schema has as a question mark."""
+    """Compares the members of ENUM or SET, which must be in the same positions, as values may come as numbers.  It does
+    not judge members that servers write differently: those with a backslash, or with a character that
+    information_schema shows as a question mark."""
     if not source.members or _ODD.search("".join((*source.members, *target.members))):
         return Fit.UNKNOWN
     common = min(len(source.members), len(target.members))
@@ -237,7 +238,7 @@ def _to_date(source: _Type, target: _Type) -> Fit:
 
 
 def _to_datetime(source: _Type, target: _Type) -> Fit:
-    """Compares moments.  A TIMESTAMP in a DATETIME is UTC, which may be meant."""
+    """Compares dates with times.  A TIMESTAMP in a DATETIME is stored in UTC, which may be intended."""
     if source.word == "date":
         return _sure(target.word == "datetime")
     if target.word == "timestamp" and source.word == "datetime":
@@ -271,7 +272,7 @@ def _always(source: _Type, target: _Type) -> Fit:
 
 
 def _unsaid(source: _Type, target: _Type) -> Fit:
-    """Says nothing: what comes is looked at value by value."""
+    """Does not judge: values are checked one by one."""
     del source, target
     return Fit.UNKNOWN
 
@@ -284,7 +285,7 @@ _FAMILIES: Final = {
     **dict.fromkeys(("datetime", "timestamp"), "datetime"),
     **{word: word for word in ("decimal", "bit", "year", "enum", "set", "date", "time", "json", "vector")},
 }
-"""Types that are told apart by width alone; a word that is missing is not judged."""
+"""The family of each type; types of one family differ in width alone.  A type that is missing is not judged."""
 
 _FitRule = Callable[[_Type, _Type], Fit]
 _RULES: Final[dict[tuple[str, str], _FitRule]] = {
@@ -325,4 +326,4 @@ _RULES: Final[dict[tuple[str, str], _FitRule]] = {
     ("vector", "text"): _vector_to_string,
     ("vector", "binary"): _vector_to_string,
 }
-"""Rules by the families of both types; where there is none, nothing fits."""
+"""The rules by the families of both types; without a rule, the types do not fit."""

@@ -233,7 +233,7 @@ def test_changes_without_a_commit_ts(target: str, session: Session) -> None:
         for ts, kind in ((10, "enum('a','b')"), (11, "int"))
     ]
     with pytest.raises(
-        ApplyError, match=r"column e .* is enum\('a'\), which keeps some values otherwise.* commit ts 11 "
+        ApplyError, match=r"column e .* is enum\('a'\), which stores some values differently.* commit ts 11 "
     ):
         run_all(target, in_one_partition(changes))
     assert session.rows("SELECT id FROM m.t") in ([], [(10,)])
