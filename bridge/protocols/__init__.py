@@ -1,4 +1,4 @@
-"""Wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
+"""Decodes wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
 
 A new format is a folder with its plain decoder, its shape in `fast/`, and one line in `DECODERS`.
 """
@@ -40,12 +40,12 @@ DECODERS: Final[dict[str, Callable[[DecodeOptions], FastDecoder]]] = {
 
 
 MAY_LACK_BOUNDARIES: Final = frozenset({"debezium"})
-"""Protocols whose changes can have a commit ts although no boundaries are sent: TiCDC writes it into every Debezium
-message, and watermarks only with the extension.  In the others both come together."""
+"""Protocols whose changes can have a commit ts although no boundaries are sent: TiCDC writes a commit ts into every
+Debezium message, but sends watermarks only with the extension.  In other protocols both come together."""
 
 
 def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
-    """The decoder of a protocol; an unknown protocol or time zone is a `UsageError`."""
+    """Makes the decoder of a protocol.  Raises UsageError for an unknown protocol or time zone."""
     factory = DECODERS.get(protocol)
     if factory:
         return factory(options)

@@ -1,4 +1,4 @@
-"""Many messages to Arrow tables of events: the same function on executors (mapInArrow) and in the driver."""
+"""Decodes many messages to Arrow tables of events, by the same function on executors (mapInArrow) and on the driver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bridge.protocols.decoder import Decoder, RowEvents
 from bridge.protocols.fast.byte_buffer import Numbers
 
 _LARGE: Final = 32 << 10
-"""Bytes.  Messages that are larger on the average are large."""
+"""In bytes.  Messages with a larger average size count as large."""
 _TOGETHER_BYTES: Final = 32 << 20
-"""Bytes of keys and values that are decoded together, which takes some times as much memory."""
+"""How many bytes of keys and values are decoded together; that takes several times as much memory."""
 
 
 class Messages(NamedTuple):
@@ -35,7 +35,7 @@ class Messages(NamedTuple):
 
 
 def do_nothing() -> None:
-    """Does nothing, where a caller has nothing to do."""
+    """Does nothing, for callers that have nothing to do."""
 
 
 EventDecoder = Callable[[Iterable[Messages]], Iterator[pa.Table]]
@@ -57,14 +57,14 @@ def unpacked(batches: Iterable[bytes]) -> pa.Table:
 
 
 def messages_of(batch: pa.RecordBatch) -> Messages:
-    """Takes the messages out of a batch of a source's DataFrame."""
+    """Reads the messages from a batch of a source's DataFrame."""
     return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
 
 
 def decode_messages(decoder: Decoder, messages: Messages, when_large: Callable[[], None] = do_nothing) -> pa.Table:
-    """Gives the events of messages (EVENT_SCHEMA), in any order: by the fast path, and for the rest by the plain one.
+    """Decodes messages to events (EVENT_SCHEMA, in any order): by the fast path, and the rest by the plain one.
 
-    when_large: called after messages that are large on the average were decoded.
+    when_large: is called after messages with a large average size were decoded.
     """
     size = sum(map(len, filter(None, messages.key))) + sum(map(len, filter(None, messages.value)))
     if size > _TOGETHER_BYTES and len(messages.value) > 1:
@@ -87,14 +87,14 @@ def _decoded_together(decoder: Decoder, messages: Messages) -> pa.Table:
 
 
 def _of(column: list[Any], kind: pa.DataType, numbers: Numbers) -> pa.Array:
-    """Gives a column's values for the messages of these numbers; mostly all messages are of one partition."""
+    """Gives a column's values for the messages of these numbers.  Mostly all messages are from one partition."""
     if column.count(column[0]) == len(column):
         return pa.repeat(pa.scalar(column[0], kind), len(numbers))
     return pa.array(column, kind).take(pa.array(numbers))
 
 
 def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
-    """Gives events (EVENT_FIELDS), and of each the number of its message."""
+    """Gives events (EVENT_FIELDS), each with the number of its message."""
     lots, leftover = decoder.decode_batch(messages.key, messages.value)
     yield from lots
     if len(leftover):

@@ -1,4 +1,4 @@
-"""One message to events: a message that cannot be decoded becomes an event too, which says why."""
+"""Decodes one message to events.  A message that cannot be decoded becomes an event that says why."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def decode_message(decoder: Decoder | PlainDecoder, key: bytes | None, value: by
 
 
 def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | None, value: bytes | None) -> Event:
-    """Gives the event of a message that cannot be decoded, with its bytes.
+    """Makes the event for a message that cannot be decoded, with the message's bytes.
 
-    protocols: those that are read, the pipeline's own first.
+    protocols: the protocols that are read, the pipeline's own first.
     A message that shows itself as a schema change has the code SCHEMA_CHANGE, whatever failed.
     """
     seen, code, reason = recognise_message(key, value), failure.code, str(failure)
@@ -34,8 +34,8 @@ def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | Non
 
 def _of_another_protocol(seen: Recognised, mine: str) -> str:
     return (
-        f"it is a message of {seen.protocol} ({seen.variant}), and a pipeline reads one protocol, here {mine}: have it"
-        " sent to a topic of its own, or if the upstream has gone over to it for good, start with --protocol"
+        f"it is a message of {seen.protocol} ({seen.variant}), and a pipeline reads one protocol, here {mine}: send it"
+        " to a topic of its own, or, if the upstream has changed its protocol for good, start with --protocol"
         f" {seen.protocol}"
     )
 

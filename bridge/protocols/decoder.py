@@ -1,4 +1,4 @@
-"""What every protocol shares: options, interface, and the one place where failures become `DecodeError`."""
+"""Holds what all protocols share: options, the interface, and the one place where failures become `DecodeError`."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from bridge.protocols.debezium.connector_options import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MAX_NAME: Final = 64
-"""Characters; no name of a schema, table or column is longer in MySQL, MariaDB and TiDB.  Events repeat names row by
-row."""
+"""In characters.  No name of a schema, table or column is longer in MySQL, MariaDB and TiDB; events repeat names in
+every row."""
 MAX_CACHED: Final = 4096
-"""Entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
+"""In entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _SHOWN: Final = 60
 _LEFT_OUT: Final = Kind.LEFT_OUT
-"""A name of its own, since looking up the member of the enum takes as long as the comparison, for every message."""
+"""A separate name, since looking up the enum's member takes as long as the comparison, which is made for every
+message."""
 _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
-    " its key or put it elsewhere; give the upstream with --source, so that the row can be read back"
+    " its key or stored it elsewhere; give the upstream with --source, so that the row can be read back"
 )
 
 
 class RowEvents(NamedTuple):
     """Events of many messages.
 
-    numbers: of each event, the number of its message, ascending.
+    numbers: for each event, the number of its message, ascending.
     events: one for each number (EVENT_FIELDS).
     """
 
@@ -49,8 +50,8 @@ class RowEvents(NamedTuple):
 class BatchResult(NamedTuple):
     """What the fast path makes of many messages.
 
-    events: of those that it could read, for each message all or nothing, in no order.
-    leftover: the numbers of the others, ascending: the plain path must parse them.
+    events: the events of the messages that it could read, in no order; for each message all or none.
+    leftover: the numbers of the other messages, ascending, which the plain path must parse.
     """
 
     events: list[RowEvents]
@@ -58,7 +59,7 @@ class BatchResult(NamedTuple):
 
 
 class DecodeError(Exception):
-    """A message that cannot be decoded.  Its text is the reason for people, its code the reason in short.
+    """A message that cannot be decoded.  Its text is the reason in words, its code names the kind of reason.
 
     at: the byte of the value at which decoding failed, where that is known.
     column: the name of the column that caused it, where one did.
@@ -73,18 +74,20 @@ class DecodeError(Exception):
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """What a decoder must be told because the messages do not say it.
+    """What a decoder must know and the messages do not tell.
 
-    timezone: zone of TIMESTAMP values, an IANA name, "UTC" or an offset like "+08:00".  None: a TIMESTAMP that is
-        neither NULL nor zero is a `DecodeError`.
-    accepts: (schema, table) -> wanted.  Rows of unwanted tables are dropped before their values are decoded; schema
-        changes and boundaries are not asked about.  Asked once per table and decoder; must be picklable.
+    timezone: the zone of TIMESTAMP values: an IANA name, "UTC" or an offset like "+08:00".  With None, a TIMESTAMP that
+    is neither NULL nor zero is a `DecodeError`.
+    accepts: (schema, table) -> whether the table is wanted.  Rows of unwanted tables are dropped before their values
+    are decoded; schema changes and boundaries are always decoded.  It is called once per table and decoder, and must be
+    picklable.
     tells_unwanted: the first row of each table that is not wanted becomes a LEFT_OUT, so that the table is known.
-    reserved: databases whose rows all become LEFT_OUT, whatever is wanted.
-    cut_rows: rows that TiCDC has cut to their key are wanted as they are, marked by `Event.text`; otherwise a message
-        that holds one is a `DecodeError`.  Deletes need no more than the key and are never marked.
-    ckafka_binary: how ckafka writes binary values, which its messages do not say.  None: a binary value is an error.
-    debezium: how a native Debezium connector was told to write values; TiCDC's needs no telling.
+    reserved: databases whose rows all become LEFT_OUT, even if their tables are wanted.
+    cut_rows: whether rows that TiCDC has cut to their key are decoded, marked by `Event.text`; otherwise a message that
+    holds one is a `DecodeError`.  Deletes need only the key and are never marked.
+    ckafka_binary: how ckafka writes binary values, which its messages do not tell.  With None, a binary value is an
+    error.
+    debezium: how a native Debezium connector is configured to write values; TiCDC's way is known.
     """
 
     timezone: str | None
@@ -97,7 +100,8 @@ class DecodeOptions:
 
 
 class Decoder(Protocol):
-    """Decodes the messages of a protocol.  It keeps what it learns of each table, so that one serves many batches."""
+    """Decodes the messages of a protocol.  It keeps what it learns of each table, so one decoder serves many
+    batches."""
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -107,11 +111,12 @@ class Decoder(Protocol):
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
 
     def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
-        """Decodes those messages that it can read together, and leaves the others to `decode`; raises nothing."""
+        """Decodes the messages that it can read together, and leaves the others to `decode`; raises nothing."""
 
 
 class PlainDecoder:
-    """The plain path of a protocol: `parse` may fail as it likes, every failure leaves `decode` as a `DecodeError`."""
+    """The plain path of a protocol.  `parse` may raise any of FAILURES; `decode` turns every failure into a
+    `DecodeError`."""
 
     protocols: ClassVar[tuple[str, ...]] = ()
 
@@ -119,7 +124,7 @@ class PlainDecoder:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
         self._told: set[tuple[str, str]] = set()
-        """Tables that are not wanted, and of which nothing has to be said any more."""
+        """Unwanted tables that were reported already."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
@@ -142,8 +147,8 @@ class PlainDecoder:
             raise DecodeError(_CUT, cut)
 
     def is_wanted(self, schema: str, table: str) -> bool:
-        """Says whether rows of a table are wanted; raises DecodeError for names that no table has, which no later step
-        checks again."""
+        """Tells whether rows of a table are wanted.  Raises DecodeError for names that no table can have; no later step
+        checks names again."""
         check_name(schema, "schema")
         check_name(table, "table")
         return self._is_accepted(schema, table) and not self._reserved.why(schema)
@@ -152,9 +157,10 @@ class PlainDecoder:
         return self._accepts is None or self._accepts(schema, table)
 
     def _left_out(self, schema: str, table: str) -> list[Event]:
-        """Gives the event that stands for a row of a table that is not wanted.
+        """Gives the event for a row of an unwanted table.
 
-        Of a reserved schema every row has one; of another only the first that `decode` gives, if `tells_unwanted`.
+        Every row of a reserved schema has one.  Of another table only the first row that `decode` gives has one, if
+        `tells_unwanted`.
         """
         if (schema, table) in self._told:
             return []
@@ -179,7 +185,7 @@ def reading_schema_change() -> Iterator[None]:
 
 
 def explain(failure: Exception) -> str:
-    """Says in words that a person understands why something failed."""
+    """Tells in plain words why something failed."""
     match failure:
         case DecodeError():
             return str(failure)
@@ -196,7 +202,7 @@ def explain(failure: Exception) -> str:
 
 
 def shown(found: object) -> str:
-    """Writes a value from the wire so that it fits a reason: escaped and short."""
+    """Writes a value from the wire for an error message: escaped and short."""
     if isinstance(found, str | bytes):
         found = found[: _SHOWN + 1]
     elif isinstance(found, list | dict):
@@ -206,9 +212,9 @@ def shown(found: object) -> str:
 
 
 def check_name(name: object, what: str) -> str:
-    """Gives the name of a schema, table or column; raises DecodeError for what no name can be.
+    """Checks and gives the name of a schema, table or column.  Raises DecodeError for a value that cannot be a name.
 
-    NUL would break an image apart, and stands in no identifier of MySQL.
+    A NUL would split an image, and no identifier of MySQL holds one.
     """
     if not isinstance(name, str):
         raise DecodeError(f"the {what} name is {shown(name)}, not a string")
@@ -220,7 +226,7 @@ def check_name(name: object, what: str) -> str:
 
 
 def check_commit_ts(ts: object, what: str) -> int:
-    """Gives a commit_ts (TSO); raises DecodeError for what is none that Arrow's int64 can hold."""
+    """Checks and gives a commit_ts (TSO).  Raises DecodeError for a value that is not a TSO within Arrow's int64."""
     if type(ts) is int and 0 < ts <= MAX_COMMIT_TS:
         return ts
     raise DecodeError(f"{what} is {shown(ts)}, not a TSO")
@@ -236,4 +242,4 @@ FAILURES: Final = (
     TypeError,
     ValueError,
 )
-"""The exceptions that code which trusts its input can raise on hostile bytes."""
+"""The exceptions that code which trusts its input may raise on hostile bytes."""

@@ -1,4 +1,4 @@
-"""Recognises protocol and variant: of one message, and of a topic by a sample of its messages."""
+"""Recognises the protocol and variant of one message, and of a topic by a sample of its messages."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _WHY: Final = {
 }
 
 Sample = Sequence[tuple[bytes | None, bytes | None]]
-"""Keys and values of messages."""
+"""The keys and values of some messages."""
 
 
 class Recognised(NamedTuple):
-    """What a message shows of itself.
+    """What a message tells about its format.
 
     protocol: a key of `protocols.DECODERS`.
     variant: the sender and its options, in words for people, as far as the message shows them.
-    certain: False for a message that looks the same in another protocol: ckafka's schema changes are Canal's.
-    mysql_born: the message was made from MySQL's own log, which lacks what foreign keys cascade.
-    is_schema_change: the message says that it is one, whatever else it holds.
+    certain: False for a message that looks the same in another protocol, as ckafka's schema changes look like Canal's.
+    mysql_born: whether the message was made from MySQL's binlog, which lacks the changes that foreign keys cascade.
+    is_schema_change: whether the message says that it is a schema change, whatever else it holds.
     """
 
     protocol: str
@@ -48,13 +48,13 @@ class Recognised(NamedTuple):
 
 
 def recognise(sample: Sample) -> tuple[str, str]:
-    """Gives the protocol of a topic, and why; raises UsageError when nothing tells it, or when its messages differ."""
+    """Gives the protocol of a topic, and the reason.  Raises UsageError when the messages do not tell it, or differ."""
     if not sample:
-        raise UsageError("the source is empty, so that nothing tells its protocol", fix="give --protocol")
+        raise UsageError("the source is empty, so its protocol cannot be recognised", fix="give --protocol")
     found = [one for key, value in sample if (one := recognise_message(key, value))]
     known = {one.protocol for one in found if one.certain} or {one.protocol for one in found}
     if known == _SAME_SCHEMA_CHANGES and not any(one.certain for one in found):
-        known = {"ckafka"}  # only there some are in seconds and others in milliseconds
+        known = {"ckafka"}  # only in ckafka some are in seconds and others in milliseconds
     if len(known) != 1:
         counted = Counter(one.protocol for one in found).most_common()
         raise UsageError(
@@ -68,14 +68,14 @@ def recognise(sample: Sample) -> tuple[str, str]:
 
 
 def is_other(seen: Recognised, protocols: Sequence[str]) -> bool:
-    """Says whether a message is of none of these protocols."""
+    """Tells whether a message is of none of these protocols."""
     if not seen.certain and _SAME_SCHEMA_CHANGES.intersection(protocols):
         return False
     return seen.protocol not in protocols
 
 
 def is_mysql_born(sample: Sample) -> bool:
-    """Says whether a topic comes from MySQL's own log; a sample that shows nothing counts as if it did."""
+    """Tells whether a topic comes from MySQL's binlog; a sample that does not show it counts as if it did."""
     found = [one for key, value in sample if (one := recognise_message(key, value))]
     return not found or any(one.mysql_born for one in found)
 
@@ -87,7 +87,7 @@ def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
 
 
 def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:
-    """Gives protocol and variant of a message; None when it shows none, as a tombstone does."""
+    """Gives the protocol and variant of a message; None when it does not show them, as a tombstone."""
     if key and key.startswith(OPEN_PROTOCOL_VERSION):
         is_schema_change = _OPEN_SCHEMA_CHANGE.search(key) is not None
         return Recognised("open-protocol", "version 1" + _packed((value or b"")[8:]), is_schema_change=is_schema_change)

@@ -125,7 +125,9 @@ def test_a_cut_open_protocol_batch_stops_the_bridge(target: str, golden: Path, t
     bad = next(line for line in lines[300:] if "resolved" not in line["comment"])
     lines[lines.index(bad)] = {**bad, "value": bad["value"][:-8]}
     ended = replay(write_lines(tmp_path / "cut.jsonl", lines), target, "--timezone", "UTC", protocol="open-protocol")
-    assert_one_line(ended, 3, f"capture/{bad['partition']}/{bad['offset']}", "a frame is longer than what follows")
+    assert_one_line(
+        ended, 3, f"capture/{bad['partition']}/{bad['offset']}", "a frame is longer than the bytes that follow"
+    )
 
 
 @pytest.mark.usefixtures("spark")

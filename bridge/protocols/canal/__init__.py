@@ -1,1 +1,1 @@
-"""Canal-JSON, of TiCDC and of Canal."""
+"""Decodes Canal-JSON, as TiCDC and Canal write it."""

@@ -2,7 +2,7 @@
 messages; sources: "TiCDC Canal-JSON", alibaba/canal.
 
 A message is one event, but `data` may hold several rows, as in official Canal.  With `_tidb` a message has a commit_ts;
-without, it goes by its event time, `es`.
+without it, the event time `es` counts.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from bridge.protocols.values.untyped import with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
-"""Official Canal's notes that change nothing: the text of a statement whose rows follow (binlog_rows_query_log_events)
-and the end of an XA transaction whose rows came when it was prepared."""
+"""Messages of official Canal that change nothing: the text of a statement whose rows follow
+(binlog_rows_query_log_events), and the end of an XA transaction whose rows came when it was prepared."""
 _DDL_MARK: Final = re.compile(rb'"isDdl" ?: ?true')
-"""Shows a schema change even where nothing else of the message can be read."""
+"""Recognises a schema change even where nothing else of the message can be read."""
 _NO_COLUMNS: Final = (
-    "a row without columns, an unusable change, as deletes of a table without a key are: give the table a key, or "
+    "a row without columns, which cannot be applied, as deletes of tables without a key are: give the table a key, or "
     "switch delete-only-output-handle-key-columns off in the changefeed"
 )
 _STATEMENT: Final = (
-    "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and what the statement "
-    "changed cannot be told"
+    "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and nothing tells what "
+    "the statement changed"
 )
 _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
 
 _new_event = tuple.__new__
-"""Makes an event in half the time of Event(...), which counts at one for each row."""
+"""Makes an event in half the time of Event(...), which matters at one event for each row."""
 
 
 class _TableState:
-    """What is known of one type of change of one table."""
+    """What the decoder knows of one type of change of one table."""
 
     __slots__ = ("kind", "layout", "schema", "table", "wanted")
 
@@ -61,7 +61,7 @@ class _TableState:
 
 
 class CanalJsonDecoder(PlainDecoder):
-    """Decodes Canal-JSON; the message's key says nothing that its value does not."""
+    """Decodes Canal-JSON.  A message's key holds nothing that its value does not hold."""
 
     protocols: ClassVar[tuple[str, ...]] = ("canal-json",)
 
@@ -88,7 +88,7 @@ class CanalJsonDecoder(PlainDecoder):
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the row that was parsed last of a table and type of change; None before the first."""
+        """Gives the layout of the last parsed row of a table and type of change; None before the first."""
         return self._states[schema, table, kind].layout
 
     def _new_state(self, schema: str, table: str, kind: str) -> _TableState:
@@ -196,7 +196,7 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:
-    """Says why the message holds only the columns of the key; None when it holds the row."""
+    """Tells why the message holds only the columns of the key; None when it holds the whole row."""
     if extension.get("claimCheckLocation"):
         return Code.CLAIM_CHECK
     return Code.HANDLE_KEY_ONLY if extension.get("onlyHandleKey") is True else None

@@ -1,4 +1,5 @@
-"""The types of Canal-JSON: from the text of mysqlType to a converter; sources: "TiCDC Canal-JSON", official Canal."""
+"""Finds converters for the types of Canal-JSON by the text of mysqlType; sources: "TiCDC Canal-JSON", official
+Canal."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ TYPES: Final[dict[str, Converter]] = {
     "int": literals.integer,
     "integer": literals.integer,
     "bigint": literals.integer,
-    # TiCDC Canal-JSON, SQL Type field.  TiCDC writes plain notation, never an exponent (types-seen), Canal Java's
+    # TiCDC Canal-JSON, SQL Type field.  TiCDC never writes an exponent (types-seen); Canal writes Java's notation
     "float": literals.float32,
     "double": literals.double,
     "real": literals.double,
@@ -36,7 +37,7 @@ TYPES: Final[dict[str, Converter]] = {
     "text": literals.text,
     "mediumtext": literals.text,
     "longtext": literals.text,
-    # each byte is one ISO-8859-1 character (types-seen; official Canal alike)
+    # each byte is one ISO-8859-1 character (types-seen; official Canal does the same)
     "binary": literals.latin1,
     "varbinary": literals.latin1,
     "tinyblob": literals.latin1,
@@ -49,13 +50,13 @@ TYPES: Final[dict[str, Converter]] = {
     "year": literals.year,
     # numbers, not names (types-seen)
     "enum": literals.unsigned,
-    # official Canal prints Java's long, negative from 2^63 on
+    # official Canal prints Java's long, which is negative from 2^63 on
     "set": literals.UNSIGNED[64],
     "bit": literals.UNSIGNED[64],
     "json": literals.text,
     "vector": literals.text,
 }
-"""The base word of mysqlType to its converter; "timestamp" needs the time zone."""
+"""The converter of each base word of mysqlType; "timestamp" is missing, as it needs the time zone."""
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 _BASE_WORD: Final = re.compile(r"[a-z]+")
@@ -85,7 +86,7 @@ def converter_of(types: Mapping[str, Converter], name: str, mysql_type: object) 
 
 
 def _enum(members: str) -> Converter:
-    """Makes the converter of an ENUM: its index, or its name, as some senders of official Canal's format write it."""
+    """Makes the converter of an ENUM, which is its index, or its name from some senders of official Canal's format."""
     names = _names(members)
 
     def convert(value: str) -> str:
@@ -95,7 +96,7 @@ def _enum(members: str) -> Converter:
 
 
 def _set(members: str) -> Converter:
-    """Makes the converter of a SET: its bit mask, or its names joined by commas."""
+    """Makes the converter of a SET, which is its bit mask, or its names joined by commas."""
     names = _names(members)
 
     def convert(value: str) -> str:

@@ -1,1 +1,1 @@
-"""CKafka's official format 1."""
+"""Decodes CKafka's official format 1."""

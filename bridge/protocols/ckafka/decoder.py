@@ -1,8 +1,9 @@
 """Decodes Tencent CKafka's "official format 1" for MySQL: rows whose values are strings without types, schema changes
 in Canal's form; source: "Canal Format of MySQL Subscription Message".
 
-A row's place in the binlog (BINLOG_NAME, BINLOG_POS) ascends within a partition, so a partition has the order of the
-binlog, whatever its files are called.  There is no commit_ts: rows go by TIME, which is local, schema changes by `es`.
+The position of rows in the binlog (BINLOG_NAME, BINLOG_POS) ascends within a partition, so a partition has the order of
+the binlog, whatever the binlog's files are called.  There is no commit_ts: the event time of rows is TIME, a local
+time, and that of schema changes is `es`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _new_event = tuple.__new__
 
 
 class _TableState:
-    """What is known of one table."""
+    """What the decoder knows of one table."""
 
     __slots__ = ("columns", "layout", "schema", "table", "wanted")
 
@@ -37,7 +38,7 @@ class _TableState:
 
 
 class CkafkaDecoder(PlainDecoder):
-    """Decodes official format 1; messages in Canal's form are left to Canal's decoder."""
+    """Decodes official format 1.  Canal's decoder reads the messages in Canal's form."""
 
     protocols: ClassVar[tuple[str, ...]] = ("ckafka", "canal-json")
 
@@ -62,7 +63,7 @@ class CkafkaDecoder(PlainDecoder):
         return [self._row(message, state)] if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str) -> Layout | None:
-        """Gives the layout of the row of a table that was parsed last; None before the first."""
+        """Gives the layout of the last parsed row of a table; None before the first."""
         return self._states[schema, table].layout
 
     def _new_state(self, schema: str, table: str) -> _TableState:
@@ -77,7 +78,7 @@ class CkafkaDecoder(PlainDecoder):
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
         new, old = message["NEW_VALUES"], message["OLD_VALUES"]
         if (new is None) != (kind is Kind.DELETE) or (old is None) != (kind is Kind.INSERT):
-            raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another")
+            raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
         row, layout = old if new is None else new, state.layout
         if layout is None or type(row) is not dict or layout.names != tuple(row):
             layout = state.layout = _layout(row)

@@ -1,7 +1,7 @@
-"""Reads ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
+"""Converts ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
 
-The form `ckafka` is told the time zone of TIMESTAMP values, and how binary values are written: "base64", "latin1" or
-nothing.
+The arguments of the form `ckafka` are the time zone of TIMESTAMP values, and how binary values are written: "base64",
+"latin1" or nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SIMPLE: Final[dict[str, Converter]] = {
     "datetime": literals.datetime,
     "year": literals.year,
 }
-"""By the first word of the column's type.  What stands nowhere here is text, ENUM and SET too: the server takes a name,
-and a number that is no name as an index or a bit mask."""
+"""The converters by the first word of the column's type.  All other types are text, also ENUM and SET: the server takes
+a name, or a number that is not a name as an index or a bit mask."""
 
 
 def ckafka_form(timezone: str | None, binary: str | None) -> str:
-    """Gives the name of the form, with what it must be told."""
+    """Gives the name of the form with its arguments."""
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 
@@ -79,7 +79,7 @@ _SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", unquoted=True)
 _UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", unquoted=True)
 _USUAL: Final = {
     "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", unquoted=True),
-    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", unquoted=True, suffix="e0"),  # is its own repr
+    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", unquoted=True, suffix="e0"),  # as repr writes it
     "date": Usual(f"'{literals.DATE_PATTERN}'"),
     "time": Usual(f"'{literals.TIME_PATTERN}'"),
     "datetime": Usual(f"'{literals.DATETIME_PATTERN}'"),

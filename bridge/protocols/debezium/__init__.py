@@ -1,1 +1,1 @@
-"""Debezium's change events, of TiCDC and of the connector for MySQL."""
+"""Decodes Debezium's change events, from TiCDC and from the connector for MySQL."""

@@ -21,9 +21,9 @@ from bridge.protocols.values.literals import Converter
 class ColumnReader(NamedTuple):
     """How a column's values become literals.
 
-    label: the type in words, for reasons.
+    label: the type in words, for error messages.
     form: the form of raw literals (see `values.untyped`), "" when literals are ready.
-    declared: the upstream's column type as far as the schema tells it, otherwise "".
+    declared: the upstream's column type as far as the schema tells it, "" otherwise.
     """
 
     label: str
@@ -32,8 +32,8 @@ class ColumnReader(NamedTuple):
     declared: str
 
 
-def boolean(value: bool) -> str:  # what JSON gave
-    """Converts a BIT(1), or a TINYINT(1) under a converter of the connector."""
+def boolean(value: bool) -> str:  # as JSON gave it
+    """Converts a BIT(1), or a TINYINT(1) for which the connector has a converter."""
     if type(value) is not bool:
         raise DecodeError(f"{shown(value)} is not true or false")
     return "1" if value else "0"
@@ -78,7 +78,7 @@ _BY_JSON_TYPE: Final[dict[type, Converter]] = {
 
 
 def raw_literal(value: Any) -> str:
-    """Gives the raw literal of a value whose type nothing tells (see `values.untyped`)."""
+    """Gives the raw literal of a value of unknown type (see `values.untyped`)."""
     return _BY_JSON_TYPE[type(value)](value)
 
 
@@ -107,13 +107,14 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.data.DoubleVector": vector,
     "io.debezium.data.VariableScaleDecimal": variable_scale,
 }
-"""The converter of each semantic type, which is a schema's name; Connect's Decimal needs its parameters."""
+"""The converter of each semantic type, which is the name of a schema.  Connect's Decimal is missing, as it needs its
+parameters."""
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _GEOMETRY: Final = "io.debezium.data.geometry."
 _MAY_BE_ZERO: Final = frozenset(
     name for name in _NAMED if name.rpartition(".")[2] in ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp")
 )
-"""Semantic types that write DATE and DATETIME as numbers, and have no number for a zero date."""
+"""Semantic types that write DATE and DATETIME as numbers, with no number for a zero date."""
 
 _TIDB: Final[dict[str, Converter]] = {
     "bigint unsigned": wrapped_unsigned,
@@ -123,7 +124,7 @@ _TIDB: Final[dict[str, Converter]] = {
     **dict.fromkeys(("char", "varchar", "var_string", "tinytext", "text", "mediumtext", "longtext"), literals.text),
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), literals.integer_number),
 }
-"""Converters by tidb_type (enable-tidb-extension), where the Connect type alone leaves something open."""
+"""Converters by tidb_type (enable-tidb-extension), where the Connect type alone is ambiguous."""
 _TYPED: Final[dict[str, Converter]] = {
     "boolean": boolean,
     "int8": literals.integer_number,
@@ -137,7 +138,7 @@ _OPEN: Final[dict[str, tuple[Converter, str]]] = {
     "double": (literals.double_number, "float64"),
     "string": (literals.text, "string"),
 }
-"""Connect types that leave something open: the converter to a raw literal, and its form."""
+"""Ambiguous Connect types: the converter to a raw literal, and its form."""
 
 
 def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> ColumnReader:
@@ -159,8 +160,8 @@ def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> Col
 
 
 def _declared(field: dict[str, Any]) -> str:
-    """Gives the column's type upstream: TiCDC's tidb_type, with the length of a BIT, or the native connector's, where
-    it is told to send it (column.propagate.source.type); "" where the schema has neither."""
+    """Gives the column's type upstream: TiCDC's tidb_type, with the length of a BIT, or the type that the native
+    connector sends if configured so (column.propagate.source.type); "" where the schema has neither."""
     parameters = field.get("parameters")
     said = parameters if type(parameters) is dict else {}
     word, size, scale = (said.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
@@ -176,7 +177,7 @@ def _declared(field: dict[str, Any]) -> str:
 
 _SOURCE_TYPE: Final = "__debezium.source.column."
 _SIZED: Final = frozenset({"bit", "decimal", "numeric", "char", "varchar", "binary", "varbinary"})
-"""Types whose length says what they hold."""
+"""Types whose length limits their values."""
 
 
 def _zero_form(semantic: str, field: dict[str, Any]) -> str:
@@ -190,7 +191,8 @@ def _by_tidb_type(tidb_type: Any) -> Converter | None:
 
 
 def _connect_decimal(field: dict[str, Any]) -> Converter:
-    """Makes the converter of decimal.handling.mode=precise, and of BIGINT UNSIGNED under the like mode of its own."""
+    """Makes the converter for decimal.handling.mode=precise, and for BIGINT UNSIGNED under
+    bigint.unsigned.handling.mode=precise."""
     parameters = field["parameters"]
     precision = int(parameters.get("connect.decimal.precision", literals.MAX_DECIMAL_DIGITS))
     return partial(_precise, precision, int(parameters["scale"]))

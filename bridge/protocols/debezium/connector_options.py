@@ -1,4 +1,4 @@
-"""The options of a Debezium connector that decide how values are written and that its messages do not name."""
+"""Holds the options of a Debezium connector that decide how it writes values, and that its messages do not name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 class DebeziumModes:
     """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.
 
-    A Connect schema in the message says more than these, and a JSON number or string may.  None: not told; then the
-    connector's own default holds (precise, bytes), unless a value might be of another mode just as well.
+    A Connect schema in the message tells more than these options, and so may a JSON number or string.  None means not
+    given: then the connector's default holds (precise, bytes), unless the value may just as well be of another mode.
     """
 
     decimal: DecimalMode | None = None

@@ -2,8 +2,8 @@
 those of the native connector for MySQL, which is CKafka's default format; sources: "TiCDC Debezium" and Debezium's own
 page on the connector for MySQL.
 
-`op` tells a row (c, u, d, r), a truncated table (t) and a watermark (m); `ddl` tells a schema change.  Tombstones,
-heartbeats and transaction metadata say nothing that the others do not.
+`op` marks a row (c, u, d, r), a truncated table (t) or a watermark (m); `ddl` marks a schema change.  Tombstones,
+heartbeats and transaction metadata hold nothing that the other messages do not hold.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ _FLATTENED: Final = (
 )
 
 _UNAVAILABLE: Final = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
-"""What Debezium writes for a value that the log did not hold (unavailable.value.placeholder), as text and as bytes."""
+"""What Debezium writes for a value that the binlog did not hold (unavailable.value.placeholder), as text and as
+bytes."""
 _UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in _UNAVAILABLE)
 _NOT_AVAILABLE: Final = (
-    "column {} holds Debezium's placeholder for a value that the log did not have, and is not known to be as it was:"
+    "column {} holds Debezium's placeholder for a value that the binlog did not hold, and may have changed:"
     " binlog_row_image must be FULL"
 )
 
@@ -64,7 +65,7 @@ _new_event = tuple.__new__
 
 
 class _TableState:
-    """What is known of one kind of change of one table."""
+    """What the decoder knows of one kind of change of one table."""
 
     __slots__ = ("image", "keys", "kind", "layout", "modes", "schema", "table", "wanted")
 
@@ -91,7 +92,7 @@ class DebeziumDecoder(PlainDecoder):
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message."""
         if value is None:
-            return []  # a tombstone, for Kafka's compaction: the delete came before it
+            return []  # a tombstone for Kafka's compaction: the delete came before it
         payload, schema = self._value(value)
         if payload is None:
             return []
@@ -114,11 +115,11 @@ class DebeziumDecoder(PlainDecoder):
         return [self._row(key, payload, source, schema, state)]
 
     def layout_of(self, schema: str, table: str, op: str) -> Layout | None:
-        """Gives the layout of TiCDC's row that was parsed last of a table and operation; None before the first."""
+        """Gives the layout of the last parsed row of TiCDC of a table and operation; None before the first."""
         return self._states[TICDC, schema, table, op].layout
 
     def _value(self, value: bytes) -> Document:
-        """Gives a message's payload and schema; parses it at once where the last had none."""
+        """Gives a message's payload and schema.  It parses the message at once where the last one had no schema."""
         if not self._has_schemas:
             try:
                 message = orjson.loads(value)
@@ -188,10 +189,10 @@ class DebeziumDecoder(PlainDecoder):
 
 
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
-    """Takes out of an update the columns of which the connector did not have the value: they are as they were.
+    """Removes from an update the columns whose values the connector did not have: they did not change.
 
-    Raises DecodeError for an insert, which has no other value for them, and where the row as it was does hold one: then
-    the placeholder's text may be what was written.
+    Raises DecodeError for an insert, which has no other values for them, and where the old row does hold a value: then
+    the placeholder's text may be a value that was written.
     """
     row, before = payload[state.image or ""], payload.get("before")
     if type(row) is not dict:
@@ -224,7 +225,7 @@ def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> L
 
 
 def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Gives the fields of a row by name: those of `after`, which are those of `before` too."""
+    """Gives the fields of a row by name: those of `after`, which `before` shares."""
     for field in schema["fields"]:
         if field["field"] == "after":
             return {column["field"]: column for column in field["fields"]}
@@ -238,7 +239,7 @@ def _field(fields: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _commit_ts(payload: dict[str, Any], source: dict[str, Any]) -> tuple[int, bool]:
-    """Gives the commit_ts, and whether it is only the event's time, as the binlog has it (a snapshot may have none)."""
+    """Gives the commit_ts, and whether it is only the event time from the binlog (which a snapshot may lack)."""
     if "commit_ts" in source:
         return check_commit_ts(source["commit_ts"], "commit_ts"), False
     if source.get("connector") == TICDC:
@@ -251,7 +252,7 @@ def _watermark(source: dict[str, Any]) -> Event:
 
 
 def _without_row(payload: dict[str, Any]) -> list[Event]:
-    """Gives a schema change; nothing for a heartbeat, and for the begin or end of a transaction."""
+    """Gives a schema change; nothing for a heartbeat and for the beginning or end of a transaction."""
     if "ddl" in payload:
         with reading_schema_change():
             return _schema_change(payload)
@@ -273,10 +274,10 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
-    """Says whether a statement changed nothing upstream.
+    """Tells whether a statement changed nothing upstream.
 
-    The native connector reports SET and USE too.  As a snapshot begins it writes the drop of every table that it is
-    about to describe, for consumers that keep their own list of tables: nobody dropped those upstream.
+    The native connector also reports SET and USE.  When a snapshot begins, it writes a drop of every table that it is
+    about to describe, for consumers that keep their own list of tables; nobody dropped these tables upstream.
     """
     if source.get("connector") == TICDC:
         return False
@@ -284,7 +285,7 @@ def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
 
 
 def _truncation(payload: dict[str, Any], source: dict[str, Any]) -> Event:
-    """Gives the schema change of `op` t, TRUNCATE TABLE, which a connector may skip (skipped.operations)."""
+    """Gives the schema change of `op` t, a TRUNCATE TABLE.  A connector may skip these (skipped.operations)."""
     with reading_schema_change():
         commit_ts, by_time = _commit_ts(payload, source)
     schema, table = source["db"], source["table"]

@@ -1,8 +1,8 @@
 """Parses Debezium's JSON: the payload of a key or value and, where there is one, its Connect schema.
 
-A schema is three to thirty times as long as the payload and the same for every row of a table, so that each is parsed
-once: a document is cut where the schema begins (TiCDC writes it behind the payload) or ends (Kafka Connect, before it),
-and the schema is looked up by its bytes.
+A schema is three to thirty times as long as the payload, and the same for every row of a table, so each schema is
+parsed once.  A document is cut where the schema begins (TiCDC writes it after the payload) or ends (Kafka Connect
+writes it before), and the schema is looked up by its bytes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.json_message import json_object
 
 _MAX_CACHED_BYTES: Final = 8 << 20
-"""Bytes of all remembered schemas together; a parsed schema takes about ten times as much memory."""
+"""The most bytes of all remembered schemas together; a parsed schema takes about ten times as much memory."""
 _PAYLOAD_FIRST: Final = b'{"payload":'
 _SCHEMA_FIRST: Final = b'{"schema":'
 _SCHEMA: Final = b',"schema":'
 _PAYLOAD: Final = b',"payload":'
 _MAGIC: Final = b"\0"
-"""Avro and Protobuf with a schema registry begin with this byte."""
+"""Messages in Avro and Protobuf with a schema registry begin with this byte."""
 _WRAPPED: Final = {"schema", "payload"}
 _BINARY: Final = "the message is not JSON: the connector's converter is Avro's or Protobuf's; set the one for JSON"
 
 
 Document = tuple[Any, Any]
-"""A payload and its Connect schema.  Equal schemas are one object; a null schema, or none, is None."""
+"""A payload and its Connect schema.  Equal schemas are one object; a null or missing schema is None."""
 
 
 class Envelopes:
@@ -38,7 +38,7 @@ class Envelopes:
         self._bytes = 0
 
     def parsed(self, content: bytes, whose: str) -> Document:
-        """Parses the bytes of a key or a value; raises DecodeError, whose reason says with `whose` which it was."""
+        """Parses the bytes of a key or a value.  Raises DecodeError, whose reason names it by `whose`."""
         cut = _cut(content)
         schema = self._schemas.get(cut[0]) if cut else None
         if cut is not None and schema is not None:
@@ -61,7 +61,7 @@ class Envelopes:
     def _remember(self, content: bytes, schema: dict[str, Any]) -> None:
         """Remembers a schema by its bytes, if they are the schema's member of the document and nothing else.
 
-        By the grammar of JSON a document is then its schema's member and the rest, each parsed by itself.
+        By JSON's grammar a document is then its schema's member and the rest, and each can be parsed alone.
         """
         alone = _loaded_or_none(content + b"}" if content.startswith(b"{") else b"{" + content[1:])
         if type(alone) is not dict or alone.keys() != {"schema"} or len(content) > _MAX_CACHED_BYTES:

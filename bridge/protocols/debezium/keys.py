@@ -1,4 +1,4 @@
-"""Reads which columns a Debezium message's key names."""
+"""Reads the column names in the keys of Debezium messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.protocols.debezium.envelope import Envelopes
 
 _MOST_ENDS: Final = 4096
 _LONGEST_END: Final = 1000
-"""Bytes.  The schema of a key names the table, so each table's keys end differently."""
+"""In bytes.  The schema of a key names the table, so each table's keys have another end."""
 _DIGITS: Final = b"0123456789"
 
 
@@ -26,12 +26,12 @@ class HandleKeys:
     def names(self, key: bytes | None) -> list[str]:
         """Gives the names of the key's columns; raises DecodeError for a key that is not JSON.
 
-        There are none for a table without a key (null, `{}`), nor where a transform has made the key a bare value: then
-        the target's catalog tells them.
+        There are none for a table without a key (null, `{}`), and none where a transform has turned the key into a bare
+        value: then the target's catalog tells the key.
         """
         if not key or not key.startswith(b"{"):
             return []
-        # Digits for digits, the key is one seen before: the same names
+        # Apart from digits, the key was seen before: it has the same names
         if key.startswith(self._start):
             behind = key[len(self._start) :]
             end = behind.lstrip(_DIGITS)

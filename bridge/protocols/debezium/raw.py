@@ -1,8 +1,9 @@
-"""Reads Debezium's raw values: what a value means for a column of the target (see `values.untyped`).
+"""Converts Debezium's raw values by the target's columns (see `values.untyped`).
 
-Of a value of the form `json` only the JSON type is known (messages without a schema); the form is told the connector's
-modes.  In the others the Connect schema leaves one thing open: an `int64` may be a BIGINT UNSIGNED that has wrapped, a
-`float64` a DECIMAL, a `string` bytes or a DECIMAL, and a date of 1970-01-01 a zero date (`epoch`).
+For a value of the form `json` only the JSON type is known (messages without a schema); the form's arguments are the
+connector's modes.  In the other forms the Connect schema is ambiguous: an `int64` may be a BIGINT UNSIGNED that has
+wrapped, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, and the date 1970-01-01 may be a zero date
+(`epoch`).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConv
 from bridge.protocols.values.literals import NULL
 
 _MILLIS_DIGITS: Final = 3
-"""A DATETIME with more digits in its fraction of a second is written in microseconds."""
+"""A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
-    "{} is a {} value in two of the connector's modes: say which with --set debezium.{}, as the connector is configured"
+    "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
 )
 
 _Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
@@ -50,7 +51,7 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
         if not is_text(literal):
             return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
         text = unquoted(literal)
-        if modes.decimal == "string" or "." in text or "-" in text:  # neither stands in Base64
+        if modes.decimal == "string" or "." in text or "-" in text:  # Base64 has neither
             return literals.java_decimal(text)
         if modes.decimal is None and text.isdecimal():
             raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
@@ -60,8 +61,8 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
 
 
 def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    """Makes the converter of a string with a Connect schema, which is never Base64: decimal.handling.mode=precise has a
-    type of its own."""
+    """Makes the converter of a string with a Connect schema.  It is never Base64: decimal.handling.mode=precise has its
+    own Connect type."""
     return _decimal(replace(modes, decimal="string"), column, lost)
 
 
@@ -124,7 +125,7 @@ _DATETIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
     "microseconds": values.datetime_micros,
     "nanoseconds": values.datetime_nanos,
 }
-"""Converters of numbers by mode.  In a mode that stands in neither, the unit follows the digits of the column's
+"""Converters of numbers by mode.  In a mode that is in neither table, the unit depends on the digits of the column's
 fraction."""
 
 
@@ -154,17 +155,17 @@ def _temporal(of_number: Callable[[int], str]) -> RawConverter:
 
 
 def _with_zero_dates(column: ColumnType, convert: RawConverter, lost: Lost) -> RawConverter:
-    """Makes a converter tell of zero dates.
+    """Makes a converter report zero dates.
 
-    They are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal values):
-    there, and only there, the loss shows.
+    Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
+    values).  Only in the second case the loss can be seen.
     """
     return convert if column.nullable else lambda literal: _epoch(convert(literal), lost)
 
 
 def _epoch(literal: str, lost: Lost) -> str:
     if literal in (values.EPOCH_DATE, values.EPOCH_DATETIME):
-        lost("1970-01-01 in a NOT NULL column stands for itself or for a zero date")
+        lost("1970-01-01 in a NOT NULL column may be this date or a zero date")
     return literal
 
 
@@ -205,7 +206,7 @@ def _null() -> str:
 def _no_null() -> str:
     raise DecodeError(
         "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send the"
-        " table as Canal-JSON or in the Open Protocol, or fix the value upstream",
+        " table as Canal-JSON or by the Open Protocol, or fix the value upstream",
         Code.LOST_VALUE,
     )
 

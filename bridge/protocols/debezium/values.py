@@ -22,7 +22,7 @@ ZERO_TIMESTAMP: Final = "'0000-00-00 00:00:00'"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _YEAR_ZERO_DAYS: Final = 366
 _DAYS_OF_400_YEARS: Final = 146_097
-"""After so many days the calendar repeats; Python's begins with the year 1, MySQL's with 0."""
+"""After this many days the calendar repeats.  Python's begins with the year 1, MySQL's with the year 0."""
 _DAY_SECONDS: Final = 86_400
 _DAYS_KEPT: Final = 4096
 _MAX_TIME: Final = 3020400 * 1_000_000
@@ -59,7 +59,7 @@ def binary_hex(value: str) -> str:
 
 
 def bits(value: str) -> str:
-    """Converts a BIT(n) with n > 1: its bytes, the lowest first, in Base64."""
+    """Converts a BIT(n) with n > 1, which comes as its bytes, the lowest first, in Base64."""
     content = base64_bytes(value)
     if len(content) > _MAX_BIT_BYTES:
         raise DecodeError(f"{shown(value)} holds more than 64 bits")
@@ -67,7 +67,7 @@ def bits(value: str) -> str:
 
 
 def unscaled(value: str, scale: int) -> str:
-    """Converts a DECIMAL as Connect's Decimal: Base64 of its digits as one number, big-endian, in two's complement."""
+    """Converts Connect's Decimal: the Base64 of the unscaled number, big-endian, in two's complement."""
     content = base64_bytes(value)
     if len(content) > literals.MAX_DECIMAL_DIGITS or not 0 <= scale <= literals.MAX_DECIMAL_DIGITS:
         raise DecodeError(f"{shown(value)} with scale {scale} is beyond DECIMAL")
@@ -78,11 +78,11 @@ def unscaled(value: str, scale: int) -> str:
 
 
 def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> str:
-    """Gives the DECIMAL that a double was made of.
+    """Gives the DECIMAL from which a double was made.
 
-    It is known exactly where no second decimal of this scale lies as near to the double: the decimals of a column lie
-    10^-scale apart, the doubles around a value one unit in the last place.  Otherwise the decimal with the fewest
-    digits is written, within the column's range, and `lost` is told.
+    It is exact where no other decimal of this scale is as near to the double: the decimals of a column are 10^-scale
+    apart, the doubles around a value one unit in the last place.  Otherwise it is the decimal with the fewest digits in
+    the column's range, and `lost` is called.
     """
     if ulp(value) * _POWERS[scale] <= 1:
         literal = f"{value:.{scale}f}"
@@ -101,23 +101,23 @@ def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> s
 
 
 def date_days(value: int) -> str:
-    """Converts a DATE: days since 1970."""
+    """Converts a DATE from days since 1970."""
     return "'" + _day(_integer(value)) + "'"
 
 
 def datetime_millis(value: int) -> str:
-    """Converts a DATETIME: milliseconds since 1970, as if in UTC."""
+    """Converts a DATETIME from milliseconds since 1970, as if in UTC."""
     seconds, millis = divmod(_integer(value), 1000)
     return _datetime(seconds, 1000 * millis)
 
 
 def datetime_micros(value: int) -> str:
-    """Converts a DATETIME: microseconds since 1970, as if in UTC."""
+    """Converts a DATETIME from microseconds since 1970, as if in UTC."""
     return _datetime(*divmod(_integer(value), 1_000_000))
 
 
 def datetime_nanos(value: int) -> str:
-    """Converts a DATETIME: nanoseconds since 1970, as if in UTC."""
+    """Converts a DATETIME from nanoseconds since 1970, as if in UTC."""
     return datetime_micros(_thousandth(value))
 
 
@@ -145,12 +145,12 @@ def _clock(second: int) -> str:
 
 
 def time_millis(value: int) -> str:
-    """Converts a TIME: milliseconds, also negative."""
+    """Converts a TIME from milliseconds, which may be negative."""
     return time_micros(1000 * _integer(value))
 
 
 def time_micros(value: int) -> str:
-    """Converts a TIME: microseconds, also negative."""
+    """Converts a TIME from microseconds, which may be negative."""
     size = abs(_integer(value))
     if size >= _MAX_TIME:
         raise DecodeError(f"{value} is beyond TIME")
@@ -162,14 +162,14 @@ def time_micros(value: int) -> str:
 
 
 def time_nanos(value: int) -> str:
-    """Converts a TIME: nanoseconds, also negative."""
+    """Converts a TIME from nanoseconds, which may be negative."""
     return time_micros(_thousandth(value))
 
 
 def _thousandth(value: int) -> int:
     whole, rest = divmod(_integer(value), 1000)
     if rest:
-        raise DecodeError(f"{value} ns is no whole number of microseconds")
+        raise DecodeError(f"{value} ns is not a whole number of microseconds")
     return whole
 
 
@@ -182,9 +182,9 @@ def _integer(value: int) -> int:
 def zoned_timestamp(value: str) -> str:
     """Converts a TIMESTAMP in ISO 8601 with its zone.
 
-    1970-01-01T00:00:00Z is the zero timestamp: MySQL's and TiDB's begin one second later.
+    1970-01-01T00:00:00Z is the zero timestamp: the range of MySQL's and TiDB's TIMESTAMP begins one second later.
     """
-    if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the commonest
+    if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the most common form
         literal = "'" + value[:10] + " " + value[11:19] + "'"
         return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
     found = _ZONED.fullmatch(value)

@@ -1,1 +1,1 @@
-"""The fast path of decoding: templates learned from earlier messages."""
+"""Decodes messages on the fast path, by templates learned from earlier messages."""

@@ -1,4 +1,4 @@
-"""Many texts in one buffer, searched together: NumPy looks at a byte in a fraction of a nanosecond."""
+"""Searches many texts together in one buffer: NumPy looks at a byte in a fraction of a nanosecond."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Numbers = npt.NDArray[np.int64]
-"""Numbers of texts, or places in the buffer, in bytes."""
+"""Numbers of texts, or positions in the buffer, in bytes."""
 Mask = npt.NDArray[np.bool_]
 
 MOST_BYTES: Final = (1 << 31) - (1 << 20)
-"""Bytes that Arrow's 32-bit offsets reach, less some for what stands behind the last text."""
+"""The bytes that Arrow's 32-bit offsets reach, less some for the bytes behind the last text."""
 BEHIND: Final = 1 << 16
-"""Bytes behind the last text, so that what is looked for at its end lies within the buffer."""
+"""How many bytes follow the last text, so that a search at its end stays within the buffer."""
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
@@ -25,9 +25,9 @@ _NOT_ASCII: Final = 128
 
 
 def joined(texts: Sequence[bytes | None]) -> tuple[bytes, Numbers, Numbers]:
-    """Joins texts to one buffer, with BEHIND bytes behind them; gives it, and where each starts and ends.
+    """Joins texts to one buffer, with BEHIND bytes behind them; gives the buffer, and where each text starts and ends.
 
-    A text that is null becomes an empty one.
+    A null text becomes an empty one.
     """
     present = [text or b"" for text in texts]
     ends = np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))
@@ -37,8 +37,8 @@ def joined(texts: Sequence[bytes | None]) -> tuple[bytes, Numbers, Numbers]:
 class Marks(NamedTuple):
     """Where the quotation marks of texts are.
 
-    at: the place of each mark.
-    firsts, counts: of each text, the number of its first mark, and how many it has.
+    at: the position of each mark.
+    firsts, counts: for each text, the number of its first mark, and how many marks it has.
     """
 
     at: Numbers
@@ -54,11 +54,12 @@ def _in_each(marks: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, N
 class Texts:
     """Texts of JSON in one buffer.
 
-    starts, ends: the places of each text, ascending; bytes between two texts belong to none.
+    starts, ends: where each text starts and ends, ascending; bytes between two texts belong to none.
     """
 
     def __init__(self, content: bytes, starts: Numbers, ends: Numbers) -> None:
-        """content: the texts, and behind them `BEHIND` bytes.  Raises ValueError for more than MOST_BYTES."""
+        """Makes texts of a buffer.  content: the texts, and `BEHIND` bytes behind them.  Raises ValueError for more
+        than MOST_BYTES."""
         if len(content) > MOST_BYTES:
             raise ValueError("more bytes than can be looked at together")
         self.starts, self.ends = starts, ends
@@ -86,7 +87,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[bytes | None]) -> Texts:
-        """Takes whole messages; one that is null becomes an empty text."""
+        """Makes texts of whole messages; a null one becomes an empty text."""
         return cls(*joined(texts))
 
     def only(self, which: Mask) -> Texts:
@@ -119,22 +120,22 @@ class Texts:
         return self._bytes[self.starts[number] : self.ends[number]].tobytes()
 
     def have(self, constant: bytes, at: Numbers) -> Mask:
-        """Says for each place whether these bytes, without NUL, stand there.
+        """Tells for each position whether these bytes, without NUL, are there.
 
-        A place lies no further behind a text's end than BEHIND less their size.
+        A position is behind a text's end by at most BEHIND less the size of the bytes.
         """
         size = len(constant)
         windows = np.ndarray((len(self._bytes) - size + 1,), f"S{size}", self._bytes.data, strides=(1,))
         there = windows[at]
-        if there.tobytes() == constant * len(at):  # as mostly; comparing one by one takes three times as long
+        if there.tobytes() == constant * len(at):  # the usual case; comparing one by one takes three times as long
             return np.ones(len(at), np.bool_)
         found: Mask = there == constant
         return found
 
     def columns(self, starts: Numbers, ends: Numbers) -> list[pa.StringArray]:
-        """Gives, column by column, what lies between starts and ends.
+        """Gives, column by column, the texts between starts and ends.
 
-        Both have a row for each text, and ascend in a row and from row to row.  Raises ArrowInvalid where something is
+        Both have a row for each text, and ascend in a row and from row to row.  Raises ArrowInvalid for bytes that are
         not UTF-8.
         """
         size, width = starts.shape
@@ -142,9 +143,9 @@ class Texts:
         return [found.slice(column * size, size) for column in range(width)]
 
     def have_between(self, starts: Numbers, ends: Numbers, constant: bytes) -> Mask:
-        """Says for each text whether what lies between its starts and ends (see `columns`) is this constant, joined.
+        """Tells for each text whether the bytes between its starts and ends (see `columns`), joined, are this constant.
 
-        It has the constant's size.
+        These bytes have the constant's size.
         """
         found = contents(self._pieces(starts, ends, np.arange(starts.size)))[1]
         if found.tobytes() == constant * len(starts):
@@ -153,10 +154,10 @@ class Texts:
         return is_it
 
     def _pieces(self, starts: Numbers, ends: Numbers, wanted: Numbers) -> pa.BinaryArray:
-        """Gives pieces, numbered row by row, in the order that is wanted."""
+        """Gives the pieces with these numbers, counted row by row, in this order."""
         offsets = np.empty((*starts.shape, 2), np.int32)
         offsets[..., 0], offsets[..., 1] = starts, ends
-        # Every second element of this is a piece, the others are what lies between two: no byte is copied for those.
+        # Every second element of this is a piece; the others are the gaps between two pieces, and are never copied.
         everything = pa.Array.from_buffers(
             pa.binary(), max(0, offsets.size - 1), [None, pa.py_buffer(offsets.ravel()), pa.py_buffer(self._content)]
         )
@@ -164,7 +165,7 @@ class Texts:
 
 
 def contents(values: pa.StringArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Gives the places where strings begin, with the end of the last one, and all their bytes."""
+    """Gives where strings begin, and where the last one ends, and all their bytes."""
     _, offsets, content = values.buffers()
     at = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     return at - at[0], np.frombuffer(content or b"", np.uint8)[at[0] : at[-1]]

@@ -1,4 +1,4 @@
-"""Canal-JSON as TiCDC writes it with the TiDB extension: what is the same in all messages of a kind."""
+"""Tells what is the same in all messages of a kind, in TiCDC's Canal-JSON with the TiDB extension."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bridge.protocols.fast.message_shape import Hole, Lesson, Part, value_holes
 _TICDC: Final = b'{"id":0,'
 """How TiCDC's messages begin."""
 _KIND_END: Final = b',"es":'
-"""Before it stand schema, table and type, and nothing that changes."""
+"""What comes before it holds schema, table and type, and nothing that differs between rows."""
 
 
 class FastCanalDecoder(FastJsonDecoder):
-    """Decodes Canal-JSON, the rows of TiCDC's by templates."""
+    """Decodes Canal-JSON; TiCDC's rows are read by templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._canal = CanalJsonDecoder(options)
@@ -27,7 +27,8 @@ class FastCanalDecoder(FastJsonDecoder):
         return value[: value.find(_KIND_END)] if value.startswith(_TICDC) else None
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:  # noqa: ARG002
-        """mysqlType stays, in random order; the codes in sqlType follow the values, and are not read (golden)."""
+        """Makes the lesson.  mysqlType is the same in all, in random order; the codes in sqlType depend on the values,
+        and are not read (golden)."""
         message = canal_message(value)
         event = the_row(self._canal.events_of(message))
         layout = self._canal.layout_of(message["database"], message["table"], message["type"])

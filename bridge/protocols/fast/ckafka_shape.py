@@ -1,4 +1,4 @@
-"""CKafka's official format 1: what is the same in all messages of a kind."""
+"""Tells what is the same in all messages of a kind, in CKafka's official format 1."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
 _IN_BINLOG: Final = ("BINLOG_NAME", "BINLOG_POS", "EVENT_SERVER_ID", "GLOBAL_ID", "GROUP_ID")
 _PLACES: Final = {str: Hole.TEXT, int: Hole.NUMBER}
 _TYPE: Final = slice(-3, -2)
-"""Of a message that ends with its type, as in `"TYPE":"I"}`."""
+"""The type in a message that ends with it, as in `"TYPE":"I"}`."""
 
 
 class FastCkafkaDecoder(FastJsonDecoder):
-    """Decodes official format 1, its rows by templates."""
+    """Decodes official format 1; its rows are read by templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._ckafka = CkafkaDecoder(options)

@@ -1,6 +1,6 @@
-"""Literals of whole columns: does for many values what `values.literals` does for one, with the same result.
+"""Converts whole columns to literals, with the result that `values.literals` gives for single values.
 
-A value that the patterns here do not match has no literal (null): its row is left to parsing.
+A value that the patterns here do not match has no literal (null), and its row is left to the plain path.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bridge.protocols.values.literals import NULL, Converter
 
 NATURAL: Final = "[1-9][0-9]{0,18}|0"
 INTEGER: Final = NATURAL + "|-[1-9][0-9]{0,17}"
-"""Canonical, and within signed or unsigned 64 bits."""
+"""Patterns of canonical integers within signed or unsigned 64 bits."""
 
 TEXTS: Final = frozenset({literals.text, raw_literal})
-"""Converters of a string whose literal is the string in quotation marks, if there is nothing to escape."""
+"""Converters of strings whose literal is the string in quotation marks, if nothing must be escaped."""
 DIGITS: Final = {
     literals.integer: INTEGER,
     **dict.fromkeys((literals.unsigned, *literals.UNSIGNED.values()), NATURAL),
 }
-"""Converters of a string of digits whose literal is these digits, and the pattern of such strings."""
+"""Converters of strings of digits whose literal is these digits, each with the pattern of such strings."""
 INTEGERS: Final = frozenset({literals.integer_number, raw_literal})
-"""Converters of a number whose literal is that number."""
+"""Converters of numbers whose literal is the number."""
 
 _DECIMAL: Final = "-?[0-9]{1,40}(?:[.][0-9]{1,20})?"
 _IN_QUOTES: Final = {
@@ -40,7 +40,7 @@ _IN_QUOTES: Final = {
     literals.datetime: literals.DATETIME_PATTERN,
     literals.time: literals.TIME_PATTERN,
 }
-"""Converters of a string whose literal is the string in quotation marks, and the pattern of such strings."""
+"""Converters of strings whose literal is the string in quotation marks, each with the pattern of such strings."""
 
 _STRING: Final = pa.string()
 _NUMBERS: Final = frozenset({NATURAL, INTEGER, TSO})
@@ -52,10 +52,10 @@ Make = Callable[[pa.StringArray], pa.StringArray]
 class ColumnForm(NamedTuple):
     """How a column's values are read.
 
-    quoted: the values stand in quotation marks in JSON, unless they are null.
-    make: makes literals of values as they stand in JSON, without their quotation marks; of null too, where they have
-        none.
-    wraps: the literal is what `make` gives, in SQL's quotation marks.
+    quoted: whether the values are in quotation marks in JSON, unless they are null.
+    make: turns values as JSON writes them, without their quotation marks, into literals; also null, where they have no
+    marks.
+    wraps: whether the literal is the result of `make` in SQL's quotation marks.
     """
 
     quoted: bool
@@ -64,7 +64,7 @@ class ColumnForm(NamedTuple):
 
 
 def column_form(convert: Converter, types: set[type]) -> ColumnForm | None:
-    """Says how values of these JSON types are read; None when they cannot be."""
+    """Tells how values of these JSON types are read; None when they cannot be read."""
     types = types - {type(None)}
     if types == {str}:
         return _string_form(convert)
@@ -100,7 +100,7 @@ def _one_of(types: set[type], value: Any) -> Any:
 
 
 def _are_natural(values: pa.StringArray) -> bool:
-    """Says whether all values are numbers of 1 to 18 digits without leading zeros."""
+    """Tells whether all values are numbers of 1 to 18 digits without leading zeros."""
     at, content = contents(values)
     sizes = np.diff(at)
     return len(sizes) == 0 or bool(
@@ -113,7 +113,7 @@ def _are_natural(values: pa.StringArray) -> bool:
 
 
 def matched(values: pa.StringArray, pattern: str) -> pa.StringArray:
-    """Keeps the values that match a pattern as a whole; null stands for the others."""
+    """Keeps the values that match a pattern as a whole; the others become null."""
     if pattern in _NUMBERS and _are_natural(values):
         return values
     which = pc.match_substring_regex(values, f"^(?:{pattern})$")
@@ -139,7 +139,7 @@ def _each(convert: Callable[[str], str]) -> Make:
 
 
 def each(convert: Callable[[str], Any], values: pa.StringArray, to: pa.DataType = _STRING) -> pa.Array:
-    """Converts values, equal ones once; null stands for those that cannot be converted."""
+    """Converts values, equal ones only once; those that cannot be converted become null."""
     encoded = values.dictionary_encode()
     found = pa.array([_converted(convert, value) for value in encoded.dictionary.to_pylist()], to)
     return found.take(encoded.indices)

@@ -1,9 +1,9 @@
-"""A template: reads the messages of one form, many at once, with NumPy and Arrow.
+"""Reads the messages of one form by a template, many at once, with NumPy and Arrow.
 
-JSON without backslashes and control characters is easy to read: its quotation marks tell where everything lies.  In all
-texts of a form in which the same strings are null, a hole begins and ends behind the same number of marks.  So the
-holes are taken to be there.  Then every byte between the holes is compared with what stays, and every value must have
-its literal.  A text that fails in any of this is left to parsing.
+JSON without backslashes and control characters is easy to read: its quotation marks tell where everything is.  In all
+texts of a form in which the same strings are null, a hole (a value that differs) begins and ends after the same number
+of marks.  So the holes are assumed to be there.  Then every byte between the holes is compared with the form's
+constants, and every value must have a literal.  A text that fails any of these checks is left to the plain path.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from bridge.protocols.values.literals import NULL
 
 _MOST_CELLS: Final = 512
 _MOST_STAYS: Final = BEHIND // 4
-"""Most characters that stay in a message; in UTF-8 they are no more than BEHIND bytes."""
+"""The most constant characters of a message; in UTF-8 they are no more than BEHIND bytes."""
 _MOST_LOOKED_AT: Final = 16
 _MOST_READERS: Final = 8
-"""Readers that a template keeps; each holds all that stays."""
+"""The most readers that a template keeps; each holds all constants."""
 _NULL: Final = b"null"
 _NAMES: Final = (Hole.SCHEMA, Hole.TABLE)
 _STRINGS: Final = frozenset({*_NAMES, Hole.MOMENT, Hole.TEXT})
 _HOLES: Final = {Hole.COMMIT_TS: TSO, Hole.NUMBER: INTEGER}
 
 Fixed = frozenset[tuple[int, bytes]]
-"""Nodes that are holes for strings elsewhere and constant here: the number of each, and its text, null or a table's
-name."""
+"""Nodes that are constant here and holes for strings in other texts: the number of each, and its text, which is null or
+a table's name."""
 
 IsWanted = Callable[[str, str], bool]
-"""Says whether rows of a table, by schema and name, are wanted; raises DecodeError for a name that none can have."""
+"""Tells whether rows of a table, by schema and name, are wanted; raises DecodeError for a name that no table can
+have."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What the texts do not say of their events, as it stands in the keys of the Open Protocol.
+    """What the texts do not tell of their events, because the keys of the Open Protocol hold it.
 
-    commit_ts, index: of each text.
-    tables: of each text the number of its table in `names`, -1 where the text is not wanted.
+    commit_ts, index: for each text.
+    tables: for each text, the number of its table in `names`, -1 where the text is not wanted.
     """
 
     commit_ts: Numbers
@@ -74,7 +75,7 @@ class Outside:
 class ColumnTemplate:
     """The template of the messages of one form; `column_template` makes it.
 
-    size: the bytes that stay.
+    size: how many bytes are constant.
     tells_all: whether the texts themselves hold all that `Outside` has.
     """
 
@@ -82,7 +83,7 @@ class ColumnTemplate:
         self._start, *stays = (text.encode() for text in flat.between)
         are_strings = [forms[node].quoted if isinstance(node, ValueHole) else node in _STRINGS for node in flat.nodes]
         self._parts = list(zip(flat.nodes, are_strings, stays, strict=True))
-        """Each hole, whether it holds a string, and the constant behind it."""
+        """For each hole, whether it holds a string, and the constant behind it."""
         self._forms = forms
         self._images = {
             name: [ValueHole(name, column) for column in range(len(row))] for name, row in lesson.images.items()
@@ -103,11 +104,12 @@ class ColumnTemplate:
         of_one_table: bool = False,
         head: int = 0,
     ) -> Iterator[RowEvents]:
-        """Reads the rows of wanted tables of the texts of these numbers, which are plain; skips those it cannot read.
+        """Reads the rows of wanted tables from the texts of these numbers, which are plain; skips texts that it cannot
+        read.
 
         sample: numbers of some texts of this form; they show which strings are null.
-        of_one_table: the sample is all of one table, and only its rows are read, which costs less.
-        head: so many first bytes are taken to be laid out alike in all texts (see `head`), which costs less.
+        of_one_table: whether the whole sample is of one table; then only its rows are read, which costs less.
+        head: how many first bytes are assumed to be laid out alike in all texts (see `head`), which costs less.
         """
         looked_at = [texts.text(number) for number in sample[:_MOST_LOOKED_AT]]
         fixed_in = [self._fixed(text, of_one_table=of_one_table) for text in looked_at]
@@ -120,16 +122,16 @@ class ColumnTemplate:
                     yield self._rows(found, reader.nodes, columns, self._names(fixed), is_wanted, outside)
 
     def head(self, texts: Texts, sample: Sequence[int]) -> int:
-        """Gives how many first bytes of these texts, all of one table, have their holes at the same places.
+        """Tells how many first bytes of these texts, all of one table, have their holes at the same positions.
 
-        Only numbers and parts count: they show by themselves where they end.
+        Only numbers and parts count: these show where they end.
         """
         walks = [self._walk(texts.text(number)) for number in sample[:_MOST_LOOKED_AT]]
         alike = [places[0] for places in zip(*walks, strict=False) if len(set(places)) == 1]
         return alike[-1] if alike else 0
 
     def _walk(self, text: bytes) -> list[int]:
-        """Gives the places where holes begin and end, up to where the first begins that is no number and no part."""
+        """Gives where holes begin and end, up to the first hole that is neither a number nor a part."""
         at = len(self._start)
         places = []
         for node, _, stays in self._parts:
@@ -145,7 +147,7 @@ class ColumnTemplate:
         return places
 
     def _fixed(self, text: bytes, *, of_one_table: bool) -> Fixed | None:
-        """Says which holes for strings are constant in texts like this one; None for a text of another form."""
+        """Tells which holes for strings are constant in texts like this one; None for a text of another form."""
         fixed, at = [], len(self._start)
         for number, (node, is_string, stays) in enumerate(self._parts):
             start = at
@@ -168,7 +170,7 @@ class ColumnTemplate:
         return {self._parts[number][0]: text[1:-1].decode() for number, text in fixed if text != _NULL}
 
     def _is_wanted(self, fixed: Fixed, is_wanted: IsWanted) -> bool:
-        """Says whether the constant table is wanted; True where the table is a hole, which each text fills itself."""
+        """Tells whether the constant table is wanted; True where the table is a hole, which each text fills itself."""
         names = self._names(fixed)
         try:
             return not names or is_wanted(*(names[name] for name in _NAMES))
@@ -183,7 +185,8 @@ class ColumnTemplate:
         return self._readers[fixed]
 
     def _variant(self, fixed: Mapping[int, bytes]) -> tuple[list[Node], list[bytes]]:
-        """Gives the holes that are left, and the constants before them and behind the last, with the strings' marks."""
+        """Gives the holes that are left, and the constants before each and behind the last, with the marks of
+        strings."""
         nodes, stays = [], [self._start]
         for number, (node, is_string, following) in enumerate(self._parts):
             if number in fixed:
@@ -228,7 +231,7 @@ class ColumnTemplate:
         return RowEvents(numbers, pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))
 
     def _values(self, node: Node, strings: pa.StringArray) -> pa.Array:
-        """Converts what stands in a hole, text by text; null where that does not belong there."""
+        """Converts the content of a hole, text by text; null where it does not belong there."""
         if isinstance(node, ValueHole):
             return self._forms[node].make(strings)
         if isinstance(node, Part):
@@ -267,9 +270,10 @@ def _column(value: Any, kind: pa.DataType, size: int) -> pa.Array:
 
 
 def column_template(lesson: Lesson, types: JsonTypes) -> ColumnTemplate | None:
-    """Makes the template of messages like this one whose values have these JSON types; None where none can read them.
+    """Makes the template of messages like this one whose values have these JSON types; None where no template can read
+    them.
 
-    A hostile message may make it fail, with any of FAILURES.
+    On a hostile message it may raise any of FAILURES.
     """
     flat = flattened(lesson.tree)
     if sum(map(len, types.values())) > _MOST_CELLS or sum(map(len, flat.between)) > _MOST_STAYS:

@@ -1,4 +1,4 @@
-"""Debezium's JSON as TiCDC writes it: what is the same in all messages of a kind."""
+"""Tells what is the same in all messages of a kind, in TiCDC's Debezium JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPERATION: Final = b'"op":"'
 
 
 class FastDebeziumDecoder(FastJsonDecoder):
-    """Decodes Debezium's JSON, the rows of TiCDC's by templates."""
+    """Decodes Debezium's JSON; TiCDC's rows are read by templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._debezium = DebeziumDecoder(options)
@@ -34,13 +34,14 @@ class FastDebeziumDecoder(FastJsonDecoder):
         return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
 
     def _guarded(self, keys: Sequence[bytes | None], guard: Any, rows: RowEvents) -> RowEvents:
-        """Keeps the rows whose messages' keys name the columns that the lesson's key named: the value does not."""
+        """Keeps the rows whose messages' keys name the same columns as the lesson's key; the value does not name
+        them."""
         handle_keys, handle = guard
         named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
         return rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
-        """The guard is how to read a key, and the columns that it must name."""
+        """Makes the lesson.  Its guard tells how to read a key, and the columns that it must name."""
         event = the_row(self._debezium.parse(key, value))
         payload, schema = self._debezium.envelopes.parsed(value, "the message")
         if payload["source"]["connector"] != TICDC:
@@ -67,7 +68,7 @@ def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:
 
 
 def _of_any_table(schema: dict[str, Any]) -> dict[str, Any]:
-    """Puts holes where a schema names the message and the row: those names hold the table's, and say nothing."""
+    """Puts holes where a schema names the message and the row: these names hold only the table's name."""
     fields = [_unnamed(field) if field["field"] in _IMAGES else field for field in schema["fields"]]
     return _unnamed({**schema, "fields": fields})
 

@@ -1,6 +1,6 @@
-"""The fast path: `decode_batch` reads the rows of many messages at once, by templates, and leaves the rest to parsing.
+"""Decodes on the fast path: `decode_batch` reads the rows of many messages at once, by templates, and leaves the rest.
 
-It parses by itself the few messages that it learns from.  So the plain path knows nothing of templates.
+It parses the few messages that it learns from itself, so the plain path knows nothing of templates.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from bridge.protocols.fast.learner import Templates
 from bridge.protocols.fast.message_shape import Lesson
 
 _MANY: Final = 512
-"""Messages from which on it pays to read rows together (measured: of 256 messages parsing costs half as much, of 1,024
-half as much again)."""
+"""From this many messages on, reading rows together is faster (measured: for 256 messages parsing costs half as much,
+for 1,024 it costs half as much again)."""
 _FIRST: Final = 512
-"""So many of the messages that no template reads are learned from.  If that taught something, what is left is read
-again; then it goes on with four times as many."""
+"""It learns from this many of the messages that no template reads.  If it learned a template, the messages that are
+left are read again; then it goes on with four times as many."""
 _GROWTH: Final = 4
 _SAMPLE: Final = 48
 _GOLDEN: Final = (5**0.5 - 1) / 2
@@ -50,7 +50,7 @@ class FastDecoder:
 
     @property
     def templates_learned(self) -> int:
-        """How many templates it has learned."""
+        """The number of templates that it has learned."""
         return self._templates.learned
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
@@ -89,19 +89,19 @@ class FastDecoder:
         return events, numbers[is_left[numbers]]
 
     def _learn(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers) -> bool:
-        """Counts the messages of these numbers as missed, and says whether a template was learned."""
+        """Counts the messages of these numbers as missed, and tells whether a template was learned."""
         learned = self._templates.learned
         with suppress(*_FAILED):
             self._miss(_those(keys, numbers), _those(values, numbers))
         return self._templates.learned > learned
 
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterable[RowEvents]:
-        """Reads messages by templates, each whole or not at all; it may fail, with any of _FAILED."""
+        """Reads messages by templates, each whole or not at all; it may raise any of _FAILED."""
         del keys, values
         return ()
 
     def _miss(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
-        """Tells the templates of messages that they have not read."""
+        """Tells the templates about messages that they have not read."""
 
 
 class FastJsonDecoder(FastDecoder):
@@ -129,28 +129,30 @@ class FastJsonDecoder(FastDecoder):
         return rows
 
     def _kind_of(self, value: bytes) -> Hashable | None:
-        """What tells the table and the kind of change of a message at a glance; None for one that no template reads."""
+        """Gives bytes of a message that identify its table and kind of change; None for a message that no template
+        reads."""
         raise NotImplementedError
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
-        """Parses a message to learn from it; raises DecodeError, or any of FAILURES, where that cannot be."""
+        """Parses a message to learn from it; raises DecodeError, or any of FAILURES, where that is not possible."""
         raise NotImplementedError
 
 
 def sample_of(size: int) -> Iterable[int]:
-    """Gives numbers below a size, spread evenly but at no fixed distance, as tables and operations may come in turn."""
+    """Gives numbers below a size, spread evenly but not at a fixed distance, since tables and operations may
+    alternate."""
     if size <= _SAMPLE:
         return range(size)
     return sorted({int(size * (number * _GOLDEN % 1)) for number in range(_SAMPLE)})
 
 
 def is_plain(text: bytes) -> bool:
-    """Says whether a text of JSON has no backslash, without which its strings end at the next quotation mark."""
+    """Tells whether a JSON text has no backslash, so that its strings end at the next quotation mark."""
     return _BACKSLASH not in text
 
 
 def the_row(events: list[Event]) -> Event:
-    """Gives the event of a message that is one whole row; raises DecodeError for another."""
+    """Gives the event of a message that is one whole row; raises DecodeError for any other message."""
     if len(events) != 1 or events[0].after is events[0].before is None or events[0].text:
         raise DecodeError("a message that is not one whole row")
     return events[0]

@@ -1,4 +1,4 @@
-"""Finds the holes of a form in many texts at once, by their quotation marks, and reads what stands in them."""
+"""Finds the holes of a form in many texts at once, by their quotation marks, and reads their contents."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from bridge.protocols.fast.message_shape import Node, Part, ValueHole
 MARK: Final = b'"'
 """A quotation mark."""
 _TELLING: Final = 12
-"""Bytes.  A constant of this length or more is compared first: it tells a text from others quickly."""
+"""In bytes.  A constant of this length or more is compared first: it tells quickly whether a text is of the form."""
 
 
 class Head(NamedTuple):
-    """What all texts begin with: its size in bytes, and the places of its quotation marks."""
+    """The beginning that all texts share: its size in bytes, and the positions of its quotation marks."""
 
     size: int
     marks: Numbers
 
     def places(self, texts: Texts, numbers: Numbers, marks: Numbers) -> Numbers:
-        """Finds the quotation marks of some numbers (the first of a text is number 0) in the texts of some numbers."""
+        """Gives the positions of the quotation marks with these numbers (a text's first mark has the number 0), in the
+        texts with these numbers."""
         rest = texts.marks(self.size)
         is_here = marks < len(self.marks)
         if not is_here.any():
@@ -38,7 +39,7 @@ class Head(NamedTuple):
 
 
 def head_of(text: bytes) -> Head:
-    """Makes a head of a text."""
+    """Makes a head from a text."""
     return Head(len(text), np.flatnonzero(np.frombuffer(text, np.uint8) == ord(MARK)))
 
 
@@ -46,15 +47,15 @@ NO_HEAD: Final = head_of(b"")
 
 
 class HoleReader(NamedTuple):
-    """Finds the holes of texts by their quotation marks, of which the first of a text is number 0.
+    """Finds the holes of texts by their quotation marks, which are numbered from 0 in each text.
 
     nodes, stays: the holes, and the constants before each and behind the last.
-    first_marks, starts: each hole starts so many bytes behind the mark of this number.
-    last_marks, ends: it ends so many bytes before the mark of this number.
-    is_last: no mark follows the last hole: it ends so many bytes before the end of the text.
+    first_marks, starts: each hole starts `starts` bytes behind the mark of this number.
+    last_marks, ends: it ends `ends` bytes before the mark of this number.
+    is_last: whether no mark follows the last hole, which then ends `ends` bytes before the end of the text.
     marks: how many quotation marks a text has.
-    telling: constants that are compared first, as they tell a text from others quickly, each with the number of a mark
-        and so many bytes before which it starts.
+    telling: constants that are compared first, as they tell quickly whether a text is of the form; each with the number
+        of a mark, and how many bytes before this mark it starts.
     """
 
     nodes: list[Node]
@@ -68,9 +69,9 @@ class HoleReader(NamedTuple):
     telling: list[tuple[bytes, int, int]]
 
     def read(self, texts: Texts, numbers: Numbers, head: Head) -> tuple[Numbers, list[pa.StringArray]]:
-        """Gives the numbers of the texts of this form, and for each hole a column with what stands in it.
+        """Gives the numbers of the texts of this form, and for each hole a column with its contents.
 
-        head: what all texts begin with; there, no hole may be a string.
+        head: the beginning that all texts share; no hole in it may be a string.
         """
         numbers = self._alike(texts, numbers, head)
         cuts = self._cuts(texts, numbers, head)
@@ -83,7 +84,7 @@ class HoleReader(NamedTuple):
         return numbers, texts.columns(cuts[:, 1:-1:2], cuts[:, 2:-1:2])
 
     def _alike(self, texts: Texts, numbers: Numbers, head: Head) -> Numbers:
-        """Keeps the texts that can be of this form by their number of marks and the telling constants."""
+        """Keeps the texts that may be of this form by their number of marks and the telling constants."""
         counts = texts.marks(head.size).counts
         numbers = numbers[counts[numbers] == self.marks - len(head.marks)]
         for stays, mark, before in self.telling:
@@ -91,7 +92,7 @@ class HoleReader(NamedTuple):
         return numbers
 
     def _cuts(self, texts: Texts, numbers: Numbers, head: Head) -> Numbers:
-        """Gives a row for each text: its start, start and end of every hole, its end."""
+        """Gives a row for each text: its start, the start and end of every hole, and its end."""
         cuts = np.empty((len(numbers), 2 * len(self.nodes) + 2), np.int64)
         cuts[:, 0], cuts[:, -1] = texts.starts[numbers], texts.ends[numbers]
         cuts[:, 1:-1:2] = head.places(texts, numbers, self.first_marks) + self.starts
@@ -102,7 +103,7 @@ class HoleReader(NamedTuple):
 
 
 def hole_reader(nodes: list[Node], stays: list[bytes]) -> HoleReader | None:
-    """Makes the reader of these holes; None where two have no mark between them, so that nothing tells them apart."""
+    """Makes the reader of these holes; None where two holes have no mark between them and cannot be told apart."""
     if not nodes or not all(MARK in text for text in stays[:-1]):
         return None
     is_last = MARK not in stays[-1]

@@ -1,8 +1,8 @@
 """Learns templates from parsed messages, and finds those that a batch of messages needs.
 
-A template is of a *form*: messages that are equal but for their values and their table.  Which form a message has, only
-parsing tells; so the form of the last parsed message of a *kind* is taken, and the kind shows at a glance: the bytes
-that name the table and the operation.
+A template is for one *form*: messages that are equal except for their values and their table.  Only parsing tells the
+form of a message, so the form of the last parsed message of the same *kind* is assumed.  The kind needs no parsing: it
+is the bytes that name the table and the operation.
 """
 
 from __future__ import annotations
@@ -24,25 +24,24 @@ from bridge.protocols.fast.column_template import ColumnTemplate, IsWanted, Outs
 from bridge.protocols.fast.message_shape import JsonTypes, Lesson, likeness
 
 _LOOKED_AT: Final = 32
-"""So many messages of a form are missed before a template is learned from them.  Of those that do not match it, the
-last so many are looked at when it has come to twice as many, and so on: then it is learned anew, with the JSON types
-that they hold."""
+"""This many messages of a form must be missed before a template is learned from them.  When twice as many have not
+matched it, the last of these are looked at, and so on: then it is learned anew, with the JSON types that they hold."""
 _TRIES: Final = 8
-"""Messages in a row that may prove unfit to be learned from."""
+"""After this many unfit messages in a row, it stops learning from a kind."""
 _LONGEST_KIND: Final = 1000
-"""Bytes; two names of 64 characters stand in it.  Kinds are remembered, and bytes from the wire make them."""
+"""In bytes; a kind holds two names of 64 characters.  Kinds are remembered, and they come from the wire."""
 _MOST_HELD: Final = 16 << 20
-"""Bytes that all templates hold together."""
+"""The most bytes that all templates hold together."""
 _WORTHWHILE: Final = 2
-"""Messages of a form among those sampled, from which on the form is read: with fewer, parsing them costs less."""
+"""A form is read when a sample holds this many messages of it; with fewer, parsing them costs less."""
 _FEW: Final = 8
-"""To look through all messages a second time, whole, costs as much as to parse one in so many."""
+"""Reading all messages a second time, as a whole, costs as much as parsing one in this many."""
 
 
 @dataclass(eq=False)
 class _Form:
-    """What is known of messages that are alike but for their values and tables: how many no template has read, and the
-    JSON types seen in each cell."""
+    """What is known of messages that are alike except for their values and tables: how many of them no template has
+    read, and the JSON types seen in each cell."""
 
     types: JsonTypes = field(default_factory=dict)
     missed: int = 0
@@ -51,7 +50,7 @@ class _Form:
     guard: Any = None
 
     def takes(self, lesson: Lesson) -> bool:
-        """Says whether a message's values may be of the types of the others."""
+        """Tells whether a message's values may have the types of the others."""
         return all(
             _are_alike(seen, type(value))
             for name, image in lesson.images.items()
@@ -67,8 +66,8 @@ class _Form:
 
 @dataclass
 class _KnownKind:
-    """What is known of one kind of message: the form of the last one that was looked at, and how many no template has
-    read."""
+    """What is known of one kind of message: the form of the last message that was looked at, and how many no template
+    has read."""
 
     form: _Form = field(default_factory=_Form)
     missed: int = 0
@@ -79,8 +78,8 @@ def _all(guard: Any, rows: RowEvents) -> RowEvents:  # noqa: ARG001
 
 
 class Templates:
-    """The templates of a protocol, by form.  Tables with the same columns share one: the table's name is no more than a
-    value.
+    """The templates of a protocol, by form.  Tables with the same columns share a template: the table's name is only a
+    value in it.
 
     is_wanted: whether rows of a table are wanted.
     learned: how many templates have been made.
@@ -94,7 +93,8 @@ class Templates:
         self._count = self._held = self.learned = 0
 
     def is_wanted(self, schema: str, table: str) -> bool:
-        """Says whether rows of a table are wanted, asked once; raises DecodeError for a name that none can have."""
+        """Tells whether rows of a table are wanted, and remembers it; raises DecodeError for a name that no table can
+        have."""
         found = self._wanted.get((schema, table))
         if found is None:
             found = self._ask(schema, table)
@@ -104,13 +104,13 @@ class Templates:
         return found
 
     def knows(self, kind: Hashable) -> bool:
-        """Says whether a message of this kind was missed before."""
+        """Tells whether a message of this kind was missed before."""
         return kind in self._kinds
 
     def miss(self, kind: Hashable, lesson: Callable[[], Lesson]) -> None:
-        """Counts a message that no template has read, and takes a lesson from it when one is wanted.
+        """Counts a message that no template has read, and learns from it when it is time to.
 
-        Raises nothing: what cannot be learned from, for whatever reason, goes on being parsed.
+        Raises nothing: messages that it cannot learn from, for whatever reason, stay with the plain path.
         """
         if isinstance(kind, bytes) and len(kind) > _LONGEST_KIND:
             return
@@ -133,7 +133,7 @@ class Templates:
             if form is not known.form:
                 known.form = form
                 if form.template is not None:
-                    return  # it may well read the message, and was not asked
+                    return  # its template may be able to read the message, but was not tried
                 form.missed += 1
             is_learned = self._follow(form, shown)
         form = known.form
@@ -152,7 +152,7 @@ class Templates:
         return form
 
     def _follow(self, form: _Form, lesson: Lesson) -> bool:
-        """Looks at a message, and says whether a template was learned from it."""
+        """Looks at a message, and tells whether a template was learned from it."""
         form.look_at(lesson)
         if form.missed < form.learn_at:
             return False
@@ -173,10 +173,10 @@ class Templates:
         outside: Outside | None = None,
         guarded: Callable[[Any, RowEvents], RowEvents] = _all,
     ) -> Iterator[RowEvents]:
-        """Reads the texts of those forms that a sample of them is of.
+        """Reads the texts whose forms are found in a sample.
 
-        sample: numbers of texts, and their kinds.
-        guarded: the rows that pass the `Lesson.guard` of their form.
+        sample: numbers of texts, with their kinds.
+        guarded: keeps the rows that pass the `Lesson.guard` of their form.
         """
         left = texts.plain()
         if outside is not None:
@@ -189,7 +189,7 @@ class Templates:
                 kinds[known.form].add(kind)
         forms = sorted(numbers, key=lambda form: len(numbers[form]), reverse=True)
         forms = [form for form in forms if len(numbers[form]) >= _WORTHWHILE]
-        # What one table alone has is read as that table's, which costs less; then what others may have of it after all.
+        # A form of only one table is read as that table's, which costs less; then other tables' texts of it are read.
         alone = [form for form in forms if len(kinds[form]) == 1 and form.template and form.template.tells_all]
         passes = [(form, form in alone) for form in forms] + [(form, False) for form in alone]
         head = 0
@@ -223,19 +223,19 @@ def _is_power_of_2(number: int) -> bool:
 
 
 def _are_alike(seen: set[type], found: type) -> bool:
-    """Says whether a value's JSON type may be that of a column where these were seen."""
+    """Tells whether a value's JSON type fits a column in which these types were seen."""
     known = seen - {type(None)}
     return found is type(None) or not known or found in known or {found, *known} == {int, float}
 
 
 def _check_is_whole(lesson: Lesson) -> None:
-    """Refuses a message with an image that lacks columns: of those hardly one is like another."""
+    """Refuses a message with an image that lacks columns: such messages are seldom alike."""
     if any(tuple(image) != lesson.layout.names for image in lesson.images.values()):
         raise DecodeError("an image lacks columns")
 
 
 def _reads(template: ColumnTemplate, lesson: Lesson) -> bool:
-    """Says whether a template makes of the message that it was learned from what parsing made of it."""
+    """Tells whether a template reads the message that it was learned from as the plain path does."""
     event, one = lesson.event, np.zeros(1, np.int64)
     outside = Outside(one + event.commit_ts, one + event.index, one, [TableName(event.schema, event.table)])
     found = template.read(

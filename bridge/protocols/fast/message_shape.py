@@ -1,4 +1,5 @@
-"""What templates are learned from: a parsed message with holes for all that is not the same in others of its form."""
+"""Describes what templates are learned from: a parsed message with holes for all that differs between messages of its
+form."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ TSO: Final = "[1-9][0-9]{0,17}"
 
 _MOST_SEEN: Final = 64
 _LONGEST_SEEN: Final = 256
-"""Ways of writing a part that are remembered, and characters of the longest: of many columns hardly any order comes
-twice."""
+"""How many ways of writing a part are remembered, and how many characters the longest has: with many columns, hardly
+any order comes twice."""
 
 
 class Hole(Enum):
@@ -31,7 +32,7 @@ class Hole(Enum):
     COMMIT_TS = auto()
     """A TSO."""
     MOMENT = auto()
-    """A string that `Lesson.moment` makes a TSO."""
+    """A string that `Lesson.moment` turns into a TSO."""
     NUMBER = auto()
     """An integer that no event needs."""
     TEXT = auto()
@@ -39,12 +40,12 @@ class Hole(Enum):
 
 
 class Part:
-    """An object in a message whose members may stand in any order.
+    """An object in a message whose members may come in any order.
 
     found: the object as JSON gave it.
-    is_same: whether it holds the same in every message; otherwise it may hold anything, which no event needs.
+    is_same: whether it is the same in every message; otherwise it may hold anything, and no event needs it.
     marks: how many quotation marks it has.
-    says: what it holds, where that is the same in every message.
+    says: its contents, where they are the same in every message.
     """
 
     def __init__(self, found: Any, *, is_same: bool) -> None:
@@ -54,10 +55,10 @@ class Part:
         self.says = orjson.dumps(found, option=orjson.OPT_SORT_KEYS) if is_same else b""
 
     def text_of(self, text: str) -> str | None:
-        """Gives the text if it is this object's, None for another; raises JSONDecodeError when it is not JSON."""
+        """Gives the text if it is a text of this object, None otherwise; raises JSONDecodeError when it is not JSON."""
         if text in self._seen:
             return text
-        if "[" in text or not self._agrees(orjson.loads(text)):  # a message may be nested too deeply as a whole
+        if "[" in text or not self._agrees(orjson.loads(text)):  # nested deeper than a message may be
             return None
         if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
             self._seen.add(text)
@@ -82,10 +83,10 @@ def value_holes(image: str, row: Iterable[str]) -> dict[str, ValueHole]:
 class Lesson(NamedTuple):
     """A message to learn from.
 
-    images: "before" and "after", as JSON gave them; a message may lack one.
-    tree: the message as JSON gave it, with holes and parts for all that is not the same in others of its form.
-    moment: makes a TSO of a text, where the tree has a `Hole.MOMENT`.
-    guard: what must be equal besides, for the decoder to compare.
+    images: the images "before" and "after", as JSON gave them; a message may lack one.
+    tree: the message as JSON gave it, with holes and parts for all that differs in other messages of its form.
+    moment: turns a text into a TSO, where the tree has a `Hole.MOMENT`.
+    guard: what else must be equal; the decoder compares it.
     """
 
     text: bytes
@@ -98,7 +99,7 @@ class Lesson(NamedTuple):
 
 
 JsonTypes = dict[str, list[set[type]]]
-"""By image, the JSON types seen in each of its columns."""
+"""The JSON types seen in each column, by image."""
 
 
 Node = ValueHole | Hole | Part
@@ -108,7 +109,7 @@ class Flat(NamedTuple):
     """A tree as text.
 
     nodes: the holes and parts, in order.
-    between: the constants before, between and behind them, one more than nodes.
+    between: the constants before, between and behind the nodes, one more than there are nodes.
     """
 
     nodes: list[Node]
@@ -116,7 +117,7 @@ class Flat(NamedTuple):
 
 
 def flattened(tree: Any) -> Flat:
-    """Writes a lesson's tree as TiCDC and others write JSON: without spaces."""
+    """Writes a lesson's tree as JSON without spaces, as TiCDC and others do."""
     flat = Flat([], [""])
     _flatten(tree, flat)
     return flat
@@ -143,7 +144,7 @@ def _flatten(node: Any, flat: Flat) -> None:
 
 
 def likeness(lesson: Lesson) -> Hashable:
-    """Gives what must be equal in two messages that one template reads; their values need the same types besides."""
+    """Gives what must be equal in two messages that one template reads; their values must also have the same types."""
     flat, event = flattened(lesson.tree), lesson.event
     nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
     stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()

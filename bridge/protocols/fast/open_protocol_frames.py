@@ -19,7 +19,7 @@ from bridge.protocols.fast.message_shape import TSO, ValueHole
 
 _LENGTH: Final = 8
 _MOST_FRAMES: Final = 1000
-"""Frames of a message; one with more is left to parsing, since each costs a round."""
+"""The most frames of a message; a message with more is left to the plain path, since each frame costs a round."""
 _HEAD: Final = cast(
     HoleReader,
     hole_reader(
@@ -33,8 +33,8 @@ _HEAD: Final = cast(
 class Frames:
     """The frames of many messages, in order.
 
-    messages, index: of each frame, the number of its message, and its own number in that.
-    texts: what the frames hold.
+    messages, index: for each frame, the number of its message, and its own number in the message.
+    texts: the contents of the frames.
     """
 
     messages: Numbers
@@ -48,10 +48,10 @@ class Frames:
 
 
 class Heads(NamedTuple):
-    """What the keys say of frames.
+    """What the keys tell of frames.
 
-    commit_ts: of every frame, 0 where it is not of a row, or not plain.
-    tables: of every frame the number of its table in `names`, -1 where it is not of a row, or not plain.
+    commit_ts: for every frame; 0 where the frame is not a row's, or not plain.
+    tables: for every frame, the number of its table in `names`; -1 where the frame is not a row's, or not plain.
     names: schema and table.
     """
 
@@ -61,7 +61,7 @@ class Heads(NamedTuple):
 
 
 def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Numbers]:
-    """Gives the frames of messages, which begin `behind` bytes into each, and how many each message has.
+    """Gives the frames of messages, and how many each message has.  The frames begin `behind` bytes into each message.
 
     A message that does not consist of frames has none.
     """
@@ -89,7 +89,7 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
 
 
 def heads_of(frames: Frames) -> Heads:
-    """Reads what the frames of keys say."""
+    """Reads the frames of keys."""
     size = len(frames.messages)
     commit_ts, tables = np.zeros(size, np.int64), np.full(size, -1)
     numbers, [ts, *names] = _HEAD.read(frames.texts, frames.texts.plain(), NO_HEAD)

@@ -1,5 +1,5 @@
-"""The Open Protocol: what is the same in all frames of a kind.  Schema, table and commit_ts stand in the message's
-key."""
+"""Tells what is the same in all frames of a kind, in the Open Protocol.  The message's key holds schema, table and
+commit_ts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _WITH_OLD: Final = b'},"p":{"'
 
 
 class _FramedMessages(NamedTuple):
-    """The frames of those messages that have as many in the key as in the value, and what the key says of them.
+    """The frames of the messages that have as many in the key as in the value, and what the key tells of them.
 
-    counts: how many frames each message has, 0 for those that are left to parsing.
+    counts: how many frames each message has; 0 for messages that are left to the plain path.
     """
 
     frames: Frames
@@ -37,14 +37,14 @@ class _FramedMessages(NamedTuple):
 
 
 class FastOpenProtocolDecoder(FastDecoder):
-    """Decodes the Open Protocol, whole rows by templates."""
+    """Decodes the Open Protocol; whole rows are read by templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._open = OpenProtocolDecoder(options)
         super().__init__(self._open)
 
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Iterator[RowEvents]:
-        """Reads the messages all of whose frames are whole rows."""
+        """Reads the messages in which every frame is a whole row."""
         frames, outside, counts = self._framed(keys, values)
         found = self._templates.read(frames.texts, self._sample(frames, outside), outside)
         lots = [(frames.messages[rows.numbers], rows) for rows in found]
@@ -106,7 +106,7 @@ class FastOpenProtocolDecoder(FastDecoder):
 
 
 def _kind_of(frames: Frames, outside: Outside, number: int) -> Hashable | None:
-    """What tells the table and the kind of change of a frame at a glance; None for one that no template reads."""
+    """Gives bytes of a frame that identify its table and kind of change; None for a frame that no template reads."""
     body = frames.texts.text(number)
     if outside.tables[number] < 0 or body[:_START] not in _PLAIN_STARTS:
         return None

@@ -1,1 +1,1 @@
-"""TiCDC Open Protocol."""
+"""Decodes TiCDC's Open Protocol."""

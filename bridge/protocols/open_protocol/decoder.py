@@ -1,6 +1,7 @@
 """Decodes TiCDC's Open Protocol, version 1; source: "TiCDC Open Protocol".
 
-A message is a batch of events.  Its key holds the version and a frame for each event, its value a frame for each event.
+A message is a batch of events.  Its key holds the version and a frame for each event; its value holds a frame for each
+event.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from bridge.protocols.values.row_image import Layout, image_before, image_of, ma
 from bridge.protocols.values.untyped import with_types
 
 OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
-"""What the key of every message begins with."""
+"""The bytes that the key of every message begins with."""
 
 _LENGTH: Final = 8
 _PLAIN_KEY: Final = len(("ts", "scm", "tbl", "t"))
 
 
 class _TableState:
-    """What is known of one table: the layouts of its new rows and of its deleted ones."""
+    """What the decoder knows of one table: the layouts of its new rows and of its deleted rows."""
 
     __slots__ = ("deleted", "new", "wanted")
 
@@ -73,7 +74,7 @@ class OpenProtocolDecoder(PlainDecoder):
     def _batch(self, keys: list[bytes], values: list[bytes], limit: int) -> list[Event]:
         """Decodes several events; raises DecodeError when their images together hold more than `limit` bytes.
 
-        Each value is bounded by itself, but a batch may hold many.
+        Each value has a limit of its own, but a batch may hold many values.
         """
         events: list[Event] = []
         size = at = 0
@@ -89,7 +90,8 @@ class OpenProtocolDecoder(PlainDecoder):
         return events
 
     def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event | None:
-        """Gives the event of a frame of the key and one of the value, which begins at a byte of the message's value."""
+        """Gives the event of a frame of the key and a frame of the value.  at: where the second begins in the message's
+        value."""
         try:
             return self.event_of(orjson.loads(key), value, index)
         except DecodeError as failure:
@@ -98,7 +100,7 @@ class OpenProtocolDecoder(PlainDecoder):
             raise
 
     def event_of(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
-        """Gives the event of one frame of the key, parsed, and one of the value; None for a row that is not wanted.
+        """Gives the event of one parsed frame of the key and one frame of the value; None for an unwanted row.
 
         index: the frame's number in its message.
         """
@@ -116,7 +118,7 @@ class OpenProtocolDecoder(PlainDecoder):
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
 
     def layout_of(self, schema: str, table: str, kind: Kind) -> Layout | None:
-        """Gives the layout of the row that was parsed last of a table, among its deleted or its other ones."""
+        """Gives the layout of the last parsed row of a table, among its deleted rows or its other rows."""
         state = self._states[schema, table]
         return state.deleted if kind is Kind.DELETE else state.new
 
@@ -149,7 +151,7 @@ class OpenProtocolDecoder(PlainDecoder):
         return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
-        """Takes the values of an image out of `columns`; gives them, and the layout of what is left there."""
+        """Removes the values of an image from `columns`; gives the values, and the layout of what is left."""
         row = _values_out_of(columns)
         if layout is None or layout.shape != columns or layout.names != tuple(columns):
             layout = self._layout(columns)
@@ -170,14 +172,15 @@ def _values_out_of(columns: Columns) -> dict[str, Any]:
 
 
 def _cut(key: dict[str, Any]) -> Code | None:
-    """Says why the event holds only the columns of the key; None when it holds the row."""
+    """Tells why the event holds only the columns of the key; None when it holds the whole row."""
     if key.get("ccl"):
         return Code.CLAIM_CHECK
     return Code.HANDLE_KEY_ONLY if key.get("ohk") else None
 
 
 def _frames(packed: bytes, at: int) -> list[bytes]:
-    """Splits what follows an offset into frames; a length is a big-endian int64, a negative one reads as too large."""
+    """Splits the bytes from `at` on into frames.  A length is a big-endian int64; a negative one is read as too
+    large."""
     start, end = at + _LENGTH, len(packed)
     if start + int.from_bytes(packed[at:start], "big") == end:
         return [packed[start:]]
@@ -186,13 +189,14 @@ def _frames(packed: bytes, at: int) -> list[bytes]:
         start = at + _LENGTH
         at = start + int.from_bytes(packed[at:start], "big")
         if at > end:
-            raise DecodeError("a frame is longer than what follows")
+            raise DecodeError("a frame is longer than the bytes that follow")
         frames.append(packed[start:at])
     return frames
 
 
 def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> Event:
-    """Gives a schema change by its statement; the action code is not read, as codes beyond the described 36 occur."""
+    """Gives a schema change by its statement.  It does not read the action code, as codes occur beyond the 36 that are
+    described."""
     schema, table, sql = key["scm"], key["tbl"], json_object(value, "the event")["q"]
     if type(sql) is not str or not sql:
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
@@ -202,7 +206,7 @@ def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes
 
 
 def _boundary(commit_ts: int, index: int, value: bytes) -> Event:
-    """Gives the boundary of a resolved event, whose value is none, empty, or one empty frame."""
+    """Gives the boundary of a resolved event, whose value is missing, empty, or one empty frame."""
     if value and decompressed(value):
         raise DecodeError("a resolved event has a value")
     return Event(Kind.BOUNDARY, commit_ts, index)

@@ -1,6 +1,6 @@
 r"""Reads bytes in Go's quoting, without the outer quotes, as strconv.Quote writes BINARY and VARBINARY.
 
-``\x`` and octal escapes are one byte each, ``\u`` and ``\U`` are the UTF-8 of a rune, all else stands for itself.
+``\x`` and octal escapes are one byte each, ``\u`` and ``\U`` are the UTF-8 of a rune, all other bytes are themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTES: Final = (
 
 
 def unquoted(value: str) -> bytes:
-    """Gives the bytes that a quoted string stands for; raises DecodeError for an escape that Go does not write."""
+    """Gives the bytes of a quoted string; raises DecodeError for an escape that Go does not write."""
     raw = value.encode()
     return _ESCAPE.sub(_unescaped, raw) if b"\\" in raw else raw
 
@@ -38,7 +38,7 @@ def _other(escape: bytes) -> bytes:
     if escape[1:2] == b"x":
         return bytes.fromhex(escape[2:].decode())
     if len(escape) < 2:
-        raise DecodeError(r"a binary value holds a backslash that begins no escape of Go's")
+        raise DecodeError(r"a binary value holds a backslash that is not part of an escape of Go")
     try:
         return chr(int(escape[2:], 16)).encode()
     except (ValueError, UnicodeEncodeError):

@@ -1,9 +1,9 @@
-"""Reads the old image of an update: whole, of the changed columns only, or damaged.
+"""Reads the old image of an update, which may be whole, hold only the changed columns, or be damaged.
 
 With only-output-updated-columns TiCDC (August 2026) forgets the *name* of a changed column whose new value is NULL: its
-fields stand in `p` itself, ``"p":{"t":3,"f":81,"v":1}``, and a second such column overwrites the first (seen in
-golden/open-updated-only).  A name that is certain is put back.  Otherwise the old row counts as not sent, or, where
-even the key may have changed, the message is bad.
+fields are in `p` itself, ``"p":{"t":3,"f":81,"v":1}``, and a second such column overwrites the first (seen in
+golden/open-updated-only).  The name is restored where it is certain.  Otherwise the old row counts as not sent, or the
+message is bad where even the key may have changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _LOST: Final = (
 
 
 def old_row(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
-    """Gives the values of the old image, or None when they are lost; `new` has had its values, `row`, taken out."""
+    """Gives the values of the old image, or None when they are lost.  row: the values of the new image, which were
+    removed from `new`."""
     if type(old.get("t", old)) is not dict:
         return _restored(old, new, row, layout)
     values = {name: column.pop("v") for name, column in old.items()}
@@ -46,7 +47,8 @@ def _restored(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: La
 
 
 def _is_sure(name: str, nameless: dict[str, Any], new: Columns, layout: Layout) -> bool:
-    """Says whether the nameless fields are the column's: complete, its own, and hiding no column named like a field."""
+    """Tells whether the nameless fields are the column's: they are complete, its own, and hide no column named like a
+    field."""
     before = layout.names[: layout.names.index(name)]
     fields = {field: found for field, found in nameless.items() if field != "v"}
     return "v" in nameless and fields == new[name] and _FIELDS.isdisjoint(before)

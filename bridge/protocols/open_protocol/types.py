@@ -1,5 +1,5 @@
-"""The types of the Open Protocol: type code and flags to converter; source: "TiCDC Open Protocol", Column type code and
-Bit flags of columns."""
+"""Finds converters for the types of the Open Protocol by type code and flags; source: "TiCDC Open Protocol", Column
+type code and Bit flags of columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _base64_text(value: str) -> str:
 
 
 def _base64_either(value: str) -> str:
-    """Without flags nothing tells TEXT from BLOB: text when it is UTF-8; a BLOB column stores it as the same bytes."""
+    """Converts TEXT or BLOB, which differ only in their flags.  UTF-8 becomes text, which a BLOB column stores as the
+    same bytes."""
     content = a2b_base64(value, strict_mode=True)
     try:
         return literals.text(content.decode())
@@ -45,7 +46,7 @@ def _only_null(value: object) -> str:
 
 
 TypeCodes = Mapping[int, tuple[str, Converter]]
-"""Type codes, each with the type in words and its converter."""
+"""The type codes, each with the type in words and its converter."""
 
 TYPES: Final[dict[int, tuple[str, Converter]]] = {
     # TiCDC Open Protocol, Column type code
@@ -77,7 +78,7 @@ TYPES: Final[dict[int, tuple[str, Converter]]] = {
     253: ("VARCHAR", literals.text),
     254: ("CHAR", literals.text),
 }
-"""Type code to label and converter; 7, TIMESTAMP, needs the time zone."""
+"""The label and converter of each type code; 7, TIMESTAMP, is missing, as it needs the time zone."""
 
 _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
     15: ("VARBINARY", _quoted_binary),
@@ -88,7 +89,7 @@ _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
     251: ("LONGBLOB", _base64_binary),
     252: ("BLOB", _base64_binary),
 }
-"""What BinaryFlag makes of the types that it tells apart (TiCDC Open Protocol, Bit flags of columns)."""
+"""The types that BinaryFlag changes (TiCDC Open Protocol, Bit flags of columns)."""
 
 _FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = dict.fromkeys(
     (249, 250, 251, 252), ("TEXT or BLOB", _base64_either)
@@ -96,7 +97,7 @@ _FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = dict.fromkeys(
 
 
 def open_protocol_types(timezone: str | None) -> TypeCodes:
-    """Gives the type codes, with TIMESTAMP in a time zone; an unknown zone is a `UsageError`."""
+    """Gives the type codes, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
     return {**TYPES, 7: ("TIMESTAMP", timestamp_converter(timezone))}
 
 
@@ -113,12 +114,12 @@ def converter_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> tupl
 
 
 def is_of_handle(column: Mapping[str, Any]) -> bool:
-    """Says whether a column belongs to the handle key; the oldest encoders say so by `h` alone."""
+    """Tells whether a column belongs to the handle key; the oldest encoders say so only by `h`."""
     return bool(column.get("h")) or bool(flags_of(column) & _HANDLE_KEY_FLAG)
 
 
 def flags_of(column: Mapping[str, Any]) -> int:
-    """Gives the bit flags of a column, 0 where the message has none, as of the oldest encoders."""
+    """Gives the bit flags of a column, 0 where the message has none, as from the oldest encoders."""
     flags = column.get("f")
     if flags is None:
         return 0
@@ -128,5 +129,5 @@ def flags_of(column: Mapping[str, Any]) -> int:
 
 
 def declared_type(label: str, flags: int | None) -> str:
-    """Gives a type in words, "" without flags: then nothing tells signed from unsigned, nor text from bytes."""
+    """Gives a type in words, "" without flags, which alone tell signed from unsigned and text from bytes."""
     return "" if flags is None else label.lower() + " unsigned" * bool(int(flags) & _UNSIGNED_FLAG)

@@ -1,1 +1,1 @@
-"""What the protocols share: values, types, times, row images."""
+"""Converts what all protocols share: values, types, times, row images."""

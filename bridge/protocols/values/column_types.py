@@ -1,4 +1,4 @@
-"""A column of the target as the rules of raw values see it."""
+"""Describes a column of the target for the rules of raw values."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 RawConverter = Callable[[str], str]
-"""Makes a ready literal of a raw one."""
+"""Turns a raw literal into a ready one."""
 
 Lost = Callable[[str], None]
-"""Is told, in words for people, that the format has lost a part of a value."""
+"""Is called with a reason in words when the format has lost a part of a value."""
 
 _TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
 _DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
@@ -34,11 +34,11 @@ class ColumnType(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """Raw literals that become ready ones without their converter, as most do.
+    """Raw literals that become ready without their converter, as most do.
 
     pattern: matches the whole of such a literal; RE2 and Python read it alike.
-    unquoted: whether its quotation marks are taken off.
-    suffix: what is added behind it.
+    unquoted: whether its quotation marks are removed.
+    suffix: the text that is added at its end.
     """
 
     pattern: str
@@ -47,8 +47,8 @@ class Usual(NamedTuple):
 
 
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
-"""(what stands behind the form's colon, the target's column, whom to tell of losses) -> converter, or None where raw
-literals are ready as they are."""
+"""(arguments after the form's colon, the target's column, the function to call for losses) -> converter, or None where
+raw literals are ready as they are."""
 
 
 @lru_cache(maxsize=10_000)
@@ -63,12 +63,12 @@ def column_type(text: str, *, nullable: bool) -> ColumnType:
 
 
 def is_text(literal: str) -> bool:
-    """Says whether a raw literal was a string on the wire."""
+    """Tells whether a raw literal was a string on the wire."""
     return literal[0] == "'"
 
 
 def unquoted(literal: str) -> str:
-    """Gives the string that `literals.text` made a raw literal of."""
+    """Gives the string from which `literals.text` made a raw literal."""
     if "\\" not in literal:
         return literal[1:-1]
     return _ESCAPE.sub(lambda escape: "\0" if escape[1] == "0" else escape[1], literal[1:-1])

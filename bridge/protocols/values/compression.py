@@ -16,23 +16,24 @@ MAX_BYTES: Final = 64 << 20
 
 _FIRST_CHUNK: Final = 64 << 10
 _SNAPPY_RATIO: Final = 22
-"""A copy of 3 bytes makes 64 at most, so a longer claim than this many times the input is a lie (snappy, format
-description).  No memory is taken for it."""
+"""A copy element of 3 bytes makes at most 64, so a block that claims more than this many times its size is not sound
+(snappy, format description).  No memory is allocated for it."""
 
 
 def growth_limit(size: int) -> int:
-    """Gives the most bytes that a value of a size may grow to, so that a small message never takes much memory.
+    """Gives the most bytes to which a value of this size may grow, so that a small message never takes much memory.
 
-    TiDB's rows have at most 6 MiB by default (txn-entry-size-limit); larger ones may have shrunk to a 16th.
+    TiDB's rows have at most 6 MiB by default (txn-entry-size-limit); larger rows may have shrunk to a 16th.
     """
     return min(max(SMALL_BYTES, GROWTH * size), MAX_BYTES)
 
 
 def decompressed(value: bytes) -> bytes:
-    """Gives what a value's lz4 frame or snappy block holds, or the value itself when it is neither; raises DecodeError.
+    """Gives the contents of a value's lz4 frame or snappy block, or the value itself when it is neither; raises
+    DecodeError.
 
-    TiCDC writes snappy as bare blocks, which have no magic: a block is what decompresses whole, which JSON that begins
-    with {" never does (as a block it would refer to bytes before its first).
+    TiCDC writes snappy as bare blocks, which have no magic.  So a value that decompresses as a whole is a block.  JSON
+    that begins with {" never does (as a block it would refer to bytes before its first).
     """
     limit = growth_limit(len(value))
     if value[:4] == LZ4_MAGIC:
@@ -42,7 +43,7 @@ def decompressed(value: bytes) -> bytes:
 
 
 def _snappy(value: bytes, limit: int) -> bytes | None:
-    """Gives what a snappy block holds; None for what is no snappy block."""
+    """Gives the contents of a snappy block; None for a value that is not a snappy block."""
     try:
         size = snappy.decompress_raw_len(value)
         if size > _SNAPPY_RATIO * len(value):
@@ -61,7 +62,7 @@ def _lz4(value: bytes, limit: int) -> bytes:
     try:
         content = _content(frame, value, limit)
     except RuntimeError as failure:
-        raise DecodeError(f"not a sound lz4 frame: {failure}") from failure
+        raise DecodeError(f"the lz4 frame is damaged: {failure}") from failure
     if frame.unused_data:
         raise DecodeError("bytes follow the lz4 frame")
     return content

@@ -14,15 +14,16 @@ from bridge.protocols.values.timezones import zone_of
 from bridge.tso import ms_tso
 
 _MAX_MS: Final = (1 << 45) - 1
-"""The last millisecond whose TSO fits int64, in the year 3084."""
+"""The last millisecond whose TSO fits int64; it is in the year 3084."""
 _FIRST_MS: Final = 100_000_000_000
-"""A smaller number is seconds: as milliseconds it would lie before March 1973; as seconds, this is the year 5138."""
+"""A smaller number is in seconds: in milliseconds it would be before March 1973; in seconds, this one is in the year
+5138."""
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
 def event_ts(moment: object, field: str) -> int:
-    """Gives the TSO of the first millisecond that an event time (`es`, a number) stands for; raises DecodeError."""
+    """Gives the TSO of the first millisecond of an event time (`es`, a number); raises DecodeError."""
     if type(moment) is int:
         ms = moment if moment >= _FIRST_MS else moment * 1000
         if 0 <= ms <= _MAX_MS:
@@ -31,14 +32,14 @@ def event_ts(moment: object, field: str) -> int:
 
 
 def is_seconds(moment: object) -> bool:
-    """Says whether an event time is in whole seconds."""
+    """Tells whether an event time is in whole seconds."""
     return type(moment) is int and moment < _FIRST_MS
 
 
 def local_event_ts(timezone: str | None) -> Callable[[str], int]:
     """Makes the function from a local time, written YYYYMMDDhhmmss, to the TSO of the first millisecond of its second.
 
-    Of two moments that the zone's clocks call the same it takes the first.  Raises UsageError for an unknown zone.
+    Where the zone's clocks show a time twice, it takes the first.  Raises UsageError for an unknown zone.
     """
     if timezone is None:
         return _no_zone
@@ -53,7 +54,7 @@ def local_event_ts(timezone: str | None) -> Callable[[str], int]:
         except (ValueError, OverflowError):
             ms = -1
         if not 0 <= ms <= _MAX_MS:
-            raise DecodeError(f"TIME is {shown(text)}, which is no moment from 1970 on")
+            raise DecodeError(f"TIME is {shown(text)}, which is not a time from 1970 on")
         return ms_tso(ms)
 
     return read

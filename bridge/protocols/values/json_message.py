@@ -1,4 +1,4 @@
-"""Parses JSON objects on the wire, plain or compressed."""
+"""Parses JSON objects from the wire, plain or compressed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bridge.protocols.values.compression import decompressed
 _LARGE: Final = 4 << 20
 _MAX_STRINGS: Final = 200_000
 _MAX_STRUCTURE: Final = 1 << 20
-"""Of a large object that was compressed: as many strings and as many bytes outside of strings as it may hold.  A row of
-4,096 columns has about 25,000 strings; nested brackets grow to 45 times their size when they are parsed."""
+"""The most strings, and the most bytes outside of strings, of a large object that was compressed.  A row of 4,096
+columns has about 25,000 strings; nested brackets grow to 45 times their size when they are parsed."""
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def json_object(value: bytes | None, whose: str = "the message") -> dict[str, Any]:
-    """Gives the JSON object that a value holds; raises DecodeError.  `whose` value it is, the reason says."""
+    """Gives the JSON object that a value holds.  Raises DecodeError, whose reason names the value by `whose`."""
     if not value:
         raise DecodeError(f"{whose} has no value")
     try:
@@ -41,11 +41,12 @@ def _unpacked(value: bytes, whose: str, failure: orjson.JSONDecodeError) -> obje
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as inner:
-        raise DecodeError(f"the value of {whose} is compressed and holds no JSON: {inner}") from inner
+        raise DecodeError(f"the value of {whose} is compressed and does not hold JSON: {inner}") from inner
 
 
 def _failed_at(value: bytes, failure: orjson.JSONDecodeError) -> int:
-    """Gives the byte at which parsing failed; orjson counts characters, and none where the bytes are not UTF-8."""
+    """Gives the byte at which parsing failed.  orjson counts characters, and counts none where the bytes are not
+    UTF-8."""
     try:
         text = value.decode()
     except UnicodeDecodeError as broken:

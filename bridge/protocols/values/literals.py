@@ -1,10 +1,10 @@
 r"""Converts values to SQL literals, for a connection with utf8mb4 and without NO_BACKSLASH_ESCAPES.
 
-Nothing from the wire reaches a literal unchecked: numbers are matched whole and written in one canonical form, dates
-are matched whole, text is escaped.  No literal ever holds a real NUL (`events.SEP` depends on it).
+Nothing from the wire reaches a literal unchecked: numbers are matched as a whole and written in one canonical form,
+dates are matched as a whole, text is escaped.  No literal ever holds a real NUL (`events.SEP` depends on it).
 
-Converters take what JSON gave, and must *fail*, not convert, when that is of another JSON type: they build strings by
-``+`` and ``join`` and never by f-strings, which would take anything.
+Converters take a value as JSON gave it, and must *fail* when it has another JSON type.  So they build strings by ``+``
+and ``join``, and never by f-strings, which would accept anything.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NULL: Final = "NULL"
 MIN_INTEGER: Final = -(1 << 63)
 MAX_INTEGER: Final = (1 << 64) - 1
 MAX_DECIMAL_DIGITS: Final = 65
-"""The largest precision of DECIMAL in MySQL, MariaDB and TiDB; a longer bare number is cut by MariaDB."""
+"""The largest precision of DECIMAL in MySQL, MariaDB and TiDB.  MariaDB cuts longer bare numbers."""
 MAX_NUMBER_LENGTH: Final = 2000
-"""A double in plain notation needs 343 characters at most when shortest, and about 1,080 when exact."""
+"""A double in plain notation needs at most 343 characters in its shortest form, and about 1,080 in its exact form."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
@@ -48,11 +48,11 @@ def text(value: str) -> str:
     r"""Quotes text: '...' with \ ' and NUL escaped."""
     if "\\" in value or "'" in value or "\0" in value:
         value = value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
-    return "".join(("'", value, "'"))  # one copy, where + makes two
+    return "".join(("'", value, "'"))  # one copy; + would make two
 
 
 def binary(value: bytes) -> str:
-    """Writes bytes as x'...', the only form that no character set can change; as '' when empty."""
+    """Writes bytes as x'...', the only form that no character set can change, or as '' when there are none."""
     return "x'" + value.hex() + "'" if value else "''"
 
 
@@ -77,8 +77,8 @@ def integer(value: str) -> str:
 
 
 def integer_number(value: int) -> str:
-    """Does what `integer` does for a JSON number.  One beyond 64 bits has become a float on the way, and to Python a
-    bool is an int: both are refused."""
+    """Does what `integer` does for a JSON number.  A number beyond 64 bits has become a float in parsing, and to Python
+    a bool is an int: both are refused."""
     if type(value) is not int:
         raise DecodeError(f"{shown(value)} is not an integer")
     if MIN_INTEGER <= value <= MAX_INTEGER:
@@ -97,7 +97,7 @@ def unsigned_number(value: int) -> str:
 
 
 def _wrapping(bits: int) -> Converter:
-    """Makes the converter of unsigned numbers of so many bits that may have been printed as signed ones."""
+    """Makes the converter of unsigned numbers of this many bits that may have been printed as signed numbers."""
 
     def convert(value: str) -> str:
         literal = integer(value)
@@ -105,7 +105,7 @@ def _wrapping(bits: int) -> Converter:
             return literal
         number = int(literal) + (1 << bits)
         if number < 1 << (bits - 1):
-            raise DecodeError(f"{literal} is below what {bits} bits hold")
+            raise DecodeError(f"{literal} is below what {bits} bits can hold")
         return str(number)
 
     return convert
@@ -122,7 +122,7 @@ def _not_negative(literal: str) -> str:
 
 
 def year(value: str) -> str:
-    """Converts a YEAR to a number: the string '0' would store 2000; one and two digits would become 19xx or 20xx."""
+    """Converts a YEAR to a number: the string '0' would be stored as 2000, one or two digits as 19xx or 20xx."""
     return _year(integer(value))
 
 
@@ -138,7 +138,7 @@ def _year(literal: str) -> str:
 
 
 def decimal(value: str) -> str:
-    """Converts a DECIMAL, which keeps its text and so its scale."""
+    """Converts a DECIMAL; it keeps its text, and so its scale."""
     if not _DECIMAL.fullmatch(value):
         raise DecodeError(f"{shown(value)} is not a decimal number")
     if len(value) > MAX_DECIMAL_DIGITS and len(value) - value.count("-") - value.count(".") > MAX_DECIMAL_DIGITS:

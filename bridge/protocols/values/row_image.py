@@ -1,6 +1,6 @@
-"""Row images: the converters of the columns that a message names, found once, and the images that they make.
+"""Makes row images: it finds the converters of the columns that a message names once, and applies them to rows.
 
-A zip here is not strict, which would cost a quarter of a microsecond: its callers have compared the names.
+The zips here are not strict, which would cost a quarter of a microsecond; their callers have compared the names.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bridge.protocols.values.literals import NULL, Converter
 class Layout:
     """The columns of an image, in message order.
 
-    shape: what the message said of the columns, as JSON gave it; while that stays equal, so does the layout.
+    shape: what the message tells of the columns, as JSON gave it; messages with equal shapes have equal layouts.
     handle: the names of the key's columns, as JSON gave them.
-    labels: the columns' types in words, for reasons.
+    labels: the columns' types in words, for error messages.
     """
 
     names: tuple[str, ...]
@@ -37,8 +37,8 @@ class Layout:
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
-    """Makes a layout of columns, given as (name, label, converter); raises DecodeError for names that no table has,
-    which no later step checks."""
+    """Makes a layout of columns, given as (name, label, converter).  Raises DecodeError for names that no table can
+    have; no later step checks names."""
     names, labels, converters = zip(*columns, strict=True)
     for name in names:
         if not check_name(name, "column"):
@@ -52,8 +52,8 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
-    """Gives the image of a row whose columns are the layout's, in its order; raises DecodeError for a value that its
-    column cannot have."""
+    """Gives the image of a row whose columns are the layout's, in the same order.  Raises DecodeError for a value that
+    its column cannot have."""
     try:
         return SEP.join(
             [
@@ -76,7 +76,7 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
 
 
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
-    """Gives the failure again, with the name and type of the column that caused it."""
+    """Makes an error of the failure, with the name and type of the column that caused it."""
     for name, label, convert in zip(layout.names, layout.labels, layout.converters, strict=True):
         try:
             if row.get(name) is not None:

@@ -1,6 +1,6 @@
-"""Takes local TIMESTAMP text to UTC: the formats write TIMESTAMP in TiCDC's time zone and do not say which it is.
+"""Converts local TIMESTAMP text to UTC: the formats write TIMESTAMP in TiCDC's time zone and do not name it.
 
-The target's session runs in UTC and need not know any zone: named zones fail on a server without zone tables.
+The target's session runs in UTC and needs no named zones, which fail on a server without zone tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 
 ToUtc = Callable[[str], str]
-"""``YYYY-MM-DD hh:mm:ss[.fraction]``, already matched as such, to the same in UTC with the same fraction digits."""
+"""Converts ``YYYY-MM-DD hh:mm:ss[.fraction]``, which was matched before, to UTC with the same fraction digits."""
 
 FIX: Final = "run the changefeed with TiCDC in UTC"
 
@@ -31,18 +31,19 @@ _UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zul
 
 
 def timestamp_converter(timezone: str | None) -> literals.Converter:
-    """Makes the converter of TIMESTAMP text of a zone to its literal in UTC; raises UsageError for an unknown zone."""
+    """Makes the converter from TIMESTAMP text of a zone to its literal in UTC; raises UsageError for an unknown
+    zone."""
     return literals.datetime if is_utc(timezone) else literals.timestamp(utc_converter(timezone))
 
 
 def is_utc(timezone: str | None) -> bool:
-    """Says whether TIMESTAMP text of a zone is UTC as it is."""
+    """Tells whether TIMESTAMP text of a zone is in UTC already."""
     return utc_converter(timezone) is _same
 
 
 @lru_cache(maxsize=16)
 def utc_converter(timezone: str | None) -> ToUtc:
-    """Makes the function that takes TIMESTAMP text of a zone to UTC; raises UsageError for an unknown zone."""
+    """Makes the function that converts TIMESTAMP text of a zone to UTC; raises UsageError for an unknown zone."""
     if timezone is None:
         return _unknown
     if timezone in _UTC_NAMES:
@@ -54,7 +55,7 @@ def utc_converter(timezone: str | None) -> ToUtc:
 
 
 def zone_of(timezone: str) -> tzinfo:
-    """Gives the zone that a name or an offset stands for; raises UsageError for an unknown one."""
+    """Gives the zone of a name or an offset; raises UsageError for an unknown one."""
     if timezone in _UTC_NAMES:
         return UTC
     offset = _fixed_offset(timezone)
@@ -114,7 +115,7 @@ def _cached(shift: Callable[[datetime], timedelta]) -> ToUtc:
             local = datetime.fromisoformat(value)
             return str(local - shift(local))
         except (ValueError, OverflowError):
-            raise DecodeError(f"TIMESTAMP '{value}' is no moment in time") from None
+            raise DecodeError(f"TIMESTAMP '{value}' is not a valid time") from None
 
     def to_utc(value: str) -> str:
         seconds = value[:_SECONDS]

@@ -1,10 +1,10 @@
-r"""Raw values: what a message holds where it does not say the type, until the target's column types it.
+r"""Handles raw values: values whose type the message does not tell, until the target's column tells it.
 
-Some formats name no types (Debezium without schemas, ckafka) or types that leave something open (a Debezium `double`
-may be a DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know
-(internals, decision 9).  So the two share the work:
+Some formats name no types (Debezium without schemas, ckafka) or ambiguous ones (a Debezium `double` may be a
+DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know (internals,
+decision 9).  So the work is done in two steps:
 
-1. The decoder writes what can be told without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
+1. The decoder writes what is known without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
    NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
@@ -12,7 +12,7 @@ may be a DECIMAL).  Typing such a value needs the target's catalog of the segmen
    target's column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values
    become equal literals, as keys are compared by them.
 
-A form is a name, and behind a colon what its rules must be told: ``json:precise,adaptive_time_microseconds,bytes``.  A
+A form is a name, and its arguments after a colon: ``json:precise,adaptive_time_microseconds,bytes``.  A
 new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a converter, or None where the raw
 literal is already right for such a column.
 """
@@ -35,17 +35,19 @@ _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIU
 _TYPE: Final = "\1"
 """Separates a column's form from the type that its message declares."""
 _LONGEST_TYPE: Final = 200
-"""Characters of a declared type, which goes with every row; a longer one (an ENUM of many members) is left out."""
+"""The most characters of a declared type, which goes with every row; a longer type (an ENUM of many members) is left
+out."""
 
 
 def with_forms(columns: str, forms: Sequence[str]) -> str:
-    """Gives `Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
+    """Gives the `Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
     return columns + RAW + SEP.join(forms)
 
 
 @lru_cache(maxsize=4096)
 def with_types(columns: str, types: tuple[str, ...]) -> str:
-    """Adds to `Event.columns`, which may hold forms, the type that the message declares of each column, "" where none.
+    """Adds to `Event.columns`, which may hold forms, the type that the message declares for each column, "" where it
+    declares none.
 
     The target's types are compared with them (`rows.types.type_check`).
     """
@@ -61,7 +63,7 @@ def split_forms(columns: str) -> tuple[str, list[str]]:
 
 
 def declared_types(columns: str) -> Sequence[str]:
-    """Gives the types that a message declared of its columns, "" where it did not."""
+    """Gives the types that a message declared for its columns, "" where it did not."""
     return _split(columns)[2]
 
 
@@ -75,17 +77,18 @@ def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
 
 
 def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | None:
-    """Gives what makes ready literals for a column of raw ones, NULL included; None when they are ready as they are.
+    """Gives the function that turns a column's raw literals into ready ones, NULL included; None when they are ready as
+    they are.
 
-    The converter raises DecodeError for a value that the column cannot have had.  Where the format has lost a part of
-    a value, the literal is the nearest one, and `lost` is told why.
+    The converter raises DecodeError for a value that the column cannot have had.  Where the format has lost a part of a
+    value, the literal is the nearest one, and `lost` is called with the reason.
     """
     name, _, arguments = form.partition(":")
     return FORMS[name](arguments, column, lost) if name else None
 
 
 def usual_values(form: str, column: ColumnType) -> Usual | None:
-    """Gives the raw literals of a form for which a column's converter does nothing but what `Usual` says; None where no
-    such pattern is known."""
+    """Gives the raw literals of a form that a column's converter only changes as `Usual` says; None where no such
+    pattern is known."""
     name, _, arguments = form.partition(":")
     return _USUAL[name](arguments, column) if name in _USUAL else None
