@@ -67,7 +67,7 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("inspect", "--partition", "x"), "--partition"),
     (2, ("verify", "--against", "x"), "log"),
     (2, ("quarantine", "show", "x"), "ID"),
-    (2, ("quarantine", "drop", "--target", NOWHERE), "which entries"),
+    (2, ("quarantine", "drop", "--target", NOWHERE), "either ids"),
     (2, ("ddl", "approve"), "ID"),
     (2, ("status", "--name", "\udcff"), "not UTF-8"),
     # URLs
@@ -192,7 +192,7 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        ("run", 0, "bridge: stopped; nothing yet"),
+        ("run", 0, "bridge: stopped; nothing is in the target yet"),
         ("replay", 4, "bridge: interrupted before the end of the input; this command has applied nothing"),
     ],
 )

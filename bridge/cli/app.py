@@ -1,4 +1,7 @@
-"""The commands.  Thin: settings are read here, the work is done elsewhere; results go to stdout, logs to stderr."""
+"""The commands.  They read settings and show results; the work is done elsewhere.
+
+Results go to stdout, logs to stderr.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,15 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(quarantine.app, name="quarantine")
 
 
-def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
-    """Assembles a pipeline and lets it work.  A signal that comes before there is one ends the command at once, with
-    the exit code that it would have later: nothing has begun."""
+def _run_pipeline(settings: Settings, work: Callable[[Any], Any]) -> Any:
+    """Assembles a pipeline and calls `work` with it; returns the outcome.
+
+    A stop signal that arrives before the pipeline exists ends the command at once, since nothing has begun, with the
+    exit code that a later signal would give.
+    """
     stopped = threading.Event()
-    _on_stop(lambda *_: stopped.set())  # a module that is half imported cannot be imported again
+    # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
+    _handle_signals(lambda *_: stopped.set())
     from bridge.commands.replicate import assemble
     from bridge.pipeline.watching.outcome import Outcome
 
@@ -59,17 +66,17 @@ def _outcome(settings: Settings, work: Callable[[Any], Any]) -> Any:
         raise KeyboardInterrupt
 
     try:
-        _on_stop(interrupt)
+        _handle_signals(interrupt)
         if not stopped.is_set():
             pipeline = assemble(settings, console.note)
-            _on_stop(lambda *_: pipeline.stop())
-    except (BridgeError, KeyboardInterrupt):  # librdkafka may swallow the one, and then ends with the other
+            _handle_signals(lambda *_: pipeline.stop())
+    except (BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
         if not stopped.is_set():
             raise
     return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(pipeline)
 
 
-def _on_stop(handler: Callable[[int, FrameType | None], object]) -> None:
+def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handler)
 
@@ -82,8 +89,8 @@ def run(
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
     if settings.source.input:
-        raise UsageError("bridge run follows Kafka; capture files have an end", fix="use bridge replay --input")
-    output.stopped(_outcome(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over)))
+        raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
+    output.stopped(_run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over)))
 
 
 @app.command()
@@ -91,20 +98,21 @@ def run(
 def replay(
     settings: Settings,
     until: Annotated[
-        str | None, typer.Option("--until", help="Stop with the target as the upstream was below this TSO or time.")
+        str | None,
+        typer.Option("--until", help="Stop when the target is as the upstream was just before this TSO or time."),
     ] = None,
     take_over: TakeOverFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Catches up once: everything complete at the end of the input as seen at the start.  Interrupted, it ends with 4
-    and the same command goes on."""
+    """Catches up once: applies what is complete at the end of the input, which is looked up at the start.  When it is
+    interrupted it ends with 4, and the same command continues."""
     limit = parse_moment(until) if until else None
 
     def catch_up(pipeline: Any) -> Any:
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = _outcome(settings, catch_up)
+    outcome = _run_pipeline(settings, catch_up)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
@@ -116,19 +124,20 @@ def verify(
     settings: Settings,
     against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
     fix_sql: Annotated[
-        Path | None, typer.Option("--fix-sql", help="Write what would fix the target to this file; it is not run.")
+        Path | None,
+        typer.Option("--fix-sql", help="Write the SQL that would fix the target to this file; it is not run."),
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Do not read again what an interrupted verify had found equal: ranges of keys or of an index, or"
-            " whole tables without either.",
+            help="Do not read again what an interrupted verify has found equal: ranges of keys or of an index, or"
+            " whole tables that have neither.",
         ),
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compares the target with the messages, or with the upstream itself: 0 equal, 1 different."""
+    """Compares the target with the messages, or with the upstream itself; ends with 0 when equal, 1 when different."""
     options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
     with progress_bars.VerifyBar() as bar:
         report = VERIFICATIONS[against](settings, options, bar).run()
@@ -162,7 +171,7 @@ def status(
     settings: Settings,
     as_json: JsonFlag = False,
 ) -> None:
-    """Progress, lag, owner and schema changes of a pipeline, read from the target alone."""
+    """Shows progress, lag, owner and schema changes of a pipeline, read from the target alone."""
     from bridge.commands.status import read_status
 
     found = read_status(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
@@ -176,11 +185,11 @@ def status(
 def reset(
     settings: Settings,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Take only this topic out; the pipeline goes on without it.")
+        str | None, typer.Option("--topic", help="Remove only this topic; the pipeline continues without it.")
     ] = None,
     yes: YesFlag = False,
 ) -> None:
-    """Forgets a pipeline's progress and its quarantine; the replicated tables stay as they are."""
+    """Deletes a pipeline's progress and its quarantine; the replicated tables stay as they are."""
     from bridge.commands.status import forget_pipeline, forget_topic
 
     where, table = target_of(settings), ProgressTable(settings.name, settings.target.schema_name)
@@ -197,7 +206,7 @@ def check(
     settings: Settings,
     as_json: JsonFlag = False,
 ) -> None:
-    """Settings, connections, privileges, server settings and a sample of the source; one line each with the fix."""
+    """Checks settings, connections, privileges, servers and a sample of the source; one line each with the fix."""
     from bridge.commands.check import check_all
 
     findings = check_all(
@@ -212,12 +221,12 @@ def check(
 @takes_settings("config", *INPUT, *DECODING)
 def inspect(
     settings: Settings,
-    partition: Annotated[int | None, typer.Option("--partition", help="One partition only.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="From this offset on.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Most messages that are shown; 0 for all.")] = 100,
+    partition: Annotated[int | None, typer.Option("--partition", help="Show only this partition.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this offset.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="How many messages are shown at most; 0 for all.")] = 100,
     as_json: JsonFlag = False,
 ) -> None:
-    """Shows messages as they are decoded, and why those that fail do."""
+    """Shows messages as they are decoded, and the reason where one cannot be decoded."""
     from bridge.commands.inspect import inspect as inspected
     from bridge.commands.inspect_table import table_lines
 
@@ -231,9 +240,9 @@ def inspect(
 
 @app.command()
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Stay and replicate on, until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Continue to replicate until Ctrl-C.")] = False,
 ) -> None:
-    """Starts a Kafka and a MariaDB, replicates a bank through them, is killed once, and compares the end."""
+    """Starts a Kafka and a MariaDB, replicates a bank, kills the bridge once, and compares target and upstream."""
     from bridge.demo import run_demo
 
     raise typer.Exit(run_demo(keep=keep))
@@ -241,7 +250,7 @@ def demo(
 
 @app.command("help")
 def help_(
-    topic: Annotated[str | None, typer.Argument(help="A page; without one, the pages are listed.")] = None,
+    topic: Annotated[str | None, typer.Argument(help="A page.  Without it, the pages are listed.")] = None,
 ) -> None:
     """Prints a page of the manual: guarantees, operating, when-it-stops, settings and more."""
     if topic is None:
@@ -251,7 +260,7 @@ def help_(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The `bridge` command: its exit codes are in the manual (operating), an expected failure is one line."""
+    """Runs the `bridge` command.  The manual (operating) lists its exit codes; an expected failure is one line."""
     configure_logs()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(exit_code(lambda: _run_command(given)))

@@ -1,4 +1,4 @@
-"""`bridge ddl`: the commands that look at schema changes and release those that wait."""
+"""`bridge ddl`: the commands that show schema changes and decide about those that wait."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, recognise
 
 app = typer.Typer(
-    help="Schema changes: what ran, what waits for the operator, how a statement would run on the target.",
+    help="Shows schema changes, decides about those that wait, and shows how a statement would run on the target.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
 ChangeArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Its commit ts, or its id as `bridge ddl list` shows.")
+    str,
+    typer.Argument(metavar="ID", help="The commit ts of the schema change, or its id as `bridge ddl list` shows it."),
 ]
 
 
@@ -34,14 +35,16 @@ ChangeArgument = Annotated[
 @takes_settings(*TARGET)
 def list_(
     settings: Settings,
-    waiting: Annotated[bool, typer.Option("--open", help="Only those that are held or were refused.")] = False,
+    only_open: Annotated[
+        bool, typer.Option("--open", help="Only schema changes that are held or were refused.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """What ran, was left out, is held or was refused, in the order of the upstream."""
+    """Lists the schema changes that ran, were left out, are held or were refused, in the order of the upstream."""
     found = ddl.entries(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
     if found is None:
         raise UnknownPipelineError(settings.name)
-    output.schema_changes([entry for entry in found if entry.state in OPEN or not waiting], as_json=as_json)
+    output.schema_changes([entry for entry in found if entry.state in OPEN or not only_open], as_json=as_json)
 
 
 @app.command()
@@ -50,7 +53,7 @@ def approve(
     settings: Settings,
     change: ChangeArgument,
 ) -> None:
-    """Lets a held schema change run; one that the target refused is tried again at the next start."""
+    """Lets a held schema change run.  One that the target refused is tried again at the next start."""
     _release(settings, change, JournalState.APPROVED)
 
 
@@ -60,7 +63,7 @@ def skip(
     settings: Settings,
     change: ChangeArgument,
 ) -> None:
-    """Leaves a held or refused schema change out; what comes behind it goes on."""
+    """Skips a held or refused schema change; replication continues with what follows it."""
     _release(settings, change, JournalState.SKIPPED)
 
 
@@ -69,9 +72,9 @@ def skip(
 def replace(
     settings: Settings,
     change: ChangeArgument,
-    statement: Annotated[str, typer.Argument(help="The statement to run, in the words of the target; - reads stdin.")],
+    statement: Annotated[str, typer.Argument(help="The statement to run, in the target's SQL; - reads it from stdin.")],
 ) -> None:
-    """Runs another statement in the place of a held or refused one."""
+    """Runs another statement instead of a held or refused schema change."""
     text = stdin_text().strip() if statement == "-" else statement
     _release(settings, change, JournalState.REPLACED, text)
 
@@ -87,17 +90,20 @@ def _release(settings: Settings, change: str, state: JournalState, replacement: 
 def translate(
     settings: Settings,
     flavour: Annotated[
-        str | None, typer.Option("--flavour", help="Instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5...")
+        str | None,
+        typer.Option(
+            "--flavour", help="A server to translate for, instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5..."
+        ),
     ] = None,
     schema: Annotated[str, typer.Option("--schema", help="The current database of the statements on stdin.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """How statements - on stdin, or those of capture files (--input) - would run on the target; runs nothing."""
+    """Shows how statements, from stdin or from capture files (--input), would run on the target.  Runs nothing."""
     if settings.source.input:
         messages = [(message.key, message.value) for message in source_of(settings).messages(None, None)]
-        named = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol
+        protocol = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol
         options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
-        changes = list(ddl.schema_changes(messages, named, options))
+        changes = list(ddl.schema_changes(messages, protocol, options))
     else:
         changes = [(schema, statement) for statement in ddl.split(stdin_text())]
     if not changes:

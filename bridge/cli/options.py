@@ -1,4 +1,4 @@
-"""What the commands share: their flags, and how flags become settings, a target and a source."""
+"""What the commands share: their flags, and how flags become settings."""
 
 from __future__ import annotations
 
@@ -19,42 +19,45 @@ from bridge.settings_sources import load_settings
 
 SET: Final = "set"
 SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
-    "config": Annotated[Path | None, typer.Option("--config", help="Settings file (TOML, see conf/bridge.toml).")],
-    "name": Annotated[str | None, typer.Option("--name", help="The pipeline.  [default: bridge]")],
+    "config": Annotated[Path | None, typer.Option("--config", help="A settings file (TOML, see conf/bridge.toml).")],
+    "name": Annotated[str | None, typer.Option("--name", help="The name of the pipeline.  [default: bridge]")],
     "protocol": Annotated[
         str | None,
-        typer.Option("--protocol", help="auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"),
+        typer.Option(
+            "--protocol", help="The format: auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"
+        ),
     ],
     "bootstrap_servers": Annotated[
-        str | None, typer.Option("--bootstrap-servers", help="Kafka, as host:port[,host:port].")
+        str | None, typer.Option("--bootstrap-servers", help="The Kafka brokers, as host:port[,host:port].")
     ],
     "topic": Annotated[
         list[str] | None,
         typer.Option(
             "--topic",
-            help="Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds it to a known pipeline:"
-            " what is below counts as in the target.",
+            help="A Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds a topic to a known"
+            " pipeline: what is below the moment counts as in the target.",
         ),
     ],
-    "input": Annotated[str | None, typer.Option("--input", help="Capture file or folder, instead of Kafka.")],
+    "input": Annotated[str | None, typer.Option("--input", help="A capture file or folder, instead of Kafka.")],
     "target": Annotated[
         str | None,
-        typer.Option("--target", help="mysql://user@host:port/; the password comes from BRIDGE_TARGET_PASSWORD."),
+        typer.Option("--target", help="The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."),
     ],
     "filter": Annotated[
         list[str] | None,
         typer.Option(
             "--filter",
-            help="Table rule as TiCDC has them: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; repeatable.",
+            help="A table rule as in TiCDC: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; may be repeated.",
         ),
     ],
     "timezone": Annotated[
-        str | None, typer.Option("--timezone", help="Zone of TIMESTAMP values in the messages: a name or an offset.")
+        str | None,
+        typer.Option("--timezone", help="The zone of TIMESTAMP values in the messages: a name or an offset."),
     ],
     "from_": Annotated[
         str | None,
         typer.Option(
-            "--from", help="Where a new pipeline begins: earliest, a TSO or a time; a known one must have begun there."
+            "--from", help="Where a new pipeline begins: earliest, a TSO or a time.  A known one must have begun there."
         ),
     ],
     "consistency": Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")],
@@ -68,7 +71,8 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         ),
     ],
     "max_load": Annotated[
-        list[str] | None, typer.Option("--max-load", help="Wait while a status variable is higher: Threads_running=25.")
+        list[str] | None,
+        typer.Option("--max-load", help="Wait while a status variable is above its limit: Threads_running=25."),
     ],
     SET: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")],
 }
@@ -80,16 +84,16 @@ KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
 INPUT: Final = (*KAFKA, "input")
 DECODING: Final = ("filter", "timezone")
 
-TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline from a bridge that owns it.")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline over from the bridge that owns it.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the flags of these names, and their settings as its first argument.
+    """Gives a command the flags in `order`, and passes it the settings that they make as its first argument.
 
-    A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command's own whose flag is listed there in the
-    help.  The command's other parameters follow, and --set comes last.
+    A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command itself.  The help lists the flags in this
+    order, then the command's other parameters, then --set.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -116,13 +120,13 @@ def _settings_parameter(name: str) -> Parameter:
 
 
 def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:
-    """The settings of a command, from `--config`, the environment, its other flags, and `--set`."""
+    """Reads the settings of a command from `--config`, the environment, its other flags, and `--set`."""
     given = {name.removesuffix("_"): value for name, value in flags.items()}
     return load_settings(config, os.environ, given, set or [])
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks on stderr before something is forgotten; UsageError unless the answer is yes, also when nobody is there."""
+    """Asks on stderr before something is deleted.  Raises UsageError unless the answer is yes; no answer is a no."""
     try:
         agreed = yes or typer.confirm(visible(question), err=True)
     except typer.Abort:
@@ -132,7 +136,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def stdin_text() -> str:
-    """What stands on stdin; UsageError when that is no text."""
+    """Reads all of stdin; UsageError when it is not text."""
     try:
         return sys.stdin.read() if sys.stdin else ""
     except (UnicodeDecodeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the commands show."""
+"""Prints the results of commands: tables, lists, the status line."""
 
 from __future__ import annotations
 
@@ -34,17 +34,20 @@ _VERIFY_WIDTH = 132
 log = structlog.get_logger()
 
 _PLAIN_WIDTH = 1 << 20
-"""Columns of a list that goes to no terminal: programs read it line by line, so that none is folded."""
+"""Width, in characters, of a list that is not printed to a terminal: programs read it line by line, so no line may be
+folded."""
 
 
 def moment(tso: int) -> str:
-    """A TSO with its wall-clock time."""
+    """Returns a TSO with its wall-clock time."""
     return f"{tso} ({tso_time(tso)})"
 
 
 def stopped(outcome: Outcome) -> None:
     """Prints the last line of `bridge run`."""
-    console.note(f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing yet")
+    console.note(
+        f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing is in the target yet"
+    )
     for words in _not_replicated(outcome):
         console.note(words)
 
@@ -57,8 +60,8 @@ def _not_replicated(outcome: Outcome) -> Iterator[str]:
 
 
 def in_the_target(outcome: Outcome) -> str:
-    """Says what is in the target: everything below a moment, or where only partitions have an order, how far
-    they go."""
+    """Describes what is in the target: everything below a commit ts or, for topics without boundaries, how far the
+    partitions were applied."""
     if outcome.by_partition:
         return f"each partition is in the target as far as it was applied, up to {moment(outcome.applied_ts)}"
     return f"everything below {moment(outcome.applied_ts)} is in the target"
@@ -70,7 +73,7 @@ def log_status(status: Status) -> None:
 
 
 def status_fields(status: Status) -> dict[str, Any]:
-    """The fields of the status line, in their order."""
+    """Returns the fields of the status line, in their order."""
     return {
         "applied": moment(status.applied_ts),
         "source_lag_s": seconds(status.source_lag),
@@ -85,12 +88,13 @@ def status_fields(status: Status) -> dict[str, Any]:
     }
 
 
-def _cell(text: str) -> Text:
-    """A cell of a table; rich would read a plain string as markup."""
+def _text_cell(text: str) -> Text:
+    """Makes a cell of a table.  Given a plain string, rich would read it as markup."""
     return Text(visible(text))
 
 
 def seconds(value: float | None) -> str:
+    """Formats seconds with one decimal; "?" when they are not known."""
     return "?" if value is None else f"{value:.1f}"
 
 
@@ -106,13 +110,13 @@ def verification(report: Report, *, as_json: bool) -> None:
     for table in tables:
         numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
         grid.add_row(
-            _cell(str(table.name)),
+            _text_cell(str(table.name)),
             *(f"{number:,}" for number in numbers),
             f"{table.seconds:.1f}",
             "equal" if table.is_equal else "DIFFERENT",
         )
     terminal = Console(highlight=False)
-    terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a cut name of a table names none
+    terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a table's name must not be cut off
     terminal.print(grid)
     for table in tables:
         for words in table.schema:
@@ -171,7 +175,7 @@ def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
 
 
 def schema_changes(entries: list[JournalEntry], *, as_json: bool) -> None:
-    """Prints what became of schema changes, one line each, and what was changed in their text."""
+    """Prints the state of schema changes, one line each, and what was changed in their text."""
     if as_json:
         console.print_json([entry.document() for entry in entries])
         return
@@ -187,7 +191,7 @@ def schema_changes(entries: list[JournalEntry], *, as_json: bool) -> None:
 
 
 def translations(found: list[Translation], *, as_json: bool) -> None:
-    """Prints how statements would run."""
+    """Prints how statements would run on the target."""
     if as_json:
         console.print_json([translation.document() for translation in found])
         return
@@ -211,12 +215,12 @@ def findings(found: list[CheckResult], *, as_json: bool) -> None:
         console.print_json([asdict(finding) for finding in found])
         return
     for finding in found:
-        said = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
-        console.line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(said)}")
+        text = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
+        console.line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(text)}")
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
-    """Prints what was quarantined, one line each; a terminal folds lines that are wider than it."""
+    """Prints what was quarantined, one line each; on a terminal, lines that are too wide are folded."""
     if not entries:
         console.line("nothing is quarantined")
         return
@@ -227,7 +231,7 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
         name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
         when = entry.put_at.isoformat(" ", "seconds")
         cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(_text_cell, cells))
     terminal = Console(highlight=False)
     if terminal.is_terminal:
         terminal.print(table)
@@ -240,7 +244,7 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
 
 
 def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
-    """Prints all of one entry, and what it decodes to now."""
+    """Prints one entry of the quarantine, and the events that it decodes to now."""
     lines = [
         ("id", str(entry.id)),
         ("state", f"{entry.state} {entry.outcome}".strip()),
@@ -254,14 +258,17 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
     if entry.change is None:
         lines += [("key", readable(entry.key)), ("value", readable(entry.value))]
     if entry.cut_bytes:
-        lines.append(("cut", f"{entry.cut_bytes:,} bytes had no room in max_allowed_packet"))
+        lines.append(("cut", f"{entry.cut_bytes:,} bytes were not kept: they did not fit into max_allowed_packet"))
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
     for name, value in lines:
         console.line(f"{name:<11} {value}")
 
 
 def readable(content: bytes | None, most: int = 2000) -> str:
-    """Bytes as text, in which everything but printable ASCII is escaped; "null" for None."""
+    """Returns bytes as text in which everything but printable ASCII is escaped; "null" for None.
+
+    most: how many bytes are shown at most.
+    """
     if content is None:
         return "null"
     text = ascii(content[:most].decode("latin-1"))[1:-1]
@@ -269,7 +276,7 @@ def readable(content: bytes | None, most: int = 2000) -> str:
 
 
 def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
-    """Prints what a retry or a drop did, one line for each entry, and how many there were."""
+    """Prints what a retry or a drop did with each entry, one line each, and the totals."""
     for outcome in outcomes:
         console.line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
@@ -285,7 +292,7 @@ def topics(known: Mapping[str, str]) -> None:
 
 
 def manual_page(text: str) -> None:
-    """Prints a page of the manual: laid out on a terminal, as Markdown elsewhere."""
+    """Prints a page of the manual: laid out for a terminal, or as Markdown when stdout is none."""
     terminal = Console()
     if terminal.is_terminal:
         from bridge.cli.page_layout import Page

@@ -1,4 +1,4 @@
-"""Lays a page of the manual out for a terminal: a cell of a table that is too wide is folded, never cut."""
+"""Lays out a page of the manual for a terminal.  A table cell that is too wide is folded, never cut off."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class _FoldedTable(TableElement):
 
 
 class Page(Markdown):
-    """Markdown to be printed by rich."""
+    """Markdown that rich prints, with folded table cells."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _FoldedTable}

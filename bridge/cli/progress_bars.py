@@ -13,7 +13,7 @@ from bridge.tso import tso_time
 
 
 class ProgressBar:
-    """The bar of a catch-up: messages, rows/s, lag, time left.  Plain lines where stderr is no terminal."""
+    """The bar of `bridge replay`: messages, rows/s, lag, time left.  It shows nothing when stderr is no terminal."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -21,13 +21,13 @@ class ProgressBar:
             TextColumn("replay"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[said]}", markup=False),
+            TextColumn("{task.fields[text]}", markup=False),
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("replay", total=None, said="starting")
+        self._task = self._progress.add_task("replay", total=None, text="starting")
         self._average = 0.0
-        self._began: tuple[float, int] | None = None
+        self._first_update: tuple[float, int] | None = None
 
     def __enter__(self) -> ProgressBar:
         self._progress.start()
@@ -37,29 +37,30 @@ class ProgressBar:
         self._progress.stop()
 
     def update(self, status: Status) -> None:
-        """Shows how a running catch-up stands."""
+        """Shows the status of a running catch-up."""
         task = self._progress.tasks[0]
         done = min(status.messages, status.messages_total)
-        left = f"ETA {eta:.0f} s" if (eta := self._eta(task.elapsed or 0.0, done, status)) is not None else ""
-        said = (
+        remaining = f"ETA {eta:.0f} s" if (eta := self._eta(task.elapsed or 0.0, done, status)) is not None else ""
+        text = (
             f"{done:,}/{status.messages_total:,} messages  {status.rows_per_second:,.0f} rows/s"
-            f"  applied {tso_time(status.applied_ts)}  apply lag {seconds(status.apply_lag)} s  {left}"
+            f"  applied {tso_time(status.applied_ts)}  apply lag {seconds(status.apply_lag)} s  {remaining}"
         )
-        self._progress.update(self._task, total=status.messages_total or None, completed=done, said=said)
+        self._progress.update(self._task, total=status.messages_total or None, completed=done, text=text)
 
     def _eta(self, now: float, done: int, status: Status) -> float | None:
+        """Estimates the seconds left from the rate since the first update; None while there is no rate."""
         if done == 0:
             return None
-        if self._began is None:
-            self._began = now, done
-        began, before = self._began
-        if done == before or now == began:
+        if self._first_update is None:
+            self._first_update = now, done
+        first_time, first_count = self._first_update
+        if done == first_count or now == first_time:
             return None
-        return (status.messages_total - done) * (now - began) / (done - before)
+        return (status.messages_total - done) * (now - first_time) / (done - first_count)
 
 
 class VerifyBar:
-    """The bar of a verification: rows compared, rows/s, time left, and what it does or waits for."""
+    """The bar of `bridge verify`: rows compared, rows/s, time left, and what it is doing or waiting for."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -69,11 +70,11 @@ class VerifyBar:
             TaskProgressColumn(),
             TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[said]}", markup=False),
+            TextColumn("{task.fields[text]}", markup=False),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task("verify", total=None, said="connecting", rate="")
+        self._task = self._progress.add_task("verify", total=None, text="connecting", rate="")
 
     def __enter__(self) -> VerifyBar:
         self._progress.start()
@@ -83,15 +84,15 @@ class VerifyBar:
         self._progress.stop()
 
     def stage(self, words: str) -> None:
-        """Shows what verify does now, or waits for."""
-        self._progress.update(self._task, said=visible(words))
+        """Shows what verify is doing, or waiting for."""
+        self._progress.update(self._task, text=visible(words))
 
     def plan(self, rows: int) -> None:
-        """Takes about how many rows there are."""
+        """Sets the estimated number of rows."""
         self._progress.update(self._task, total=rows or None)
 
     def done(self, table: TableName, rows: int) -> None:
-        """Counts more rows of a table that have been compared."""
+        """Adds rows of a table that have been compared."""
         task = self._progress.tasks[0]
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
-        self._progress.update(self._task, advance=rows, said=visible(str(table)), rate=f"{rate:,.0f} rows/s")
+        self._progress.update(self._task, advance=rows, text=visible(str(table)), rate=f"{rate:,.0f} rows/s")

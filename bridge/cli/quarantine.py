@@ -17,23 +17,25 @@ from bridge.errors import UnknownPipelineError, UsageError
 if TYPE_CHECKING:
     from bridge.commands.quarantine import EntryOutcome, Quarantine
 
-app = typer.Typer(help="Works through what was quarantined.", no_args_is_help=True)
+app = typer.Typer(
+    help="Lists and shows quarantined messages and rows, tries them again, or drops them.", no_args_is_help=True
+)
 
-_SOURCE_SECONDS: Final = 10
-"""How long a source that does not answer is asked again while somebody waits."""
+_UPSTREAM_RETRY_SECONDS: Final = 10
+"""How long an upstream that does not answer is tried again.  Short, because somebody waits for the command."""
 
-IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Entries, by id.")]
-AllFlag = Annotated[bool, typer.Option("--all", help="All that are held.")]
+IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="The ids of the entries.")]
+AllFlag = Annotated[bool, typer.Option("--all", help="All entries that are held.")]
 
 
 @app.command("list")
 @takes_settings(*TARGET)
 def list_entries(
     settings: Settings,
-    settled: Annotated[bool, typer.Option("--settled", help="Also those that were applied or dropped.")] = False,
+    settled: Annotated[bool, typer.Option("--settled", help="Also entries that were applied or dropped.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """What was quarantined: where, why, and what has become of it."""
+    """Lists what was quarantined: where it was, why, and its state."""
     from bridge.commands.quarantine import document
     from bridge.mysql.state.quarantine import QuarantineState
 
@@ -50,10 +52,10 @@ def list_entries(
 @takes_settings(*PIPELINE, "protocol", "target", *DECODING, "source")
 def show_entry(
     settings: Settings,
-    id_: Annotated[int, typer.Argument(metavar="ID", help="The entry.")],
+    id_: Annotated[int, typer.Argument(metavar="ID", help="The id of the entry.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """One entry: its bytes, the reason, and what it decodes to with the settings given now."""
+    """Shows one entry: its bytes, the reason, and the events that it decodes to with the present settings."""
     from bridge.commands.quarantine import bytes_document, document, event_document
 
     quarantine = _quarantine(settings)
@@ -73,8 +75,9 @@ def retry(
     everything: AllFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Applies entries whose rows are still as they were before the change, or absent for an insert; says why not."""
-    _report(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
+    """Applies entries whose rows are still as they were before the change (for an insert: absent), and tells why others
+    were left."""
+    _print_outcomes(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 
 
 @app.command()
@@ -86,11 +89,11 @@ def drop(
     yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Marks entries as dropped: they count no more as held, and stay to be looked at (list --settled)."""
+    """Marks entries as dropped: they no longer count as held, but can still be listed (list --settled)."""
     chosen = _chosen(ids, everything)
     what = "everything that is held" if chosen is None else f"{len(chosen)} entries"
     confirm(f"Drop {what} in the quarantine of {settings.name!r}?", yes=yes)
-    _report(settings, _quarantine(settings).drop(chosen), as_json=as_json)
+    _print_outcomes(settings, _quarantine(settings).drop(chosen), as_json=as_json)
 
 
 def _quarantine(settings: Settings) -> Quarantine:
@@ -100,17 +103,20 @@ def _quarantine(settings: Settings) -> Quarantine:
         return Quarantine(target_of(settings), settings)
     from bridge.verify.source.historical_rows import UpstreamRows
 
-    upstream = UpstreamRows(upstream_of(settings), retry_seconds=_SOURCE_SECONDS)
+    upstream = UpstreamRows(upstream_of(settings), retry_seconds=_UPSTREAM_RETRY_SECONDS)
     return Quarantine(target_of(settings), settings, upstream)
 
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
-        raise UsageError("which entries?", fix="give their ids, or --all; `bridge quarantine list` shows them")
+        raise UsageError(
+            "give either ids of entries or --all",
+            fix="`bridge quarantine list` shows the entries",
+        )
     return ids or None
 
 
-def _report(settings: Settings, outcomes: list[EntryOutcome] | None, *, as_json: bool) -> None:
+def _print_outcomes(settings: Settings, outcomes: list[EntryOutcome] | None, *, as_json: bool) -> None:
     if outcomes is None:
         raise UnknownPipelineError(settings.name)
     if as_json:
