@@ -1,4 +1,4 @@
-"""`bridge check`: everything that would stop a pipeline, one line each, with the fix."""
+"""`bridge check`: looks for everything that would stop a pipeline; one line each, with the fix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 200
 _FEW_MESSAGES: Final = 20
-"""Enough messages to see who sent them."""
+"""So many messages show which product sent them."""
 _WANTED_PRIVILEGES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX")
 _SMALL_PACKET_BYTES: Final = 16 * 1024 * 1024
 
@@ -43,8 +43,10 @@ class CheckResult:
 def check_all(
     settings: Settings, target: Callable[[], Target], source: Callable[[], Source], upstream: Callable[[], Target]
 ) -> list[CheckResult]:
-    """Checks settings, target, source and, where one is given, the upstream, in this order.  A part that fails does not
-    keep the others from being checked."""
+    """Checks settings, target, source and, if one is given, the upstream, in this order.
+
+    When one part fails, the others are checked all the same.
+    """
     parts = (
         lambda: _check_settings(settings),
         lambda: _check_target(target(), settings),
@@ -53,17 +55,17 @@ def check_all(
         lambda: _check_upstream(upstream(), source(), settings) if settings.upstream.url else iter(()),
         lambda: _check_keys(target(), upstream(), settings) if settings.upstream.url else iter(()),
     )
-    return [finding for part in parts for finding in _guarded(part)]
+    return [finding for part in parts for finding in _run_part(part)]
 
 
-def _guarded(part: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
+def _run_part(part: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult]:
     try:
         yield from part()
     except BridgeError as error:
         yield CheckResult(False, error.what + (f" ({error.where})" if error.where else ""), error.fix)
     except (MySQLError, OSError) as error:
         yield CheckResult(
-            False, f"the target does not answer: {server_words(error)}", "check --target and that it runs"
+            False, f"the target does not answer: {server_words(error)}", "check --target, and that the server runs"
         )
 
 
@@ -74,8 +76,8 @@ def _check_settings(settings: Settings) -> Iterator[CheckResult]:
     if settings.timezone is None:
         yield CheckResult(
             True,
-            "no --timezone: the first TIMESTAMP column of Canal-JSON or Open Protocol stops the bridge, and the first"
-            " row of ckafka",
+            "--timezone is not given: the first TIMESTAMP column of Canal-JSON or Open Protocol will stop the bridge,"
+            " and so will the first row of ckafka",
             "give the zone that the sender runs with, such as UTC or Asia/Shanghai",
         )
 
@@ -92,14 +94,14 @@ def _check_target(target: Target, settings: Settings) -> Iterator[CheckResult]:
 
 
 def _encryption(session: Session, section: str, server: TargetSection | UpstreamSection) -> CheckResult:
-    """The encryption that is in force, whatever was asked for."""
-    certain = f'set {section}.tls = "verify-identity"'
+    """Reports the encryption that is in use, which can differ from the one in the settings."""
+    fix = f'set {section}.tls = "verify-identity"'
     if not session.is_encrypted:
-        certain = f"switch TLS on there and {certain}, where others can read the network"
+        fix = f"if others can read the network, switch TLS on at the server and {fix}"
     return CheckResult(
         True,
         f'the connection to the {section}: {session.encryption} ({section}.tls = "{server.tls}")',
-        certain if server.tls in {"preferred", "required"} else "",
+        fix if server.tls in {"preferred", "required"} else "",
     )
 
 
@@ -111,22 +113,27 @@ def _check_privileges(session: Session, schema: str) -> Iterator[CheckResult]:
         yield CheckResult(True, f"the user may create and write the database {schema}")
     except MySQLError as error:
         yield CheckResult(
-            False, f"the user cannot keep progress: {server_words(error)}", f"GRANT ALL ON `{schema}`.* TO the user"
+            False,
+            f"the user cannot write the bridge's database {schema}: {server_words(error)}",
+            f"GRANT ALL ON `{schema}`.* TO the user",
         )
     grants = " ".join(str(row[0]).upper() for row in session.rows("SHOW GRANTS"))
     missing = [name for name in _WANTED_PRIVILEGES if name not in grants and "ALL PRIVILEGES" not in grants]
     if missing:
         yield CheckResult(
-            False, f"the user lacks {', '.join(missing)}", "grant them on the databases that are replicated"
+            False, f"the user lacks the privileges {', '.join(missing)}", "grant them on the replicated databases"
         )
     if "TRIGGER" not in grants and "ALL PRIVILEGES" not in grants:
         yield CheckResult(
-            True, "the user lacks TRIGGER: triggers on the target cannot be seen", "GRANT TRIGGER ON *.* TO the user"
+            True,
+            "the user lacks the privilege TRIGGER: the bridge cannot see triggers on the target",
+            "GRANT TRIGGER ON *.* TO the user",
         )
     if "PROCESS" not in grants and "ALL PRIVILEGES" not in grants:
         yield CheckResult(
             True,
-            "the user lacks PROCESS: an EXCHANGE PARTITION interrupted by a crash cannot be decided",
+            "the user lacks the privilege PROCESS: after a crash in an EXCHANGE PARTITION the bridge cannot tell"
+            " whether it ran",
             "GRANT PROCESS ON *.* TO the user",
         )
 
@@ -144,16 +151,16 @@ def _check_server(session: Session) -> Iterator[CheckResult]:
     if session.value("SELECT @@read_only"):
         yield CheckResult(False, "the target is read-only", "point --target at the primary")
     if why := server_objection(session):
-        fix = "switch it on, and writing costs about a quarter less" if "local_infile" in why else ""
-        yield CheckResult(True, f"rows go by INSERT, not by LOAD DATA LOCAL: {why}", fix)
+        fix = "switch it on: writing then costs about a quarter less" if "local_infile" in why else ""
+        yield CheckResult(True, f"rows are written with INSERT, not with LOAD DATA LOCAL: {why}", fix)
 
 
 def _check_source(source: Source, settings: Settings) -> Iterator[CheckResult]:
     sample = source.sample(SAMPLE_MESSAGES)
     if not sample:
-        yield CheckResult(True, f"{source} is empty so far")
+        yield CheckResult(True, f"{source} holds no message yet")
         return
-    yield CheckResult(True, f"{source} can be read: {len(sample)} messages looked at")
+    yield CheckResult(True, f"{source} can be read: {len(sample)} messages were sampled")
     protocol, reason = recognise(sample) if settings.protocol == "auto" else (settings.protocol, "as --protocol says")
     yield CheckResult(True, f"protocol {protocol}: {reason}")
     yield from _check_events(_decoded(sample, protocol, settings))
@@ -197,7 +204,7 @@ def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Ite
         session.close()
     except (MySQLError, OSError) as error:
         yield CheckResult(
-            False, f"the upstream does not answer: {server_words(error)}", "check --source and that it runs"
+            False, f"the upstream does not answer: {server_words(error)}", "check --source, and that the server runs"
         )
         return
     yield CheckResult(True, f"the upstream answers: {version} at {upstream}")
@@ -206,9 +213,9 @@ def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Ite
         count = _count_cut_rows(source, settings)
         yield CheckResult(
             count == 0,
-            "the upstream is no TiDB: rows that are cut to their key cannot be read back at their commit ts"
-            + (f", and {count} of the sample are" if count else ""),
-            "point --source at the TiDB that the changefeed reads, if there are such rows",
+            "the upstream is not TiDB: rows of which messages hold only the key cannot be read back at their commit ts"
+            + (f"; the sample holds {count} of them" if count else ""),
+            "if there are such rows, point --source at the TiDB that the changefeed reads",
         )
 
 
@@ -228,7 +235,11 @@ def _check_keys(target: Target, upstream: Target, settings: Settings) -> Iterato
 def _check_events(events: list[Event]) -> Iterator[CheckResult]:
     bad = [event.text for event in events if event.kind is Kind.BAD]
     if bad:
-        yield CheckResult(False, f"{len(bad)} of the messages cannot be decoded: {bad[0]}", "fix what the reason names")
+        yield CheckResult(
+            False,
+            f"{len(bad)} messages of the sample cannot be decoded; the first: {bad[0]}",
+            "fix what the reason names",
+        )
     rows = sum(event.kind <= Kind.DELETE for event in events)
     boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
     first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
@@ -236,19 +247,19 @@ def _check_events(events: list[Event]) -> Iterator[CheckResult]:
 
 
 def _check_order(probe: BoundaryProbe) -> CheckResult:
-    """Says what is guaranteed for this topic."""
+    """Tells which order and which guarantees the topic allows."""
     if probe.by_partition:
         return CheckResult(
             True,
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
-            " transaction of several partitions in parts, and of rows that swap their keys in one transaction one may"
-            " be lost (bridge verify --against source shows it)",
-            "for whole transactions TiCDC's sink-uri needs enable-tidb-extension=true; other sources have none",
+            " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
+            " may be lost (bridge verify --against source shows it)",
+            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; others send no boundaries",
         )
     if probe.by_partition is None:
         return CheckResult(
             True,
-            f"{probe.why}: nothing is applied before the first one comes",
-            "Canal-JSON and Debezium of TiCDC send boundaries with enable-tidb-extension=true in the sink-uri only",
+            f"{probe.why}: nothing is applied before the first boundary comes",
+            "for Canal-JSON and Debezium set enable-tidb-extension=true in TiCDC's sink-uri: else there are none",
         )
     return CheckResult(True, f"{probe.why}: transactions are applied whole, in commit order, exactly once")

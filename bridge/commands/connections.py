@@ -1,4 +1,4 @@
-"""The target, the source and the upstream, as the settings name them."""
+"""Makes the target, the source and the upstream that the settings name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bridge.protocols import make_decoder, recognise
 from bridge.sources.source import Source
 
 _SAMPLE: Final = 100
-"""How many messages tell the protocol."""
+"""How many messages are read to recognise the protocol."""
 
 
 def target_of(settings: Settings) -> Target:
-    """The target; UsageError when none is given."""
+    """Returns the target; UsageError when none is given."""
     section = settings.target
     if not section.url:
-        raise UsageError("there is no target", fix="give --target mysql://user@host:port/")
+        raise UsageError("no target is given", fix="give --target mysql://user@host:port/")
     return Target(
         section.url,
         password=section.password,
@@ -30,10 +30,10 @@ def target_of(settings: Settings) -> Target:
 
 
 def upstream_of(settings: Settings) -> Target:
-    """The upstream itself; UsageError when none is given."""
+    """Returns the upstream server; UsageError when none is given."""
     section = settings.upstream
     if not section.url:
-        raise UsageError("there is no source to look into", fix="give --source mysql://user@host:port/")
+        raise UsageError("no upstream server is given", fix="give --source mysql://user@host:port/")
     return Target(
         section.url,
         password=section.password,
@@ -45,8 +45,10 @@ def upstream_of(settings: Settings) -> Target:
 
 
 def source_of(settings: Settings) -> Any:
-    """The source; UsageError when none is given, or with properties that Kafka's clients do not have.  Its modules take
-    a while to import."""
+    """Returns the source; UsageError when none is given, or when Kafka's clients do not know a property.
+
+    The imports stand in the function because they take a while.
+    """
     from bridge.sources.capture_files import CaptureSource
     from bridge.sources.kafka import KafkaSource
 
@@ -54,16 +56,17 @@ def source_of(settings: Settings) -> Any:
     if source.input:
         return CaptureSource(source.input)
     if not source.bootstrap_servers or not source.topics:
-        raise UsageError("there is no source", fix="give --bootstrap-servers and --topic, or --input for capture files")
+        raise UsageError("no source is given", fix="give --bootstrap-servers and --topic, or --input for capture files")
     kafka = KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
     kafka.check_properties()
     return kafka
 
 
 def protocol_of(settings: Settings, source: Source, say: Callable[[str], None]) -> str:
-    """The protocol.  Where it is `auto` it is found from the first messages of the source, and said with the reason.
+    """Returns the protocol.  For `auto`, recognises it from the first messages of the source and prints it with the
+    reason, through `say`.
 
-    Raises UsageError for settings that its decoder refuses, SourceError where it cannot be told.
+    Raises UsageError for settings that the decoder refuses, SourceError when the source cannot be read.
     """
     protocol = settings.protocol
     if protocol == "auto":

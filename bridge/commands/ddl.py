@@ -1,4 +1,4 @@
-"""`bridge ddl`: what ran and what is held, what the operator decides, and how a statement would run."""
+"""`bridge ddl`: lists schema changes, stores the operator's decisions, and shows how a statement would run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.commands.look_session import asking
+from bridge.commands.look_session import open_session
 from bridge.config import Settings
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import Refused, classify
@@ -27,23 +27,25 @@ from bridge.protocols import DecodeOptions, decode_message, make_decoder
 
 
 def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
-    """All schema changes of a pipeline, in the order of the upstream; None when the target knows no bridge."""
-    with asking(target) as session:
+    """Returns all schema changes of a pipeline, in the order of the upstream; None when the target holds no progress of
+    any bridge."""
+    with open_session(target) as session:
         return Journal(table.name, table.schema).entries(session) if table.exists(session) else None
 
 
 def release(
-    target: Target, table: ProgressTable, named: str, state: JournalState, replacement: str = ""
+    target: Target, table: ProgressTable, change: str, state: JournalState, replacement: str = ""
 ) -> JournalEntry:
-    """Writes the operator's decision on the open schema change that is called `named`, its commit ts or its id.
+    """Stores the operator's decision about an open schema change, and returns its entry.
 
-    Raises UsageError when it does not name exactly one, or when the replacement is no schema change.
+    change: the commit ts of the schema change, or the beginning of its id.
+    Raises UsageError when `change` does not match exactly one, or when the replacement is not a schema change.
     """
-    with asking(target) as session:
+    with open_session(target) as session:
         if not table.exists(session):
-            raise _no_such(named, [])
+            raise _no_such(change, [])
         journal = Journal(table.name, table.schema)
-        entry = _find(journal.entries(session, OPEN), named)
+        entry = _find(journal.entries(session, OPEN), change)
         if state is JournalState.REPLACED:
             known = classify(replacement, entry.schema)
             if isinstance(known, Refused):
@@ -52,27 +54,35 @@ def release(
                     fix="run it by hand, then `bridge ddl skip` the schema change",
                 )
         if not journal.release(session, entry, state, f"{state.value} by the operator", replacement):
-            raise BridgeError("somebody else was faster", where=entry.id, fix="look again with `bridge ddl list`")
+            raise BridgeError(
+                "somebody else has decided about this schema change meanwhile",
+                where=entry.id,
+                fix="look again with `bridge ddl list`",
+            )
         return entry
 
 
-def _find(open_ones: list[JournalEntry], named: str) -> JournalEntry:
-    found = [entry for entry in open_ones if named == str(entry.commit_ts) or entry.id.startswith(named)]
+def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:
+    found = [entry for entry in open_entries if change == str(entry.commit_ts) or entry.id.startswith(change)]
     if len(found) != 1:
-        raise _no_such(named, open_ones)
+        raise _no_such(change, open_entries)
     return found[0]
 
 
-def _no_such(named: str, open_ones: list[JournalEntry]) -> UsageError:
-    known = ", ".join(entry.id for entry in open_ones) or "none"
-    return UsageError(f"{named!r} is not one schema change that is held or was refused", fix=f"there are: {known}")
+def _no_such(change: str, open_entries: list[JournalEntry]) -> UsageError:
+    known = ", ".join(entry.id for entry in open_entries)
+    return UsageError(
+        f"{change!r} does not name exactly one schema change that is held or was refused",
+        fix=f"choose one of: {known}" if known else "nothing has to be done: no schema change waits",
+    )
 
 
 @dataclass(frozen=True)
 class Translation:
-    """How a statement would run.
+    """How a statement would run on the target.
 
-    verdict: what the policy does with it.  text: None when nothing runs.
+    verdict: what the policy does with the statement.
+    text: the statement as the target would run it; None when nothing would run.
     """
 
     statement: str
@@ -84,7 +94,7 @@ class Translation:
     steps: tuple[RewriteStep, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The translation as a JSON document."""
+        """Returns the translation as a JSON document."""
         return {
             **{"statement": self.statement, "schema": self.schema, "verdict": self.verdict, "reason": self.reason},
             **{"classes": list(self.classes), "text": self.text, "rewrites": [step._asdict() for step in self.steps]},
@@ -92,7 +102,7 @@ class Translation:
 
 
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
-    """How `statement`, with `schema` as the current database, would run."""
+    """Tells how `statement`, with `schema` as the current database, would run."""
     known = classify(statement, schema)
     classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
     try:
@@ -109,14 +119,14 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
 
 @contextmanager
 def site_for(settings: Settings, target: Target | None, flavour: str | None) -> Iterator[tuple[DdlRules, Site]]:
-    """The rules of the settings, and the site: a live target, or a flavour by name."""
+    """Gives the rules of the settings, and the site to translate for: a live target, or a flavour by name."""
     rules = replace(settings.ddl.rules(TableFilter(settings.filter)), own_schema=settings.target.schema_name)
     if flavour is not None:
         yield rules, _site(rules, named_capabilities(flavour), Nowhere())
         return
     if target is None:
-        raise UsageError("there is no target to translate for", fix="give --target, or --flavour mariadb-11.4")
-    with asking(target) as session:
+        raise UsageError("no target to translate for is given", fix="give --target, or --flavour mariadb-11.4")
+    with open_session(target) as session:
         table = ProgressTable(settings.name, settings.target.schema_name)
         known = table.exists(session)
         around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Nowhere()
@@ -128,17 +138,19 @@ def _site(rules: DdlRules, target: Capabilities, around: Surroundings) -> Site:
 
 
 def split(text: str) -> list[str]:
-    """The statements of a text; UsageError for one that is not readable."""
+    """Splits a text into statements; UsageError when it cannot be read."""
     try:
         return statements(text)
     except UnreadableError as error:
-        raise UsageError(f"the text cannot be read: {error}", fix="see its quotes and comments") from error
+        raise UsageError(
+            f"the text cannot be split into statements: {error}", fix="check its quotes and comments"
+        ) from error
 
 
 def schema_changes(
     messages: Iterable[tuple[bytes | None, bytes | None]], protocol: str, options: DecodeOptions
 ) -> Iterator[tuple[str, str]]:
-    """(schema, statement) of the schema changes in messages, copies left out."""
+    """Yields (schema, statement) of each schema change in the messages; copies of one change count once."""
     decoder = make_decoder(protocol, options)
     seen = set()
     for key, value in messages:

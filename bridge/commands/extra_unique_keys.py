@@ -1,4 +1,4 @@
-"""Warns of unique keys that only the target has, at the start of a pipeline."""
+"""Finds unique keys that only the target has, and warns of them when a pipeline starts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ log = structlog.get_logger()
 
 
 def extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> list[ExtraKey]:
-    """The unique keys that only the target has, of the wanted tables.  Raises the driver's errors, or TargetError for a
-    login that is refused."""
+    """Finds the unique keys of the wanted tables that only the target has.
+
+    Raises the driver's errors, or TargetError when a login is refused.
+    """
     here = target.connect(autocommit=True)
     try:
         there = upstream.connect(autocommit=True)
@@ -28,11 +30,11 @@ def extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> list[Ex
 
 
 def warn_of_extra_keys(target: Target, upstream: Target, wanted: TableFilter) -> None:
-    """Names them in the log.  The pipeline starts even when a server does not answer."""
+    """Logs a warning for each of these keys.  When a server does not answer, the pipeline starts all the same."""
     try:
         found = extra_keys(target, upstream, wanted)
     except (MySQLError, OSError) as error:
-        log.warning("the keys of target and upstream could not be compared", error=server_words(error))
+        log.warning("the unique keys of target and upstream could not be compared", error=server_words(error))
         return
     for extra in found:
         log.warning(str(extra), fix=FIX)

@@ -1,4 +1,4 @@
-"""`bridge inspect`: what messages say, one record for each event, and why a message cannot be decoded."""
+"""`bridge inspect`: one record for each event of a message, and the reason when it cannot be decoded."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 100
 _AROUND: Final = 48
-"""Bytes shown before and after the place of a failure."""
+"""How many bytes are shown before and after the place of a failure."""
 _NOTHING: Final = "nothing"
 _BINLOG_NUMBER: Final = re.compile(r"[0-9]+\Z")
 
 
 class Around(NamedTuple):
-    """Bytes of a message: `first` is the offset of the first of them, `at` that of the failure where it is known."""
+    """A part of a message's bytes.
+
+    first: the offset of the part in the message.
+    at: the offset of the failure in the message, None when it is not known.
+    """
 
     first: int
     at: int | None
@@ -39,10 +43,11 @@ class Around(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """One event of a message; None for a message that holds none, such as a tombstone.
+    """One event of a message.
 
-    origin: where the change comes from (binlog position, GTID), where the sender says it.
-    around: the bytes where a bad message fails.
+    event: None for a message that holds no event, such as a tombstone.
+    origin: where the change comes from (binlog position, GTID), if the sender tells it.
+    around: the bytes at which decoding failed.
     """
 
     position: Position
@@ -59,18 +64,19 @@ class Record:
 
     @property
     def time(self) -> str | None:
-        """The commit_ts, or the event time, as wall-clock time in UTC."""
+        """The commit ts, or the event time, as wall-clock time in UTC."""
         return None if self.event is None or self.event.kind >= Kind.BAD else tso_time(self.event.commit_ts)
 
     def row(self, image: str | None) -> dict[str, str] | None:
-        """Column to SQL literal of one of the event's images."""
+        """Returns one of the event's images, as SQL literals by column."""
         if image is None or self.event is None or self.event.columns is None:
             return None
         return dict(zip(split_forms(self.event.columns)[0].split(SEP), image.split(SEP), strict=True))
 
     @property
     def key(self) -> dict[str, str] | None:
-        """Column to SQL literal of the key that the message names, of the row as it is after the change."""
+        """The handle key that the message names, as SQL literals by column, from the row after the change (of a delete:
+        before it)."""
         event = self.event
         if event is None or not event.key:
             return None
@@ -78,7 +84,7 @@ class Record:
         return {name: row.get(name, "?") for name in event.key.split(SEP)}
 
     def document(self) -> dict[str, Any]:
-        """The record as a JSON object; fields that do not apply are left out."""
+        """Returns the record as a JSON object without the fields that do not apply."""
         shown = {
             **self.position._asdict(),
             "protocol": self.protocol,
@@ -121,14 +127,15 @@ def _readable(around: Around) -> dict[str, Any]:
 
 
 def printable(content: bytes) -> str:
-    """Bytes as ASCII, with a dot for what is none."""
+    """Returns bytes as ASCII, with a dot for each byte that cannot be printed."""
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in content)
 
 
 def inspect(
     source: Source, settings: Settings, *, partition: int | None = None, offset: int | None = None, limit: int
 ) -> Iterator[Record]:
-    """The records of up to `limit` messages (0: all), in the order of their partitions; a filter leaves out rows."""
+    """Yields the records of up to `limit` messages (0: all), partition by partition, without rows that the filter
+    excludes."""
     reader = _MessageReader(settings, _topic_protocol(source, settings))
     messages = source.messages(partition, offset)
     for message in islice(messages, limit) if limit else messages:
@@ -136,8 +143,8 @@ def inspect(
 
 
 def _topic_protocol(source: Source, settings: Settings) -> str | None:
-    """The protocol of all messages; None where each is recognised by itself, since a topic is shown even when it does
-    not tell its protocol."""
+    """Returns the protocol of the topic; None when the topic does not tell.  Then each message is recognised by
+    itself, so that any topic can be shown."""
     if settings.protocol != "auto":
         return settings.protocol
     try:
@@ -157,12 +164,13 @@ class _MessageReader:
             self._decoder(protocol)
 
     def records(self, message: Message) -> Iterator[Record]:
-        """One record for each event.  A message without events has one too, unless a filter may have left them out."""
+        """Yields one record for each event, and one for a message without events, unless a filter may have removed
+        them."""
         seen = recognise_message(message.key, message.value)
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
         if protocol == "unknown":
-            failure = DecodeError("no known protocol is recognised in the message")
+            failure = DecodeError("the message is of no known protocol")
             yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
             return
         decoder = self._decoder(protocol)
@@ -182,7 +190,7 @@ class _MessageReader:
         return self._decoders[protocol]
 
     def _origin(self, message: Message) -> dict[str, str]:
-        """Binlog position and GTID, and whether the position lies before that of an earlier message."""
+        """Returns binlog position and GTID, with a note when an earlier message had a higher position."""
         origin = _origin(message.value)
         name, _, place = origin.get("binlog", "").rpartition(":")
         number = _BINLOG_NUMBER.search(name)
@@ -190,7 +198,7 @@ class _MessageReader:
             partition = message.position._replace(offset=0)
             here = (int(number[0]), int(place))
             if here < self._binlog.get(partition, here):
-                origin["note"] = "the binlog position lies before that of the message before it: sent again"
+                origin["note"] = "the binlog position lies before that of the previous message: it was sent again"
             self._binlog[partition] = here
         return origin
 
@@ -201,8 +209,11 @@ def _bad(message: Message, protocol: str, variant: str, event: Event, failure: D
 
 
 def _around(content: bytes, failure: DecodeError) -> Around:
-    """The bytes where decoding failed: the byte that the parser names, else the last place that names the column (which
-    is that of its value), else the beginning."""
+    """Returns the bytes at which decoding failed.
+
+    That is the byte that the parser names; otherwise the last place that names the column, which is where its value
+    stands; otherwise the beginning.
+    """
     at = failure.at
     if at is None and failure.column is not None:
         found = content.rfind(orjson.dumps(failure.column))

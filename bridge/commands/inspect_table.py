@@ -1,4 +1,4 @@
-"""The records of `bridge inspect` as a table for people: a line for each, and the bytes where a message fails."""
+"""Formats the records of `bridge inspect` as a table: a line for each, and the bytes at which decoding failed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _BYTES_A_LINE: Final = 16
 
 
 def table_lines(records: Iterable[Record]) -> Iterator[str]:
-    """The lines of the table, as the records come; values of more than 60 characters are cut, which --json does not
-    do.  Protocol and variant stand above the first message that has them; boundaries and schema changes, which show
-    less of the variant than rows do, begin no new one of the same protocol."""
+    """Yields the lines of the table, as the records come.
+
+    Values of more than 60 characters are cut off (--json prints them whole).  A line with protocol and variant stands
+    above the first message that has them.  Boundaries and schema changes show less of the variant than rows do, so they
+    start a new line of it only when the protocol changes.
+    """
     yield _line(_HEADINGS)
-    said = ("", "")
+    shown = ("", "")
     for record in records:
         sender = (record.protocol, record.variant)
-        if sender != said and (record.kind not in _PLAIN_KINDS or sender[0] != said[0]):
-            said = sender
+        if sender != shown and (record.kind not in _PLAIN_KINDS or sender[0] != shown[0]):
+            shown = sender
             yield f"-- {', '.join(sender)}"
         yield _line(_cells(record))
         if record.around:
@@ -67,11 +70,11 @@ def _content(record: Record) -> str:
 
 
 def _origin(record: Record) -> str:
-    return ", ".join(said if name == "note" else f"{name} {said}" for name, said in record.origin.items())
+    return ", ".join(value if name == "note" else f"{name} {value}" for name, value in record.origin.items())
 
 
 def _row(record: Record, event: Event) -> str:
-    """The key, then the other columns; of an update only those that changed, from old to new."""
+    """Returns the key, then the other columns; of an update only those that changed, from old to new."""
     key, before, after = record.key or {}, record.row(event.before), record.row(event.after)
     named = f"key ({_assigned(key)})" if key else "no key named"
     if event.kind is Kind.UPDATE and before is not None and after is not None:
@@ -94,7 +97,7 @@ def _cut(literal: str) -> str:
 
 
 def _dump(around: Around) -> Iterator[str]:
-    """Offset, hex and text of the bytes, with a mark below the byte of the failure."""
+    """Yields offset, hex and text of the bytes, with a mark below the byte at which decoding failed."""
     for start in range(0, len(around.content), _BYTES_A_LINE):
         line = around.content[start : start + _BYTES_A_LINE]
         first = around.first + start

@@ -13,8 +13,8 @@ from bridge.mysql.server_errors import LOST, server_words
 
 
 @contextmanager
-def asking(target: Target) -> Iterator[Session]:
-    """Opens a session for a few queries; the driver's errors become the bridge's."""
+def open_session(target: Target) -> Iterator[Session]:
+    """Opens a session for a few queries; turns the driver's errors into TargetError."""
     try:
         session = target.connect(autocommit=True)
         try:
@@ -22,7 +22,7 @@ def asking(target: Target) -> Iterator[Session]:
         finally:
             session.close()
     except (MySQLError, OSError) as error:
-        what = "does not answer" if isinstance(error, LOST) else "refused a look"
+        what = "does not answer" if isinstance(error, LOST) else "refused the query"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),

@@ -1,4 +1,4 @@
-"""The pages of the manual (`bridge help`), which are shipped with the package in `bridge/manual`."""
+"""Finds and prepares the pages of the manual (`bridge help`), which the package ships in `bridge/manual`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LINK: Final = re.compile(r"\[([^\]]*)\]\((?!https?:)(?:\.\./)*([^)#]*)(?:#[^)]*
 
 
 def page(topic: str) -> str:
-    """The page of a topic, as Markdown whose links make sense in a terminal; UsageError for an unknown topic."""
+    """Returns a page as Markdown whose links make sense in a terminal; UsageError for an unknown topic."""
     if topic not in TOPICS:
         near = get_close_matches(topic.lower(), TOPICS, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -40,8 +40,8 @@ def page(topic: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """A page without its comments; links to other pages name the command that prints them, and pictures and files of
-    the repository are named by their paths."""
+    """Removes the comments of a page and replaces its links: those to other pages with the command that prints them,
+    those to pictures and files with their path in the repository."""
     text = _PICTURE.sub(r"(\1: `\2` in the repository)", _COMMENT.sub("", text))
     text = _PAGE.sub(lambda link: f"{link[1]} (`bridge help {link[2]}`)" if link[2] in TOPICS else link[0], text)
     return _LINK.sub(r"\1 (`\2` in the repository)", text)

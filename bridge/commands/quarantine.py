@@ -1,4 +1,4 @@
-"""Works through the quarantine: shows entries, tries them again with today's settings, drops them."""
+"""`bridge quarantine`: reads entries, tries them again with the present settings, drops them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bridge.tso import tso_time
 
 @dataclass(frozen=True)
 class EntryOutcome:
-    """What a retry or a drop did with an entry; `why` says what happened, or why nothing did."""
+    """What a retry or a drop did with an entry; `why` tells what was done, or why nothing was."""
 
     id: int
     where: str
@@ -44,15 +44,16 @@ class EntryOutcome:
     why: str
 
 
-class _Left(Exception):  # noqa: N818  # no error: the entry stays where it is
-    """An entry is left as it is; the text says why."""
+class _KeptError(Exception):
+    """Says why an entry stays in the quarantine as it is."""
 
 
 class Quarantine:
-    """One pipeline's quarantine, read with today's settings; protocol "auto" means the one that the pipeline ran with.
+    """The quarantine of one pipeline, decoded with the present settings.
 
-    upstream: reads the rows back of which a message holds only the key.
-    Its methods raise TargetError when the target does not answer.
+    With protocol "auto", an entry is decoded with the protocol that the pipeline ran with.
+    upstream: reads back the rows of which a message holds only the key.
+    All methods raise TargetError when the target does not answer.
     """
 
     def __init__(self, target: Target, settings: Settings, upstream: Upstream | None = None) -> None:
@@ -63,27 +64,27 @@ class Quarantine:
         self._options = settings.decode_options(self._filter)
 
     def entries(self, states: Sequence[QuarantineState]) -> list[StoredEntry] | None:
-        """Those in the given states, in order, without their messages' bytes; None when the target knows no such
-        pipeline."""
+        """Returns the entries in the given states, oldest first, without the bytes of their messages; None when the
+        pipeline is unknown."""
         with self._session() as session:
             if not self._is_known(session):
                 return None
             return list_entries(session, self._table.schema, self._table.name, states)
 
     def entry(self, id_: int) -> StoredEntry:
-        """The entry of that id; UsageError when there is none."""
+        """Returns the entry with this id; UsageError when there is none."""
         with self._session() as session:
             entry = self._read(session, id_) if self._is_known(session) else None
-        return entry or _unknown(id_)
+        return entry or _raise_unknown(id_)
 
     def decoded(self, entry: StoredEntry) -> list[Event]:
-        """The events of an entry with today's settings; one BAD event when it still cannot be decoded."""
+        """Decodes an entry with the present settings; one BAD event when it still cannot be decoded."""
         if entry.change is not None:
             return [entry.change]
         events = decode_message(self._decoder(entry), entry.key, entry.value)
-        return self._completed(entry, events) if self._upstream and events and events[0].columns in CUT else events
+        return self._read_back(entry, events) if self._upstream and events and events[0].columns in CUT else events
 
-    def _completed(self, entry: StoredEntry, events: list[Event]) -> list[Event]:
+    def _read_back(self, entry: StoredEntry, events: list[Event]) -> list[Event]:
         assert self._upstream is not None
         [event] = events
         bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
@@ -94,73 +95,79 @@ class Quarantine:
         return [Event(Kind(kind), *fields) for kind, *fields in rows]
 
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
-        """Tries entries again, None for all that are held, each in a transaction of its own, oldest first; None when
-        the target knows no such pipeline."""
-        return self._each(ids, self._retried)
+        """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.
+
+        ids: None for all entries that are held.
+        """
+        return self._act_on_each(ids, self._retry_entry)
 
     def drop(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
-        """Marks entries as dropped, None for all that are held; None when the target knows no such pipeline."""
-        return self._each(ids, self._dropped)
+        """Marks entries as dropped; None when the pipeline is unknown.  ids: None for all entries that are held."""
+        return self._act_on_each(ids, self._drop_entry)
 
-    def _each(self, ids: Sequence[int] | None, act: _Act) -> list[EntryOutcome] | None:
+    def _act_on_each(self, ids: Sequence[int] | None, action: _Action) -> list[EntryOutcome] | None:
         with self._session() as session:
             if not self._is_known(session):
                 return None
             held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
-            return [self._outcome(session, id_, act) for id_ in (held if ids is None else ids)]
+            return [self._try_action(session, id_, action) for id_ in (held if ids is None else ids)]
 
-    def _outcome(self, session: Session, id_: int, act: _Act) -> EntryOutcome:
+    def _try_action(self, session: Session, id_: int, action: _Action) -> EntryOutcome:
         session.begin()
-        progress = self._table.read(session, lock=True)  # a running bridge waits, and is waited for
+        progress = self._table.read(session, lock=True)  # locks out a running bridge until the end of this transaction
         entry = read_entry(session, self._table.schema, self._table.name, id_, lock=True)
         where = entry.where if entry else ""
         try:
             if entry is None or progress is None:
-                raise _Left("there is no such entry")
+                raise _KeptError("there is no such entry")
             if entry.state is not QuarantineState.HELD:
-                raise _Left(f"it is {entry.state} already")
-            what = act(session, entry, progress)
-        except (_Left, ApplyError, TargetError) as left:
+                raise _KeptError(f"it is {entry.state} already")
+            what = action(session, entry, progress)
+        except (_KeptError, ApplyError, TargetError) as error:
             session.rollback()
-            return EntryOutcome(id_, where, False, left.what if isinstance(left, BridgeError) else str(left))
+            return EntryOutcome(id_, where, False, error.what if isinstance(error, BridgeError) else str(error))
         session.commit()
         return EntryOutcome(id_, where, True, what)
 
-    def _dropped(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+    def _drop_entry(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         del progress
         settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.DROPPED, "dropped by hand")
         return "dropped"
 
-    def _retried(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+    def _retry_entry(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         if entry.cut_bytes:
-            raise _Left(f"{entry.cut_bytes} bytes of it are not here: read it from its position in the log")
-        changes = [event for event in self._readable(entry) if event.kind <= Kind.DELETE]
+            raise _KeptError(
+                f"{entry.cut_bytes} bytes of it were not kept; read the whole message at its position in the topic"
+            )
+        changes = [event for event in self._decodable_events(entry) if event.kind <= Kind.DELETE]
         for change in changes:
             if why := self._options.reserved.why(change.schema):
-                raise _Left(f"{TableName(change.schema, change.table)} is never written: {why}")
+                raise _KeptError(f"{TableName(change.schema, change.table)} is never written: {why}")
             if not change.by_time and change.commit_ts >= progress.applied_ts:
-                raise _Left("the pipeline has not come to its commit ts yet; try again later")
+                raise _KeptError("the pipeline has not reached its commit ts yet; try again later")
             self._refuse_side_effects(session, entry, change)
             self._apply(session, entry.position, change)
         outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
         settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, outcome)
         return outcome
 
-    def _readable(self, entry: StoredEntry) -> list[Event]:
+    def _decodable_events(self, entry: StoredEntry) -> list[Event]:
         events = self.decoded(entry)
         if not events:
-            raise _Left("its table is left out by --filter")
+            raise _KeptError("its table is excluded by --filter")
         if all(event.kind is Kind.LEFT_OUT for event in events):
-            raise _Left(f"its table is never written: {events[0].text}")
+            raise _KeptError(f"its table is never written: {events[0].text}")
         for event in events:
             if event.kind is Kind.BAD:
-                raise _Left(f"it still cannot be decoded: {event.text}")
+                raise _KeptError(f"it still cannot be decoded: {event.text}")
             if event.kind is Kind.SCHEMA_CHANGE:
-                raise _Left(f"it is a schema change; run what you want of it by hand, then drop it: {event.text}")
+                raise _KeptError(
+                    f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"
+                )
         return events
 
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
-        """As the pipeline does, which looks at all of its tables when it starts."""
+        """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name = TableName(change.schema, change.table)
         refuse_side_effects(find_side_effects(session, [name], cascades=False))
         if _may_lack_cascades(entry, change):
@@ -170,7 +177,7 @@ class Quarantine:
         name = TableName(change.schema, change.table)
         table = load_tables(session, [name]).get(name)
         if table is None:
-            raise _Left(f"the target has no table {name}")
+            raise _KeptError(f"the target has no table {name}")
         rows = typed(table, _events_table(position, change), CheckedTypes())
         [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
@@ -178,9 +185,9 @@ class Quarantine:
         try:
             reason = apply_if_unchanged(session, net, change, Rendering(self._table.schema))
         except MySQLError as error:
-            raise _Left(f"the target does not take it: {server_words(error)}") from error
+            raise _KeptError(f"the target refuses it: {server_words(error)}") from error
         if reason:
-            raise _Left(reason)
+            raise _KeptError(reason)
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False) -> Decoder:
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
@@ -206,17 +213,17 @@ class Quarantine:
             session.close()
 
 
-_Act = Callable[[Session, StoredEntry, Progress], str]
+_Action = Callable[[Session, StoredEntry, Progress], str]
 
 
 def _may_lack_cascades(entry: StoredEntry, change: Event) -> bool:
-    """Whether the log may lack the rows that foreign keys changed upstream: it comes from MySQL, or a row change by
-    event time does not tell."""
+    """Tells whether the log may lack the rows that foreign keys changed upstream: the message comes from MySQL, or it
+    is a row change by event time, which does not tell."""
     return change.by_time and (entry.change is not None or is_mysql_born([(entry.key, entry.value)]))
 
 
 def document(entry: StoredEntry) -> dict[str, Any]:
-    """An entry as a JSON document, without its message's bytes."""
+    """Returns an entry as a JSON document, without the bytes of its message."""
     return {
         "id": entry.id,
         "topic": entry.position.topic,
@@ -238,23 +245,23 @@ def document(entry: StoredEntry) -> dict[str, Any]:
 
 
 def bytes_document(entry: StoredEntry) -> dict[str, Any]:
-    """The bytes of an entry's message, in base64."""
+    """Returns the bytes of an entry's message, in base64."""
     return {"key": _base64(entry.key), "value": _base64(entry.value)}
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """A decoded event as a JSON document; images as SQL literals by column."""
+    """Returns a decoded event as a JSON document, its images as SQL literals by column."""
     if event.kind is Kind.BAD:
         return {"kind": "bad", "code": event.columns or Code.MALFORMED, "reason": event.text}
-    found: dict[str, Any] = {"kind": event.kind.name.lower(), "commit_ts": event.commit_ts}
+    shown: dict[str, Any] = {"kind": event.kind.name.lower(), "commit_ts": event.commit_ts}
     if event.kind is Kind.BOUNDARY:
-        return found
-    found |= {"schema": event.schema, "table": event.table}
+        return shown
+    shown |= {"schema": event.schema, "table": event.table}
     if event.kind is Kind.LEFT_OUT:
-        return found | {"reason": event.text}
+        return shown | {"reason": event.text}
     if event.kind is Kind.SCHEMA_CHANGE:
-        return found | {"statement": event.text}
-    return found | {image: _by_column(event.columns, part) for image, part in _images(event)}
+        return shown | {"statement": event.text}
+    return shown | {image: _by_column(event.columns, part) for image, part in _images(event)}
 
 
 def _images(event: Event) -> Iterator[tuple[str, str]]:
@@ -276,11 +283,13 @@ def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
 
 
-def _unknown(id_: int) -> NoReturn:
-    raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows those there are")
+def _raise_unknown(id_: int) -> NoReturn:
+    raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
 
 
 def _no_answer(target: Target, error: Exception) -> TargetError:
     return TargetError(
-        f"the target does not answer: {server_words(error)}", where=str(target), fix="check --target and that it runs"
+        f"the target does not answer: {server_words(error)}",
+        where=str(target),
+        fix="check --target, and that the server runs",
     )

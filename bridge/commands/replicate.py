@@ -1,4 +1,4 @@
-"""Makes a pipeline from its settings."""
+"""`bridge run` and `bridge replay`: makes a pipeline from its settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from bridge.verify.source.historical_rows import UpstreamRows
 
 
 def assemble(settings: Settings, say: Callable[[str], None]) -> Pipeline:
-    """The pipeline of the settings, ready to run.  say: is told which protocol was found.
+    """Returns the pipeline of the settings, ready to run.
 
-    Raises UsageError for settings that do not fit together, SourceError and TargetError for ends that cannot be
-    reached.
+    say: prints a line; called with the protocol that was recognised.
+    Raises UsageError for settings that contradict each other, SourceError or TargetError when the source or the target
+    cannot be reached.
     """
     tables = TableFilter(settings.filter)
     parse_moment(settings.begin)

@@ -1,4 +1,4 @@
-"""Reads a pipeline's state from the target alone."""
+"""`bridge status` and `bridge reset`: read or delete a pipeline's state, which is in the target alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.commands.look_session import asking
+from bridge.commands.look_session import open_session
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection import Session, Target
@@ -24,36 +24,37 @@ from bridge.tso import tso_ms, tso_time
 
 GUARANTEES: Final = {
     "commit_ts": "commit ts: whole upstream transactions, each exactly once",
-    "partition": "each partition's own: every change exactly once, transactions of several partitions in parts; of rows"
-    " that swap their keys in one transaction one may be lost",
+    "partition": "the order of each partition: every change exactly once, transactions of several partitions in parts;"
+    " when rows swap their keys in one transaction, one of them may be lost",
     "unknown": "nothing was read yet",
 }
-"""What each order guarantees."""
+"""What each order of applying guarantees."""
 
 
 @dataclass(frozen=True)
 class PipelineStatus:
     """A pipeline's state.
 
-    progress: its row.
-    owner: who ran it last, with `age` seconds since the heartbeat; empty before the first run.
+    progress: the pipeline's row of `_bridge.progress`.
+    owner: the process that ran the pipeline last, with `age`, the seconds since its heartbeat; empty before the first
+        run.
     running: whether the heartbeat is fresh and the owner has not ended.
-    said: the last status of the owner.
-    schema_changes: how many there are in each state.
-    quarantined: how many entries are held, by code.
+    last_status: the last status that the owner wrote.
+    schema_changes: the number of schema changes by state.
+    quarantined: the number of held entries by code.
     open_changes: schema changes that are held or were refused; their outcome says why.
     """
 
     progress: Progress
     owner: dict[str, Any]
     running: bool
-    said: dict[str, Any]
+    last_status: dict[str, Any]
     schema_changes: dict[str, int]
     quarantined: dict[str, int]
     open_changes: tuple[JournalEntry, ...]
 
     def document(self) -> dict[str, Any]:
-        """The status as a JSON document."""
+        """Returns the status as a JSON document."""
         progress = self.progress
         positions: dict[str, dict[str, dict[str, int]]] = {}
         for (topic, partition), start in sorted(progress.positions.items()):
@@ -73,19 +74,19 @@ class PipelineStatus:
             "open_schema_changes": [entry.document() for entry in self.open_changes],
             "quarantined": sum(self.quarantined.values()),
             "quarantined_by_code": self.quarantined,
-            "last_said": self.said,
+            "last_said": self.last_status,
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Name and value of each line shown."""
+        """Yields name and value of each line that is shown."""
         progress, lag = self.progress, self._lag()
         yield "pipeline", progress.name
         yield "applied ts", f"{progress.applied_ts} ({tso_time(progress.applied_ts)})"
         yield "order", GUARANTEES[self._order()]
         yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
         yield "owner", self._owner_line()
-        if self.running and self.said:
-            yield "waiting for", str(self.said.get("waiting_for", ""))
+        if self.running and self.last_status:
+            yield "waiting for", str(self.last_status.get("waiting_for", ""))
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
         for change in progress.pending:
@@ -115,23 +116,23 @@ class PipelineStatus:
 
 
 def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
-    """The pipeline's state, None when it is unknown; TargetError when the target does not answer."""
-    with asking(target) as session:
+    """Reads the pipeline's state; None when it is unknown.  Raises TargetError when the target does not answer."""
+    with open_session(target) as session:
         if not table.exists(session):
             return None
         progress = table.read(session)
         if progress is None:
             return None
-        owner, running, said = _owner(session, table)
+        owner, running, last_status = _read_owner(session, table)
         journal = Journal(table.name, table.schema)
         counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
         held = count_held(session, table.schema, table.name)
-        return PipelineStatus(progress, owner, running, said, counts, held, open_changes)
+        return PipelineStatus(progress, owner, running, last_status, counts, held, open_changes)
 
 
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:
-    """Deletes a pipeline's rows; False when it was unknown, OwnedError when a bridge is running it."""
-    with asking(target) as session:
+    """Deletes a pipeline's rows; False when it was unknown.  Raises OwnedError when a bridge is running it."""
+    with open_session(target) as session:
         if not table.is_known(session):
             return False
         with _owned(target, table):
@@ -139,11 +140,11 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
 
 
 def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
-    """Takes a topic out of a pipeline, which reads nothing more of it; False when the pipeline is unknown.
+    """Removes a topic from a pipeline, which then no longer reads it; False when the pipeline is unknown.
 
     Raises UsageError when the pipeline does not read the topic, OwnedError when a bridge is running it.
     """
-    with asking(target) as session:
+    with open_session(target) as session:
         if not table.is_known(session):
             return False
         with _owned(target, table) as ownership:
@@ -171,7 +172,7 @@ def _owned(target: Target, table: ProgressTable) -> Iterator[Ownership]:
         ownership.release()
 
 
-def _owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:
+def _read_owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:
     rows = session.rows(
         "SELECT host, pid, epoch, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)), state"
         f" FROM {quote_name(table.schema, 'owner')} WHERE name = %s",

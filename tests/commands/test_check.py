@@ -35,19 +35,19 @@ def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
 
 
 def test_the_upstream(target: str, cut: str) -> None:
-    """It is asked for its name; one that is no TiDB cannot show past moments, one that does not answer is to be
+    """It is asked for its name; one that is not TiDB cannot show past moments, one that does not answer is to be
     fixed."""
     code, lines = findings(target, "--input", cut, "--source", target)
     assert code == 2
     assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
-    assert ["no TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("FIX")] == [True]
+    assert ["not TiDB" in line and "1 of the sample" in line for line in lines if line.startswith("FIX")] == [True]
     code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
     assert code == 2
     assert any(line.startswith("FIX") and "the upstream does not answer" in line for line in lines)
 
 
 def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
-    """One that is no TiDB will do for verify; what a topic without boundaries cannot promise is said, and that writing
+    """One that is not TiDB will do for verify; what a topic without boundaries cannot promise is said, and that writing
     might cost less."""
     message = json.loads(canal("INSERT", {"id": ("int", "1")}, es=1_700_000_000_000))
     del message["_tidb"]
@@ -58,7 +58,7 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
         code, lines = findings(target, "--input", path, "--source", target)
         session.execute("SET GLOBAL local_infile = ON")
     assert (code, [line for line in lines if line.startswith("FIX")]) == (0, [])
-    assert any("no TiDB" in line for line in lines)
+    assert any("not TiDB" in line for line in lines)
     assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
         assert any(words in line for line in lines)

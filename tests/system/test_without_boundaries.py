@@ -109,7 +109,7 @@ def spliced(golden: Path, first: str, second: str) -> list[Line]:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("first", "second", "order"),
-    [("canal", "canal-ext", "commit ts"), ("canal-ext", "canal", "each partition's own")],
+    [("canal", "canal-ext", "commit ts"), ("canal-ext", "canal", "the order of each partition")],
 )
 def test_the_extension_is_switched_in_mid_stream(
     target: str, golden: Path, tmp_path: Path, first: str, second: str, order: str
