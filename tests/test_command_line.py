@@ -185,7 +185,7 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
         assert "can be read: 1 messages" in ended.out
     ended = bridge("check", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1")
     assert (ended.code, ended.err) == (2, "")
-    assert "\nFIX  the Kafka client does not take its settings" in ended.out
+    assert "\nFIX  the Kafka client does not accept its settings" in ended.out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

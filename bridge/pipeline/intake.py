@@ -22,7 +22,7 @@ from bridge.pipeline.order import DecodedBatch, Order
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
-from bridge.sources.range_reader import one_ahead
+from bridge.sources.range_reader import prefetched
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, within
@@ -184,7 +184,7 @@ class Intake:
     def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
         """Gives each part, decoded; decodes the next one while one is handed over.  Ends when the intake is closed: the
         next bridge reads again what was not taken."""
-        for part, decoded in one_ahead(self._parts(batch, is_cut=is_cut), "decoding"):
+        for part, decoded in prefetched(self._parts(batch, is_cut=is_cut), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return

@@ -20,7 +20,7 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import DRIVER_DECODES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.range_reader import loaded
+from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
@@ -172,7 +172,7 @@ def warm_up(spark: SparkSession) -> None:
     def run() -> None:
         with suppress(*SPARK_ENDED):
             tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(loaded).count()
+            context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 

@@ -1,5 +1,5 @@
-"""Finds out, before a source is read, whether it vouches for its changes by boundaries or only keeps the order of
-partitions."""
+"""Finds out, before a source is read, whether it holds boundaries (resolved ts), or whether only the order within each
+partition is known."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ TAIL_MESSAGES: Final = 500
 """How many of the last messages of each partition are read.  TiCDC sends a boundary to every partition about once a
 second."""
 SILENCE_MS: Final = 10_000
-"""When changes come for so long without a boundary, none are sent."""
+"""When changes come for so many milliseconds without a boundary, the sender sends none."""
 
 
 class BoundaryProbe(NamedTuple):
-    """What the messages of a source tell of its order, and why.
+    """What the messages of a source tell about its order.
 
-    by_partition: whether only the order of the partitions is there; None when the messages do not tell yet.
+    by_partition: True when only the order within each partition is known, False when there are boundaries, None when
+        the messages do not tell yet.
+    why: the reason, as a clause that begins with "it" or "its" for the source.
     """
 
     by_partition: bool | None
@@ -33,9 +35,9 @@ class BoundaryProbe(NamedTuple):
 def probe_boundaries(
     source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False
 ) -> BoundaryProbe:
-    """Reads the first messages, and the last of each partition where the protocol leaves the order open.
+    """Reads the first messages of a source and, if its protocol may lack boundaries, the last ones of each partition.
 
-    without_boundaries: the operator says that no boundaries come any more; counts where the protocol leaves it open.
+    without_boundaries: the operator says that no boundaries come any more; only used for protocols that may lack them.
     """
     if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
         return BoundaryProbe(True, "the setting debezium.without_boundaries says so")
@@ -51,9 +53,10 @@ def probe_boundaries(
 
 
 def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_ms: int) -> BoundaryProbe:
-    """Judges the order by the events of a source.
+    """Tells the order from the events of a source.
 
-    tails: the last events of each partition, where the protocol may lack boundaries.
+    heads: the first events.
+    tails: the last events of each partition; empty when the protocol cannot lack boundaries.
     now_ms: milliseconds since 1970.
     """
     if any(event.by_time for tail in (*tails, heads) for event in tail):

@@ -22,7 +22,7 @@ from bridge.errors import UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
+from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
@@ -31,7 +31,10 @@ _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
 class CaptureSource:
-    """Reads capture files, one file or a folder of `*.jsonl`, as one micro-batch.  Copies of an offset count once."""
+    """Reads capture files, one file or a folder of `*.jsonl`, as one micro-batch.
+
+    When several messages have the same topic, partition and offset, one of them is read.
+    """
 
     is_kafka = False
     planning: ClassVar[Mapping[str, str]] = {}
@@ -42,19 +45,19 @@ class CaptureSource:
         if not self._path.exists():
             raise UsageError(f"there is no capture file {path}", fix="check --input")
         if not self._paths():
-            raise UsageError(f"the folder {path} holds no *.jsonl", fix="check --input")
+            raise UsageError(f"the folder {path} holds no *.jsonl file", fix="check --input")
         for name in (file.name for file in self._paths()):
             if name[0] in "_." or ":" in str(self._path.absolute() / name):
                 raise UsageError(
-                    f"Spark cannot read the capture file {name}: its name begins with _ or . or a : stands in its path",
-                    fix="give it another name",
+                    f"Spark cannot read the capture file {name}: its name begins with _ or ., or its path has a colon",
+                    fix="rename or move it",
                 )
 
     def __str__(self) -> str:
         return f"capture files {self._path}"
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
-        """Every partition named in any of the files, and its offsets; UsageError for a line that cannot be read."""
+        """Looks up every partition in the files, and its offsets; UsageError for a line that cannot be read."""
         lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         found = lines.groupBy("topic", "partition").agg(
             F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("broken")
@@ -68,12 +71,12 @@ class CaptureSource:
         return extents
 
     def topics(self) -> dict[str, TopicNow]:
-        """No topics: Kafka knows nothing of files."""
+        """Returns no topics, since there is no Kafka."""
         return {}
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream that reads all files as one micro-batch, so that no boundary is seen before the changes that it
-        vouches for."""
+        """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
+        it."""
         del messages_per_batch
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
@@ -85,35 +88,38 @@ class CaptureSource:
         return lines.where(F.col("offset") >= low).select(*Messages._fields)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
-        """The number of all messages, whatever is asked for."""
+        """Returns the number of all messages: there is only one micro-batch."""
         return self._messages
 
     def batch_bytes(self, most_bytes: int) -> int:  # noqa: ARG002
-        """The bytes of all events.  Lines hold messages in base64; the names of columns come once more beside them."""
+        """Estimates the bytes of all events by those of the files: base64 makes messages larger, and events repeat the
+        names of columns."""
         return sum(path.stat().st_size for path in self._paths())
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
-        """The micro-batches of the stream.  Copies of a message, by topic, partition and offset, count once."""
+        """Makes the micro-batches of the stream, without copies of a message (topic, partition and offset)."""
         return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
-        """All lines as one micro-batch; copies of a message count once."""
+        """Makes one micro-batch of all lines, without copies of a message."""
         lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         return CaptureBatch(lines.select(*Messages._fields).dropDuplicates(["topic", "partition", "offset"]))
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """The first lines of the files."""
-        return list(little((message.key, message.value) for message in islice(self.messages(None, None), count)))
+        """Reads the messages of the first lines of the files."""
+        return list(
+            within_sample_bytes((message.key, message.value) for message in islice(self.messages(None, None), count))
+        )
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """The last messages of all files together."""
+        """Reads all files, and returns the last messages of each partition."""
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
         return iter(tails.values())
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """The lines of the files, of one partition only and from an offset on where they are given."""
+        """Reads the lines of the files, in the order in which they stand."""
         for path in self._paths():
             with path.open("rb") as lines:
                 for line in filter(bytes.strip, lines):
@@ -127,7 +133,7 @@ class CaptureSource:
             fields = orjson.loads(line)
             topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
             position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
-            return Message(position, _unbase64(fields.get("key")), _unbase64(fields.get("value")))
+            return Message(position, _decode_base64(fields.get("key")), _decode_base64(fields.get("value")))
         except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise self._not_a_message(line.decode(errors="replace").strip()[:200]) from error
 
@@ -141,7 +147,7 @@ class CaptureSource:
         return sorted(self._path.glob("*.jsonl")) if self._path.is_dir() else [self._path]
 
     def _files(self) -> str:
-        """The files as a glob: Spark's file stream takes folders and globs, not the name of one file."""
+        """Returns the files as a glob: Spark's file stream accepts folders and globs, but not the name of one file."""
         escaped = re.sub(r"([\\*?{}\[\]])", r"\\\1", str(self._path.absolute()))
         return f"{escaped}/*.jsonl" if self._path.is_dir() else f"{escaped[:-1]}[{escaped[-1]}]"
 
@@ -165,29 +171,29 @@ class CaptureBatch:
 
     @property
     def starts(self) -> Mapping[PartitionId, int]:
-        """No offsets: only the messages tell them."""
+        """Returns no offsets: they are only known after reading."""
         return NO_ENDS
 
     @property
     def ends(self) -> Mapping[PartitionId, int]:
-        """No offsets: only the messages tell them."""
+        """Returns no offsets: they are only known after reading."""
         return NO_ENDS
 
     def split(self, size: int) -> tuple[CaptureBatch, None]:  # noqa: ARG002
-        """The whole batch, undivided: no boundary may be seen before the changes that it vouches for."""
+        """Returns the whole batch: no boundary may be read before the changes below it."""
         return self, None
 
     def read(self) -> Iterator[Messages]:
-        """The messages, brought to this process."""
+        """Collects the messages in this process."""
         return map(messages_of, self.lines.toArrow().to_batches())
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:  # noqa: ARG002
-        """The events, decoded in the parts that Spark makes of the files and brought here.  There is no smaller
-        part."""
+        """Decodes on the executors, in Spark's partitions of the files, and collects the events.  `most_bytes` is not
+        used, since the batch cannot be divided."""
         return unpacked(value.as_buffer() for value in self._packed(decode).toArrow().column(0))
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """The events, left on the executors as Arrow IPC streams."""
+        """Decodes on the executors, and leaves the events there as Arrow IPC streams."""
         return self._packed(decode).rdd.map(lambda row: bytes(row[0]))
 
     def _packed(self, decode: EventDecoder) -> DataFrame:
@@ -197,7 +203,7 @@ class CaptureBatch:
         )
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """The events, decoded in the parts that Spark makes of the files and left on the executors."""
+        """Decodes on the executors, in Spark's partitions of the files, and leaves the events there."""
         return self.lines.mapInArrow(
             lambda batches: (part for events in decode(map(messages_of, batches)) for part in events.to_batches()),
             from_arrow_schema(EVENT_SCHEMA),
@@ -208,5 +214,5 @@ def _one_value(value: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=_PACKED_SCHEMA)
 
 
-def _unbase64(text: str | None) -> bytes | None:
+def _decode_base64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)

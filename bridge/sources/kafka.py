@@ -24,31 +24,39 @@ from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka_properties import client, for_java
-from bridge.sources.range_reader import ISOLATION, OffsetRange, RangeLog, RangeReader, first_of, process_reader, shares
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, little
+from bridge.sources.range_reader import (
+    ISOLATION,
+    OffsetRange,
+    RangeLog,
+    RangeReader,
+    process_reader,
+    shares,
+    split_ranges,
+)
+from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
 from bridge.sources.topic_guard import read_topics
-from bridge.spark.event_transfer import all_handed_over, taken
+from bridge.spark.event_transfer import packed_for_driver, taken
 from bridge.spark.tuning import is_on
 
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
-_LOOKED_AT_AT_ONCE = 1000
+_MESSAGES_PER_READ = 1000
 _SAMPLE_SECONDS = 5
 _EVENTS = "events"
 _LEEWAY = 2
-"""A task may bring so many times its share of the bytes, since the messages of one topic differ in size."""
+"""A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
 
 class KafkaSource:
-    """Kafka topics, read by Spark; metadata comes by confluent-kafka.
+    """Kafka topics.  Spark plans which offsets are read; confluent-kafka reads messages and metadata.
 
-    properties: of the Kafka client (librdkafka).  Unless they say otherwise, messages of transactions that are aborted
-        or open are no messages, and a partition ends before the first open one.
+    properties: properties of the Kafka client (librdkafka).  Unless they set another isolation level, messages of
+        aborted and open transactions are not read, and a partition ends before its first open transaction.
     """
 
     is_kafka = True
     planning: ClassVar = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    """Spark does not compile a plan that only tells which offsets are read, since it runs nothing of it."""
+    """Switches off the compilation of the plan: Spark only plans offsets with it and never runs it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
@@ -58,12 +66,12 @@ class KafkaSource:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
 
     def check_properties(self) -> None:
-        """UsageError for a property that one of the clients does not take, without a word to Kafka."""
+        """Raises UsageError for a property that one of the clients does not accept; does not connect to Kafka."""
         for_java(self._properties)
         _ = self._admin
 
     def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
-        """Every partition of the topics, and its offsets now; SourceError when Kafka does not answer."""
+        """Looks up every partition of the topics and its present offsets; SourceError when Kafka does not answer."""
         del spark
         with self._consumer() as consumer:
             return {
@@ -73,13 +81,13 @@ class KafkaSource:
             }
 
     def topics(self) -> dict[str, TopicNow]:
-        """The topics as Kafka describes them, asked anew each time (`topic_guard.read_topics`, with its errors)."""
+        """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
         return read_topics(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream that begins at the given offsets; Spark fails it when Kafka has lost messages.
+        """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.
 
-        Nobody reads from it: the messages of a micro-batch are read where they are decoded.
+        Nothing reads rows from it: the messages of a micro-batch are read where they are decoded.
         """
         offsets: dict[str, dict[str, int]] = {}
         for (topic, partition), start in starts.items():
@@ -97,20 +105,21 @@ class KafkaSource:
         return reader.load()
 
     def batch_size(self, messages_per_batch: int) -> int:
-        """The number that is asked for."""
+        """Returns `messages_per_batch`: Spark plans no more messages than that."""
         return messages_per_batch
 
     def batch_bytes(self, most_bytes: int) -> int:
-        """The bytes of one part."""
+        """Returns `most_bytes`, since a micro-batch can be divided."""
         return most_bytes
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
-        """Spark plans the ranges of offsets; the messages are read where they are decoded (`range_reader`)."""
+        """Makes micro-batches of the offset ranges that Spark plans; messages are read where they are decoded
+        (`range_reader`)."""
         log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
         return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
 
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
-        """Ranges whose events executors on this machine hand over through a folder."""
+        """Makes a micro-batch.  Executors on this machine transfer its events to the driver as files in a folder."""
         events = Path(folder, _EVENTS)
         is_here = is_on("event-files") and str(spark.sparkContext.master).startswith("local")
         if is_here:
@@ -118,12 +127,12 @@ class KafkaSource:
         return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
-        """All messages of these offsets."""
+        """Makes one micro-batch of all messages at these offsets."""
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
         return KafkaBatch(spark, ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """Up to `count` messages from the beginning of the partitions."""
+        """Reads up to `count` messages from the beginning of the partitions."""
         with self._consumer() as consumer:
             ends = [
                 TopicPartition(topic, partition, low)
@@ -136,10 +145,10 @@ class KafkaSource:
                 return []
             consumer.assign(ends)
             came = _polled(consumer, count, _SAMPLE_SECONDS)
-            return list(little((message.key(), message.value()) for message in came))
+            return list(within_sample_bytes((message.key(), message.value()) for message in came))
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """The last messages, read by a client that ends with them."""
+        """Reads the last messages of each partition with a client of its own."""
         ranges = [
             OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
             for (topic, partition), extent in self.extents().items()
@@ -150,10 +159,12 @@ class KafkaSource:
                     yield (pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """What the partitions hold as seen at the start, of one only and from an offset on where they are given."""
+        """Reads what the partitions hold at the time of the call."""
         extents = self.extents()
         if partition is not None and all(number != partition for _, number in extents):
-            raise UsageError(f"there is no partition {partition}", fix=f"{self} has {len(extents)}, counted from 0")
+            raise UsageError(
+                f"there is no partition {partition}", fix=f"{self} has {len(extents)} partitions, counted from 0"
+            )
         ranges = [
             OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
             for (topic, number), extent in extents.items()
@@ -161,8 +172,8 @@ class KafkaSource:
         ]
         with closing(RangeReader(dict(self._client_properties()))) as reader:
             for wanted in ranges:
-                for start in range(wanted.start, wanted.end, _LOOKED_AT_AT_ONCE):
-                    part = wanted._replace(start=start, end=min(wanted.end, start + _LOOKED_AT_AT_ONCE))
+                for start in range(wanted.start, wanted.end, _MESSAGES_PER_READ):
+                    part = wanted._replace(start=start, end=min(wanted.end, start + _MESSAGES_PER_READ))
                     for came in reader.read([part]):
                         for name, number, at, key, value in zip(*came, strict=True):
                             yield Message(Position(name, number, at), key, value)
@@ -176,7 +187,7 @@ class KafkaSource:
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
-        """A client for metadata and for single messages; SourceError when Kafka does not answer."""
+        """Opens a client for metadata and for single messages; SourceError when Kafka does not answer."""
         complaints: list[KafkaError] = []
         consumer = client(
             Consumer,
@@ -199,14 +210,16 @@ class KafkaSource:
             consumer.close()
 
     def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
-        """Waits for the first answer, and gives up as soon as it is clear that there will be none.  The client itself
-        would go on trying after a login was refused."""
+        """Waits for the first answer of Kafka, for 15 s at most.
+
+        Stops earlier when Kafka has refused the login or the TLS handshake: the client itself would try again forever.
+        """
         until = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             try:
                 consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
             except KafkaException:
-                consumer.poll(0)  # has the client tell why
+                consumer.poll(0)  # calls error_cb, which tells why
                 if time.monotonic() > until or any(map(_refusal_fix, complaints)):
                     raise
             else:
@@ -233,13 +246,13 @@ class KafkaSource:
         return SourceError(
             f"Kafka does not answer: {words}",
             where=self._servers,
-            fix="check --bootstrap-servers and that it runs, and that security.protocol in [source.kafka] is that of"
-            " the port",
+            fix="check --bootstrap-servers, that Kafka runs, and that security.protocol in [source.kafka] is the one of"
+            " that port",
         )
 
 
 def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
-    """Up to `count` messages, as many as come within so many seconds; one by one, since they may be large."""
+    """Polls up to `count` messages, as many as come within `seconds`; one at a time, since they may be large."""
     until = time.monotonic() + seconds
     while count > 0 and (left := until - time.monotonic()) > 0:
         message = consumer.poll(left)
@@ -249,20 +262,20 @@ def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
 
 
 def _refusal_fix(complaint: KafkaError) -> str:
-    """What fixes a login or a TLS handshake that failed; "" for complaints of another kind."""
+    """Returns what fixes a failed login or a failed TLS handshake; "" for other complaints."""
     if complaint.code() == KafkaError._AUTHENTICATION:
         return "check sasl.mechanism and sasl.username in [source.kafka], and BRIDGE_KAFKA_PASSWORD"
-    if "SSL" in str(complaint.str()):  # an alert of the other side is a transport error
+    if "SSL" in str(complaint.str()):  # librdkafka reports a TLS alert of the broker as a transport error
         return "check ssl.ca.location, and ssl.certificate.location where Kafka wants a certificate, in [source.kafka]"
     return ""
 
 
 @dataclass(frozen=True)
 class KafkaBatch:
-    """The messages of some ranges of offsets.
+    """The messages of some offset ranges.
 
-    properties: of the client that reads them.
-    folder: where executors on this machine leave events for the driver.
+    properties: properties of the Kafka client that reads them, sorted.
+    folder: the folder in which executors on this machine leave events for the driver; None sends them through Spark.
     """
 
     spark: SparkSession
@@ -272,7 +285,7 @@ class KafkaBatch:
 
     @property
     def messages(self) -> int:
-        """How many the ranges may hold."""
+        """The most messages that the ranges can hold."""
         return sum(wanted.size for wanted in self.ranges)
 
     @property
@@ -282,41 +295,44 @@ class KafkaBatch:
 
     @property
     def ends(self) -> dict[PartitionId, int]:
-        """The end of each range."""
+        """The end (exclusive) of each range."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
     def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
-        """Cuts each partition's range in the same way, so that boundaries come evenly.  Where less than one message of
-        each is wanted, partitions take turns."""
+        """Cuts the range of each partition in the same proportion, so that boundaries of all partitions arrive
+        together.  When `size` is less than the number of partitions, the first part reads only some of them."""
         wanted, others = self.ranges[:size], self.ranges[size:]
-        first, rest = first_of(wanted, max(1, -(-sum(one.size for one in wanted) // size)))
+        first, rest = split_ranges(wanted, max(1, -(-sum(one.size for one in wanted) // size)))
         rest = [*others, *rest]
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def read(self) -> Iterator[Messages]:
-        """The messages, read in this process.  Only the thread of the micro-batch reads here."""
+        """Reads the messages in this process.  Only the thread of the micro-batch may call this."""
         return process_reader(self.properties).read(self.ranges)
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        """The events, read and decoded by one task for each core, whatever the number of partitions.
+        """Reads and decodes in one task for each core, whatever the number of partitions, and collects the events.
 
-        An RDD passes the values on as they are; through a DataFrame's rows they cost the JVM three times as much.
+        An RDD passes the bytes on unchanged; as rows of a DataFrame they cost the JVM three times as much.
         """
-        return taken(self._handed_over(decode, self.folder, most_bytes).collect())
+        return taken(self._packed_events(decode, self.folder, most_bytes).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """The events as Arrow IPC streams, left on the executors."""
-        return self._handed_over(decode, None, math.inf)
+        """Reads and decodes on the executors, and leaves the events there as Arrow IPC streams."""
+        return self._packed_events(decode, None, math.inf)
 
-    def _handed_over(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
-        """The events that executors on this machine have left for the driver.  most_bytes: of all tasks together."""
+    def _packed_events(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
+        """Reads and decodes on the executors, and packs the events for the driver.
+
+        most_bytes: the most bytes of all tasks together.
+        """
         plan, read = self._plan(), self._reader(decode)
         most = math.inf if self.messages <= 1 else _LEEWAY * most_bytes / max(1, len(plan))
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: all_handed_over(read(plan, numbers), folder, most))
+        return tasks.mapPartitions(lambda numbers: packed_for_driver(read(plan, numbers), folder, most))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """The events, read and decoded by one task for each core, whatever the number of partitions."""
+        """Reads and decodes in one task for each core, whatever the number of partitions; leaves the events there."""
         plan, read = self._plan(), self._reader(decode)
 
         def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

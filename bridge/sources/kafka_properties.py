@@ -1,7 +1,7 @@
-"""Kafka client properties for the two clients in use: librdkafka, which reads, and Java's, by which Spark plans.
+"""Kafka client properties for the two clients in use: librdkafka, which reads, and Java's, with which Spark plans.
 
-Settings hold librdkafka's names (librdkafka, CONFIGURATION.md); what Java calls otherwise is translated here (Apache
-Kafka, Consumer Configs; PEM files: KIP-651).
+Settings use librdkafka's names (librdkafka, CONFIGURATION.md).  Properties that Java's client names differently are
+translated here (Apache Kafka, Consumer Configs; PEM files: KIP-651).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _TRANSLATED: Final = frozenset(
 
 
 def client(make: Callable[[dict[str, Any]], _Client], configuration: dict[str, Any]) -> _Client:
-    """A client of librdkafka; UsageError for a property that it does not have, or whose value it does not take."""
+    """Makes a client of librdkafka; UsageError for a property or a value that it does not accept."""
     try:
         return make(configuration)
     except (KafkaException, TypeError, ValueError) as error:
-        said = error.args[0].str() if isinstance(error, KafkaException) else error
+        reason = error.args[0].str() if isinstance(error, KafkaException) else error
         raise UsageError(
-            f"the Kafka client does not take its settings: {said}",
+            f"the Kafka client does not accept its settings: {reason}",
             where="[source.kafka] or --bootstrap-servers",
-            fix="see librdkafka's CONFIGURATION.md for the names of the properties and their values",
-        ) from None  # the client's words may hold a value
+            fix="librdkafka's CONFIGURATION.md lists the properties and their values",
+        ) from None  # the original error may hold a secret value
 
 
 def for_java(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the Java client that mean the same; UsageError where there are none."""
+    """Translates the properties to those of the Java client; UsageError for one that cannot be translated."""
     java = {_RENAMED.get(name, name): value for name, value in properties.items() if name not in _TRANSLATED}
     if "sasl.username" in properties:
         java["sasl.jaas.config"] = _login(java.get("sasl.mechanism", ""), properties)
@@ -68,9 +68,9 @@ def _login(mechanism: str, properties: Mapping[str, str]) -> str:
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
         raise UsageError(
-            f"sasl.username needs a sasl.mechanism that has one, not {mechanism!r}",
+            f"sasl.username cannot be used with the sasl.mechanism {mechanism!r}",
             where="[source.kafka]",
-            fix=f"one of {', '.join(_LOGIN_MODULES)}",
+            fix=f"set sasl.mechanism to one of {', '.join(_LOGIN_MODULES)}",
         )
     username, password = properties["sasl.username"], properties.get("sasl.password", "")
     return f"{module} required username={_quoted(username)} password={_quoted(password)};"

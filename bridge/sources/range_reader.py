@@ -1,8 +1,8 @@
 """Offset ranges of Kafka partitions, read where they are decoded.
 
-Spark plans a micro-batch's ranges and writes them to its log before it hands the batch over; the messages themselves
-are read by the Python process that decodes them.  They never pass through the JVM, which took more processor time to
-carry them there than decoding takes.
+Spark plans the ranges of a micro-batch and writes them to its log before it calls foreachBatch; the messages themselves
+are read by the Python process that decodes them.  They never pass through the JVM: to carry them through it took more
+processor time than to decode them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from bridge.sources.kafka_properties import client
 _T = TypeVar("_T")
 
 READ_AT_ONCE: Final = 10_000
-_LOT_BYTES: Final = 8 << 20
-"""Messages with values of so many bytes wait for no others."""
-_ASKED_BYTES: Final = 16 << 20
-"""About how many bytes are asked for at once.  The messages before tell how large messages are."""
+_CHUNK_BYTES: Final = 8 << 20
+"""Messages whose values have so many bytes are passed on without waiting for more."""
+_REQUEST_BYTES: Final = 16 << 20
+"""About how many bytes one request asks for, judged by the size of the messages before it."""
 _GROWTH: Final = 8
-"""The next request asks for at most so many times as many messages as came: they may be larger."""
+"""The next request asks for at most so many times the number of messages that were received: they may be larger."""
 SILENCE_SECONDS: Final = 60.0
-"""Reading a range is given up when its next message does not come for so long."""
+"""Reading a range fails when its next message does not come for so long."""
 _POLL_SECONDS: Final = 0.2
-_PASSING: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
-"""The end of the log, and lost connections that the client itself restores."""
+_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
+"""Errors after which reading continues: the end of a partition, and lost connections, which the client restores."""
 
 ISOLATION: Final = "read_committed"
-"""The same for all clients: Spark plans ranges that other clients read, up to an end that a third has asked for."""
+"""The same for all clients: Spark plans ranges that other clients read, up to an end that a third client looked up."""
 
 CLIENT_DEFAULTS: Final = {
     "group.id": "bridge",
@@ -49,19 +49,19 @@ CLIENT_DEFAULTS: Final = {
     "enable.partition.eof": True,
     "log_level": 0,
     "statistics.interval.ms": 5_000,
-    # A range is read once and then another: what is fetched beyond its end is fetched in vain.
+    # The client reads a range, then goes elsewhere: messages fetched beyond the end of the range are fetched in vain.
     "queued.min.messages": 2_000,
     "queued.max.messages.kbytes": 16 * 1024,
     "fetch.queue.backoff.ms": 1,
-    # What is asked for is there.  A request for more, at the end of a partition, would keep the next partition waiting
-    # until something comes: a second on a quiet topic of four partitions (measured).
+    # The messages of a range exist already.  A fetch beyond the end of a partition would wait for new messages, and the
+    # next partition with it: a second on a quiet topic of four partitions (measured).
     "fetch.wait.max.ms": 10,
 }
 
 
 class OffsetRange(NamedTuple):
-    """The offsets [start, end) of a partition.  There may be fewer messages, since transaction markers, aborted and
-    compacted messages leave gaps."""
+    """The offsets [start, end) of a partition.  There may be fewer messages than offsets: transaction markers, aborted
+    messages and compaction leave gaps."""
 
     topic: str
     partition: int
@@ -70,23 +70,23 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many messages it may hold."""
+        """The most messages that it can hold."""
         return max(0, self.end - self.start)
 
 
 class RangeLog:
-    """What each micro-batch of a stream reads, from Spark's own log of offsets in the query's checkpoint folder
-    (Structured Streaming, "Recovering from failures with checkpointing": written before the batch is run).
+    """Tells which offsets each micro-batch of a stream reads, from Spark's offset log in the query's checkpoint folder.
 
-    starts: where the stream begins; a partition that comes later begins at 0: were its first messages gone already,
-        reading them has to fail.
+    Spark writes the log before it runs the batch (Structured Streaming, "Recovering from failures with checkpointing").
+    starts: where the stream begins.  A partition that is added later begins at 0: if its first messages are gone
+        already, reading them has to fail.
     """
 
     def __init__(self, folder: str, starts: Mapping[PartitionId, int]) -> None:
         self._folder, self._next = Path(folder) / "offsets", dict(starts)
 
     def ranges(self, batch_id: int) -> list[OffsetRange]:
-        """The ranges of the next micro-batch; to be asked once for each, in order."""
+        """Returns the ranges of the next micro-batch.  Call it once for each, in order."""
         ends = orjson.loads((self._folder / str(batch_id)).read_bytes().splitlines()[2])
         ranges = [
             OffsetRange(topic, int(partition), self._next.get((topic, int(partition)), 0), end)
@@ -98,7 +98,7 @@ class RangeLog:
 
 
 def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """The ranges cut into at most `count` shares of nearly equal size, none of them empty."""
+    """Cuts the ranges into at most `count` shares of nearly equal size, none of them empty."""
     ranges = list(ranges)
     quota = -(-sum(r.size for r in ranges) // count) if ranges else 0
     cut: list[list[OffsetRange]] = []
@@ -116,8 +116,8 @@ def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]
     return cut
 
 
-def first_of(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """The first `count`th part of every range, and what is behind it."""
+def split_ranges(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Splits every range after 1/`count` of its offsets (rounded up); returns the first parts, and the rest."""
     whole = [wanted for wanted in ranges if wanted.size]
     cuts = [wanted.start - (-wanted.size // count) for wanted in whole]
     first = [wanted._replace(end=cut) for wanted, cut in zip(whole, cuts, strict=True)]
@@ -126,7 +126,7 @@ def first_of(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRang
 
 
 class RangeReader:
-    """A Kafka client that reads ranges, one after the other.  Not for several threads.
+    """A Kafka client that reads ranges, one after the other.  Only one thread may use it at a time.
 
     properties: Kafka client properties (librdkafka), with bootstrap.servers.
     """
@@ -135,17 +135,17 @@ class RangeReader:
         self._fetched: dict[PartitionId, int] = {}
         callbacks = {"stats_cb": self._note_fetched}
         self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
-        self._most = 1
+        self._max_request = 1
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
-        """The messages of the ranges, in order; what comes next is fetched while what came is being decoded.
+        """Yields the messages of the ranges, in order.  A thread fetches the next ones while the caller works.
 
-        Raises SourceError when Kafka no longer holds one, or is silent.
+        Raises SourceError when Kafka no longer holds a message, or when none comes for 60 s.
         """
-        return one_ahead(_in_lots(self._read(ranges), self._learn), "reading")
+        return prefetched(_joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
 
     def close(self) -> None:
-        """Ends the client."""
+        """Closes the client."""
         self._consumer.close()
 
     def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
@@ -155,8 +155,10 @@ class RangeReader:
             self._consumer.unassign()
 
     def _note_fetched(self, statistics: str) -> None:
-        """Where the client goes on fetching: behind aborted messages, too, which it passes over in silence (librdkafka,
-        STATISTICS.md)."""
+        """Stores the next offset that the client will fetch in each partition (librdkafka, STATISTICS.md).
+
+        It moves even past aborted messages, which the client does not return.
+        """
         self._fetched = {
             (topic, int(partition)): found["next_offset"]
             for topic, known in orjson.loads(statistics)["topics"].items()
@@ -164,16 +166,16 @@ class RangeReader:
         }
 
     def _messages(self, wanted: OffsetRange) -> Iterator[Messages]:
-        following, heard, fetched = wanted.start, time.monotonic(), 0
-        while following < wanted.end:
-            # consume() waits until it has as many as it is asked for: never ask for more than there are.
-            came = self._consumer.consume(min(self._most, wanted.end - following), timeout=_POLL_SECONDS)
-            was, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
-            if came or fetched != was:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_SECONDS:
-                raise _silent(wanted, following)
-            kept = self._kept(wanted, following, came)
+        next_offset, last_progress, fetched = wanted.start, time.monotonic(), 0
+        while next_offset < wanted.end:
+            # consume() waits for as many messages as it is asked for: never ask for more than there can be.
+            received = self._consumer.consume(min(self._max_request, wanted.end - next_offset), timeout=_POLL_SECONDS)
+            fetched_before, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
+            if received or fetched != fetched_before:
+                last_progress = time.monotonic()
+            elif time.monotonic() - last_progress > SILENCE_SECONDS:
+                raise _silence_error(wanted, next_offset)
+            kept = self._within_range(wanted, next_offset, received)
             if kept:
                 yield Messages(
                     [wanted.topic] * len(kept),
@@ -182,51 +184,56 @@ class RangeReader:
                     [message.key() for message in kept],
                     [message.value() for message in kept],
                 )
-            following = _after(came, following)
+            next_offset = _next_offset(received, next_offset)
 
-    def _learn(self, messages: int, size: int) -> None:
-        """Learns from the latest messages and the bytes of their values how many messages may be asked for at once."""
-        self._most = max(1, min(READ_AT_ONCE, _GROWTH * messages, _ASKED_BYTES * messages // max(1, size)))
+    def _adapt_request_size(self, messages: int, size: int) -> None:
+        """Sets how many messages the next request asks for.
 
-    def _kept(self, wanted: OffsetRange, following: int, came: list[Any]) -> list[Any]:
-        """What came, without the end of the log and what lies beyond the range: between them are only offsets that
-        hold markers or were compacted."""
-        errors = [message.error() for message in came if message.error() is not None]
+        messages: the number of the latest messages.  size: the bytes of their values.
+        """
+        self._max_request = max(1, min(READ_AT_ONCE, _GROWTH * messages, _REQUEST_BYTES * messages // max(1, size)))
+
+    def _within_range(self, wanted: OffsetRange, next_offset: int, received: list[Any]) -> list[Any]:
+        """Returns the received messages that belong to the range; raises SourceError for an error that is not harmless.
+
+        A message beyond the range shows that the rest of the range has only transaction markers and compacted offsets.
+        """
+        errors = [message.error() for message in received if message.error() is not None]
         for error in errors:
-            if error.code() not in _PASSING:
-                raise _refused(wanted, following, error)
-        if not errors and (not came or came[-1].offset() < wanted.end):
-            return came
-        return [message for message in came if message.error() is None and message.offset() < wanted.end]
+            if error.code() not in _HARMLESS:
+                raise _refusal_error(wanted, next_offset, error)
+        if not errors and (not received or received[-1].offset() < wanted.end):
+            return received
+        return [message for message in received if message.error() is None and message.offset() < wanted.end]
 
 
-def _in_lots(some: Iterable[Messages], learn: Callable[[int, int], None]) -> Iterator[Messages]:
-    """The same messages in larger lots: small ranges are put together as long as they take little memory, since
-    decoding few messages costs nearly as much as decoding many.
+def _joined_chunks(messages_read: Iterable[Messages], on_size: Callable[[int, int], None]) -> Iterator[Messages]:
+    """Joins messages to larger chunks, as long as they take little memory: decoding few messages costs nearly as much
+    as decoding many.
 
-    learn: is told the number of messages of each lot, and the bytes of their values.
+    on_size: is called with the number of messages in the present chunk, and the bytes of their values.
     """
     held: list[Messages] = []
     count = size = 0
-    for messages in some:
+    for messages in messages_read:
         held.append(messages)
         count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
-        learn(count, size)
-        if count >= READ_AT_ONCE // 2 or size >= _LOT_BYTES:
-            yield _joined(held)
+        on_size(count, size)
+        if count >= READ_AT_ONCE // 2 or size >= _CHUNK_BYTES:
+            yield _join(held)
             held, count, size = [], 0, 0
     if held:
-        yield _joined(held)
+        yield _join(held)
 
 
-def _joined(lots: list[Messages]) -> Messages:
+def _join(lots: list[Messages]) -> Messages:
     return (
         lots[0] if len(lots) == 1 else Messages(*(list(chain.from_iterable(part)) for part in zip(*lots, strict=True)))
     )
 
 
-def one_ahead(items: Iterator[_T], name: str) -> Iterator[_T]:
-    """The items, each made ahead by a thread of this name while the one before is in use."""
+def prefetched(items: Iterator[_T], name: str) -> Iterator[_T]:
+    """Yields the items; a thread of this name makes the next one while the caller uses the present one."""
     with ThreadPoolExecutor(1, name) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:
@@ -234,39 +241,39 @@ def one_ahead(items: Iterator[_T], name: str) -> Iterator[_T]:
             yield item
 
 
-def _after(came: list[Any], following: int) -> int:
-    """The offset to go on from: behind the last message, or where the log ends."""
-    for message in reversed(came):
+def _next_offset(received: list[Any], next_offset: int) -> int:
+    """Returns the next offset to read: after the last message, or the end of the partition."""
+    for message in reversed(received):
         if message.error() is None:
             return int(message.offset()) + 1
         if message.error().code() == KafkaError._PARTITION_EOF:
             return int(message.offset())
-    return following
+    return next_offset
 
 
-def loaded(tasks: Iterable[int]) -> Iterator[int]:
-    """Does nothing; to run it, a Python worker has to load all that reading and decoding need."""
+def load_imports(tasks: Iterable[int]) -> Iterator[int]:
+    """Does nothing.  To run it, a Python worker has to import everything that reading and decoding need."""
     return iter(tasks)
 
 
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
-    """This process's reader for these properties.  A Python worker of Spark lives on from task to task, and so does its
-    reader."""
+    """Returns this process's reader for these properties.  Spark's Python workers outlive their tasks, and so do their
+    readers."""
     return RangeReader(dict(properties))
 
 
-def _silent(wanted: OffsetRange, following: int) -> SourceError:
+def _silence_error(wanted: OffsetRange, next_offset: int) -> SourceError:
     return SourceError(
         f"no message came for {SILENCE_SECONDS:.0f} s",
-        where=f"{wanted.topic}/{wanted.partition}/{following}",
-        fix="see that Kafka answers and that the partition has a leader; then start the bridge again",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
     )
 
 
-def _refused(wanted: OffsetRange, following: int, error: Any) -> SourceError:
+def _refusal_error(wanted: OffsetRange, next_offset: int, error: Any) -> SourceError:
     return SourceError(
-        f"Kafka refused to be read: {error.str()}",
-        where=f"{wanted.topic}/{wanted.partition}/{following}",
-        fix="see that Kafka still holds the messages and that its user may read the topic; then start the bridge again",
+        f"Kafka refused the read: {error.str()}",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka still holds the messages and that its user may read them; then start the bridge again",
     )

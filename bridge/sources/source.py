@@ -20,7 +20,7 @@ from bridge.protocols.batch_decode import EventDecoder, Messages
 
 @dataclass(frozen=True)
 class Extent:
-    """What a partition holds now: offsets [low, high)."""
+    """The offsets [low, high) that a partition holds now."""
 
     low: int
     high: int
@@ -29,8 +29,8 @@ class Extent:
 class TopicNow(NamedTuple):
     """A topic as Kafka describes it.
 
-    id: Kafka gave it when the topic was created; "" from brokers before 2.8.
-    partitions: how many the topic has.
+    id: the id that Kafka gave the topic when it was created; "" from brokers before 2.8.
+    partitions: how many partitions the topic has.
     """
 
     id: str
@@ -39,16 +39,16 @@ class TopicNow(NamedTuple):
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 
-_LOOKED_AT_BYTES: Final = 16 << 20
+_SAMPLE_BYTES: Final = 16 << 20
 
 
-def little(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue]:
-    """The first messages, of about so many bytes as a sample may have; at least one."""
+def within_sample_bytes(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue]:
+    """Yields the first messages until they hold 16 MiB; at least one."""
     size = 0
     for key, value in messages:
         yield key, value
         size += len(key or b"") + len(value or b"")
-        if size >= _LOOKED_AT_BYTES:
+        if size >= _SAMPLE_BYTES:
             return
 
 
@@ -65,71 +65,77 @@ class MicroBatch(Protocol):
 
     @property
     def messages(self) -> int | None:
-        """How many there are at most; None where only reading them tells."""
+        """The most messages that it can hold; None when only reading tells."""
 
     @property
     def starts(self) -> Mapping[PartitionId, int]:
-        """The offsets from which it reads, where they are known."""
+        """The first offset of each partition, as far as they are known."""
 
     @property
     def ends(self) -> Mapping[PartitionId, int]:
-        """The offsets up to which it reads, where they are known."""
+        """The offset after the last one of each partition, as far as they are known."""
 
     def split(self, size: int) -> tuple[MicroBatch, MicroBatch | None]:
-        """The first part, of about `size` messages at most where that can be told, and the rest if there is any."""
+        """Returns the first part, of about `size` messages if they can be counted, and the rest if there is any."""
 
     def read(self) -> Iterator[Messages]:
-        """The messages, read here."""
+        """Reads the messages in this process."""
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        """The events (EVENT_SCHEMA), read and decoded on the executors and brought here.  Raises
-        `event_transfer.TooLargeError` when they have many more bytes than that and `split` can divide them."""
+        """Reads and decodes on the executors, and brings the events (EVENT_SCHEMA) to this process.
+
+        Raises `event_transfer.TooLargeError` when they have many more bytes than `most_bytes` and `split` can divide
+        the micro-batch.
+        """
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
-        """The events (EVENT_SCHEMA), read and decoded on the executors and left there."""
+        """Reads and decodes on the executors, and leaves the events (EVENT_SCHEMA) there."""
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """The events, read and decoded on the executors and left there as Arrow IPC streams."""
+        """Reads and decodes on the executors, and leaves the events there as Arrow IPC streams."""
 
 
 MicroBatches = Callable[[DataFrame, int], MicroBatch]
-"""Turns what foreachBatch is given, the batch and its id, into a micro-batch."""
+"""Makes a micro-batch from the arguments of foreachBatch: the batch and its id."""
 
 
 class Source(Protocol):
-    """A place that messages come from."""
+    """Where messages come from."""
 
     is_kafka: bool
     planning: Mapping[str, str]
     """Properties of the session in which Spark plans the micro-batches."""
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
-        """Every partition, and what it holds now."""
+        """Looks up every partition, and the offsets that it holds now."""
 
     def topics(self) -> Mapping[str, TopicNow]:
-        """The topics as Kafka describes them now; none where there is no Kafka."""
+        """Looks up the topics as Kafka describes them now; none for a source without Kafka."""
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """A stream that begins at `starts`; `micro_batches` turns its batches into messages."""
+        """Makes a stream that begins at `starts`; `micro_batches` turns its batches into messages."""
 
     def batch_size(self, messages_per_batch: int) -> int:
-        """The most messages that a micro-batch can hold."""
+        """Returns the most messages that a micro-batch can hold."""
 
     def batch_bytes(self, most_bytes: int) -> int:
-        """About how many bytes the events of a micro-batch have, or of one of its parts where it can be divided."""
+        """Estimates the bytes of the events of a micro-batch or, if it can be divided, of one of its parts."""
 
     def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
-        """The micro-batches of a query of `read_stream`; folder: the query's checkpoint."""
+        """Returns what makes the micro-batches of a query of `read_stream`.  folder: the query's checkpoint."""
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
-        """All messages of these offsets, as one micro-batch."""
+        """Makes one micro-batch of all messages at these offsets."""
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """The first few (key, value) that can be read, to look at; fewer where they are large."""
+        """Reads up to `count` (key, value) pairs from the beginning; fewer when they are large."""
 
     def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """The last few (key, value) of each partition that holds any, in order; to be read one after the other."""
+        """Reads the last `count` (key, value) pairs of each partition that holds any, in order.  Each must be consumed
+        before the next is taken."""
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """The messages that are there now, partition by partition, to be shown; of one partition only, or from an
-        offset on, where they are given."""
+        """Reads the messages that are there now, partition by partition.
+
+        partition: read only this partition, if it is given.  offset: begin at this offset, if it is given.
+        """

@@ -1,7 +1,7 @@
-"""Notices topics that were deleted and created again, and topics that have got partitions.
+"""Detects topics that were deleted and created again, and partitions that were added to a topic.
 
-A topic that was created again under its name is another topic, whatever its offsets look like.  Kafka gives each topic
-an id when it is created (KIP-516); the bridge keeps the ids with its positions on the target.
+A topic that was created again under the same name is another topic, even if its offsets fit.  Kafka gives each topic an
+id when it is created (KIP-516); the bridge stores the ids with its progress in the target.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bridge.mysql.state.progress import Progress
 from bridge.sources.source import Source, TopicNow
 from bridge.tso import tso_time
 
-PATIENCE_SECONDS: Final = 60.0
-"""How long Kafka may be silent while the bridge runs."""
+SILENCE_SECONDS: Final = 60.0
+"""How long Kafka may fail to answer while the bridge runs."""
 _TIMEOUT_SECONDS: Final = 10.0
 _NO_ID: Final = "A" * 22
-"""What a broker before 2.8 gives: 16 bytes of zero."""
+"""The id that brokers before 2.8 give: 16 zero bytes in base64."""
 
 log = structlog.get_logger()
 
@@ -35,19 +35,20 @@ class UnansweredError(SourceError):
 
 
 def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
-    """The topics as they are now.
+    """Asks Kafka for the ids and partitions of the topics.
 
-    Raises SourceError for a topic that there is not, or that may not be read, UnansweredError when Kafka is silent.
+    Raises SourceError for a topic that does not exist or may not be described, UnansweredError when Kafka does not
+    answer.
     """
-    asked = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
     try:
-        described = {topic: future.result() for topic, future in asked.items()}
+        described = {topic: future.result() for topic, future in futures.items()}
     except KafkaException as error:
         kind = SourceError if error.args[0].code() in _FINAL else UnansweredError
         raise kind(
             f"Kafka does not describe the topics: {error.args[0].str()}",
             where=", ".join(topics),
-            fix="see that the topics are there, that Kafka answers, and that its user may describe them",
+            fix="check that the topics exist, that Kafka answers, and that its user may describe them",
         ) from error
     return {
         topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
@@ -55,7 +56,7 @@ def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
 
 
 def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:
-    """The ids of the topics, without those of brokers that give none."""
+    """Returns the ids of the topics that have one."""
     return {topic: now.id for topic, now in topics.items() if now.id}
 
 
@@ -71,114 +72,121 @@ _FINAL: Final = frozenset(
 
 
 def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]:
-    """The ids to keep with the progress.  Raises SourceError when one of its topics was created again."""
-    spoken_of = {topic for topic, _ in progress.positions}
-    known = {topic: id_ for topic, id_ in progress.topics.items() if topic in spoken_of}
-    _refuse_others(known, now, by_partition=goes_by_partition(progress.positions))
+    """Returns the ids to store with the progress: those that it knows, replaced by the present ones.
+
+    now: the present ids.  Raises SourceError when one of the topics of the progress was created again.
+    """
+    topics = {topic for topic, _ in progress.positions}
+    known = {topic: id_ for topic, id_ in progress.topics.items() if topic in topics}
+    _refuse_other_ids(known, now, by_partition=goes_by_partition(progress.positions))
     return {**known, **now}
 
 
 def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, int]:
-    """Where each topic begins (TSO): everything below counts as in the target; 0 for a topic that begins with the
-    pipeline.
+    """Returns where each topic begins (TSO); everything below it counts as in the target.  0 for a topic that begins
+    with the pipeline.
 
-    given: the topics that are to be read, each with the beginning that the operator names, None without one.
-    Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Otherwise a topic's rows below
-    applied_ts would silently be taken for late ones, or a topic would be left out for good.
+    given: the topics to be read, each with the beginning that the operator names, None without one.
+    Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Without this check, a topic's rows
+    below applied_ts would be dropped as late ones, or a topic would silently no longer be read.
     """
     known, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
     is_new = not known and progress.applied_ts == progress.start_ts
     for topic, begin in given.items():
         if topic in known:
             if begin not in {None, known[topic]}:
-                raise _begun_elsewhere(progress, topic, known[topic], begin)
+                raise _other_beginning_error(progress, topic, known[topic], begin)
         elif begin is None and not is_new:
-            raise _added(progress, f"the topic {topic!r} is new to the pipeline", topic, by_partition=by_partition)
+            raise _added_topic_error(
+                progress, f"the topic {topic!r} is new to the pipeline", topic, by_partition=by_partition
+            )
         elif begin is not None and begin < progress.applied_ts and not by_partition:
-            what = f"the topic {topic!r} cannot begin at {begin}, below what is in the target"
-            raise _added(progress, what, topic, by_partition=False)
+            what = f"the topic {topic!r} cannot begin at {begin}, which is below the applied ts"
+            raise _added_topic_error(progress, what, topic, by_partition=False)
     if missing := sorted(known.keys() - given.keys()):
         raise UsageError(
             f"the pipeline reads the topic {missing[0]!r}, which is not given",
             where=f"pipeline {progress.name}",
-            fix=f"give it with --topic as well; or take it out for good: bridge reset --topic {missing[0]}",
+            fix=f"give it with --topic as well, or remove it for good: bridge reset --topic {missing[0]}",
         )
     return {topic: known.get(topic, begin or 0) for topic, begin in given.items()}
 
 
-def _added(progress: Progress, what: str, topic: str, *, by_partition: bool) -> UsageError:
+def _added_topic_error(progress: Progress, what: str, topic: str, *, by_partition: bool) -> UsageError:
     applied = progress.applied_ts
-    ways = (
-        f"say where it begins, --topic {topic}@TSO or @TIME, when everything of it below is in the target already; or"
-        f" --topic {topic}@earliest when nothing is"
+    fix = (
+        f"say where it begins: --topic {topic}@TSO or @TIME if the target already holds all its changes below that"
+        f" moment, --topic {topic}@earliest if it holds none"
         if by_partition
-        else f"say where it begins, --topic {topic}@TSO or @TIME, at or above {applied} ({tso_time(applied)}), where"
-        " everything of it below is in the target already: copy its tables as they are at that moment; or apply it up"
-        f" to there: bridge replay --name NEW --topic {topic} --until {applied}, then --topic {topic}@{applied}"
+        else f"either copy its tables to the target, as of a moment at or above {applied} ({tso_time(applied)}), and"
+        f" give --topic {topic}@MOMENT; or apply its changes below {applied} first: bridge replay --name NEW"
+        f" --topic {topic} --until {applied}, then give --topic {topic}@{applied}"
     )
-    return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", fix=ways)
+    return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", fix=fix)
 
 
-def _begun_elsewhere(progress: Progress, topic: str, known: int, given: int | None) -> UsageError:
+def _other_beginning_error(progress: Progress, topic: str, known: int, given: int | None) -> UsageError:
     began = f"at {known}" if known else "with the pipeline"
     return UsageError(
         f"the topic {topic!r} began {began}, not at {given}",
         where=f"pipeline {progress.name}",
-        fix=f"leave @{given} out, or give what it began with; to begin it elsewhere, bridge reset --topic {topic} and"
-        " add it anew",
+        fix=f"leave @{given} out, or give the moment where it began; to begin it elsewhere, bridge reset --topic"
+        f" {topic} and add it again",
     )
 
 
 @dataclass(frozen=True)
 class TopicGuard:
-    """Makes sure that what was read comes from the topics that were there at the start.
+    """Makes sure that messages come from the same topics as at the start of the bridge.
 
-    ids: the ids of those topics.  by_partition: whether progress goes by the order of the partitions.
+    ids: the ids of the topics at the start.
+    by_partition: whether progress follows the order of the partitions instead of commit ts.
     """
 
     source: Source
     ids: Mapping[str, str]
     by_partition: bool
 
-    def partitions(self, given_up: Callable[[], bool]) -> set[PartitionId] | None:
-        """The partitions that the topics have now; None when `given_up` returned true before Kafka answered.
+    def partitions(self, stop_waiting: Callable[[], bool]) -> set[PartitionId] | None:
+        """Returns the present partitions of the topics; None when `stop_waiting` returned true before Kafka answered.
 
-        Call it between reading and applying: a new partition may hold a row below a boundary that was read.  Raises
-        SourceError when a topic was created again, is gone, or Kafka stays silent.
+        Call it after reading and before applying: a new partition may hold a row below a boundary that was read.
+        Raises SourceError when a topic was created again or deleted, or when Kafka does not answer for 60 s.
         """
-        until, is_said = time.monotonic() + PATIENCE_SECONDS, False
+        until, is_logged = time.monotonic() + SILENCE_SECONDS, False
         while True:
             try:
                 topics = self.source.topics()
             except UnansweredError as error:
-                if given_up():
+                if stop_waiting():
                     return None
                 if time.monotonic() > until:
                     raise
-                if not is_said:
-                    log.warning("Kafka does not answer; the topics are asked for again", error=error.what)
-                is_said = True
+                if not is_logged:
+                    log.warning("Kafka does not describe the topics; trying again", error=error.what)
+                is_logged = True
                 time.sleep(_PAUSE_SECONDS)
             else:
                 break
-        _refuse_others(self.ids, ids_of(topics), by_partition=self.by_partition)
+        _refuse_other_ids(self.ids, ids_of(topics), by_partition=self.by_partition)
         return {(topic, partition) for topic, now in topics.items() for partition in range(now.partitions)}
 
 
-def _refuse_others(known: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:
+def _refuse_other_ids(known: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:
     for topic, id_ in known.items():
         if topic in now and now[topic] != id_:
-            raise _made_anew(topic, id_, now[topic], by_partition=by_partition)
+            raise _created_again_error(topic, id_, now[topic], by_partition=by_partition)
 
 
-def _made_anew(topic: str, known: str, now: str, *, by_partition: bool) -> SourceError:
-    copy = "copy the upstream's tables to the target, `bridge reset`, and begin at the copy's moment with --from"
-    again = (
-        "if the new one holds every change from the target's applied ts on (`bridge status`; from that of a schema"
-        " change still to run, if there is one), `bridge reset` and start with --from that commit ts; otherwise "
+def _created_again_error(topic: str, known: str, now: str, *, by_partition: bool) -> SourceError:
+    copy = "copy the upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy"
+    go_on = (
+        "if the new topic holds every change at or above the applied ts (`bridge status`; of a schema change still"
+        " to run, if there is one, at or above its commit ts), `bridge reset` and start with --from that commit ts;"
+        " otherwise "
     )
     return SourceError(
-        "the topic was deleted and made anew: what it holds does not follow on what is in the target",
-        where=f"{topic}, whose id is {now} and was {known}",
-        fix=copy if by_partition else again + copy,
+        "the topic was deleted and created again: its messages do not continue what is in the target",
+        where=f"topic {topic}, whose id was {known} and is now {now}",
+        fix=copy if by_partition else go_on + copy,
     )

@@ -45,7 +45,7 @@ def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
         yield events
 
 
-def all_handed_over(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
+def packed_for_driver(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
     """Hands over each of the tables, up to so many bytes together; beyond them only the word that there was more."""
     try:
         for events in within(tables, most_bytes):

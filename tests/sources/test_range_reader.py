@@ -19,7 +19,15 @@ from bridge.local import Kafka
 from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from bridge.protocols.batch_decode import Messages
 from bridge.sources import range_reader as ranges
-from bridge.sources.range_reader import READ_AT_ONCE, OffsetRange, RangeLog, RangeReader, _in_lots, first_of, shares
+from bridge.sources.range_reader import (
+    READ_AT_ONCE,
+    OffsetRange,
+    RangeLog,
+    RangeReader,
+    _joined_chunks,
+    shares,
+    split_ranges,
+)
 from tests.support.models import Clock
 
 RANGES = st.lists(
@@ -53,7 +61,7 @@ def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: lis
 def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
     """What is read by parts is read whole, each partition by as much at a time."""
     ranges = list({r.partition: r for r in ranges}.values())
-    first, rest = first_of(ranges, count)
+    first, rest = split_ranges(ranges, count)
     read = _offsets(first) + _offsets(rest)
     assert sorted(read) == sorted(_offsets(ranges))
     assert all(r.size for r in (*first, *rest))
@@ -197,7 +205,7 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
         Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
         for n, size in enumerate(sizes)
     ]
-    lots = list(_in_lots(some, _nobody))
+    lots = list(_joined_chunks(some, _nobody))
     places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
     assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
     assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
@@ -224,9 +232,9 @@ def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
     finally:
         consumer.close()
     assert [offset for lot in lots for offset in lot.offset] == list(range(3030))
-    assert max(sum(map(len, filter(None, lot.value))) for lot in lots) < 2 * ranges._ASKED_BYTES
+    assert max(sum(map(len, filter(None, lot.value))) for lot in lots) < 2 * ranges._REQUEST_BYTES
     assert asked[0] == 1
-    assert max(asked[:3]) <= ranges._ASKED_BYTES // 900_000
+    assert max(asked[:3]) <= ranges._REQUEST_BYTES // 900_000
     assert max(asked) > 1000
 
 
@@ -235,4 +243,4 @@ def test_large_messages_wait_for_no_others() -> None:
     large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
     small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
     lots = [small, large, small, small, large, large]
-    assert [len(lot.value) for lot in _in_lots(lots, _nobody)] == [3, 5, 1]
+    assert [len(lot.value) for lot in _joined_chunks(lots, _nobody)] == [3, 5, 1]

@@ -29,7 +29,7 @@ def progress(topics: Mapping[str, str], *read: str, start: PartitionStart = READ
         (progress({"a": "1"}, "a"), {"a": "1", "b": "2"}, {"a": "1", "b": "2"}),  # one more topic
         (progress({"a": "1", "b": "2"}, "a", "b"), {"a": "1"}, {"a": "1", "b": "2"}),  # one less, which may come back
         (progress({}, "a"), {"a": "1"}, {"a": "1"}),  # read by an earlier version of the bridge
-        (progress({"a": "1"}), {"a": "2"}, {"a": "2"}),  # made anew before anything of it was read
+        (progress({"a": "1"}), {"a": "2"}, {"a": "2"}),  # created again before anything of it was read
         (progress({"a": "1"}, "a"), {}, {"a": "1"}),  # a broker that gives no ids
     ],
 )
@@ -68,11 +68,11 @@ def test_a_silent_kafka_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     guard = TopicGuard(Answers(SILENT, SILENT, "1"), {"a": "1"}, by_partition=False)
     assert guard.partitions(lambda: False) == {("a", 0), ("a", 1)}
     assert TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: True) is None
-    monkeypatch.setattr(topics, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(topics, "SILENCE_SECONDS", 0.0)
     with pytest.raises(UnansweredError):
         TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: False)
 
 
 def test_a_topic_without_id() -> None:
-    """Of a broker that gives none: nothing tells whether it was made anew, its partitions are told all the same."""
+    """Of a broker that gives none: nothing tells whether it was created again, its partitions are told all the same."""
     assert TopicGuard(Answers(""), {}, by_partition=False).partitions(lambda: False) == {("a", 0), ("a", 1)}

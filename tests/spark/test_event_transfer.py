@@ -12,7 +12,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.spark import event_transfer
-from bridge.spark.event_transfer import TooLargeError, all_handed_over, handed_over, taken
+from bridge.spark.event_transfer import TooLargeError, handed_over, packed_for_driver, taken
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -73,8 +73,8 @@ def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bo
     """By each task for itself; who asked for it learns how much came of how many, and no file stays behind."""
     folder = str(tmp_path) if with_folder else None
     size = _events(10).nbytes
-    enough = all_handed_over(iter([_events(10)]), folder, 2 * size)
-    too_much = list(all_handed_over((_events(10) for _ in range(5)), folder, 2.5 * size))
+    enough = packed_for_driver(iter([_events(10)]), folder, 2 * size)
+    too_much = list(packed_for_driver((_events(10) for _ in range(5)), folder, 2.5 * size))
     assert len(too_much) == 3
     with pytest.raises(TooLargeError) as raised:
         taken([*enough, *too_much])

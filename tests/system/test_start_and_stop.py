@@ -215,7 +215,8 @@ def test_a_topic_made_anew_with_more_in_it_is_noticed(target: str, kafka: Kafka,
     ended = bridge(*arguments)
     assert (ended.code, applied_ts(target)) == (3, at)
     assert (
-        f"deleted and made anew: what it holds does not follow on what is in the target; at {name}" in ended.last_line
+        f"deleted and created again: its messages do not continue what is in the target; at topic {name}"
+        in ended.last_line
     )
     assert "`bridge reset` and start with --from that commit ts" in ended.last_line
     sql(target, *(f"TRUNCATE bank.{table}" for table in new.bank.tables))
@@ -236,7 +237,7 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
         made_anew(kafka, name)
         process.signal_group(signal.SIGCONT)
         assert process.wait() == 3, process.end_of_log
-        assert "was deleted and made anew" in process.lines[-1]
+        assert "was deleted and created again" in process.lines[-1]
         assert "Traceback" not in process.log
     assert applied_ts(target) == end
     assert_equal(target, feed.bank)
