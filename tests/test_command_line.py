@@ -71,8 +71,8 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("ddl", "approve"), "ID"),
     (2, ("status", "--name", "\udcff"), "not UTF-8"),
     # URLs
-    (2, ("status",), "there is no target"),
-    (2, ("status", "--target", ""), "there is no target"),
+    (2, ("status",), "no target is given"),
+    (2, ("status", "--target", ""), "no target is given"),
     *(
         (2, ("status", "--target", url), words)
         for url, words in {
@@ -136,7 +136,7 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("ddl", "translate", "--input", "{files}/some.jsonl", "--flavour", "oracle-1"), "no known protocol"),
     (2, ("ddl", "translate", "--flavour", "mysql-8.0"), "stdin"),
     # sources
-    (2, ("replay", "--target", NOWHERE), "there is no source"),
+    (2, ("replay", "--target", NOWHERE), "no source is given"),
     (2, ("run", "--target", NOWHERE, "--set", "source.input={files}/some.jsonl"), "bridge replay"),
     (2, ("inspect", "--input", "{files}/none.jsonl"), "no capture file"),
     (2, ("inspect", "--input", "{files}/empty"), "holds no *.jsonl"),

@@ -237,7 +237,7 @@ def _check_events(events: list[Event]) -> Iterator[CheckResult]:
     if bad:
         yield CheckResult(
             False,
-            f"{len(bad)} messages of the sample cannot be decoded; the first: {bad[0]}",
+            f"the sample holds {len(bad)} messages that cannot be decoded; the first: {bad[0]}",
             "fix what the reason names",
         )
     rows = sum(event.kind <= Kind.DELETE for event in events)

@@ -25,8 +25,8 @@ from bridge.rows.amount import Amount
 from bridge.sources.range_reader import prefetched
 from bridge.sources.source import MicroBatch, MicroBatches
 from bridge.sources.topic_guard import TopicGuard
-from bridge.spark.event_transfer import TooLargeError, within
-from bridge.spark.process_memory import give_freed_memory_back
+from bridge.spark.event_transfer import TooLargeError, limited
+from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
 DRIVER_DECODES: Final = 2_000
@@ -250,9 +250,9 @@ class Intake:
         return lambda: self._order.batch(events, batch.ends, is_cut=is_cut)
 
     def _decoded_here(self, batch: MicroBatch) -> pa.Table:
-        some = (decode_messages(self._decoder, messages, give_freed_memory_back) for messages in batch.read())
+        some = (decode_messages(self._decoder, messages, return_freed_memory) for messages in batch.read())
         most = self._most_bytes if batch.messages != 1 else math.inf
-        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *within(some, most)])
+        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(some, most)])
 
 
 _Decoded = Callable[[], DecodedBatch]

@@ -32,8 +32,8 @@ from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
-from bridge.spark.errors import SPARK_ENDED, ChunksLost, Losses, PartitionsAdded, source_error
-from bridge.spark.process_memory import keep_freed_memory, keep_what_is_loaded, take_small_pages
+from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
+from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
 
@@ -82,8 +82,8 @@ class Pipeline:
                 if started is None:
                     seconds = time.monotonic() - began
                     return Outcome(applied_ts=owned.progress().applied_ts, seconds=seconds, interrupted=True)
-                keep_what_is_loaded()
-                take_small_pages()  # the JVM has started: its workers' memory stays as it is
+                freeze_loaded_modules()
+                use_small_pages()  # the JVM has started: its workers' memory stays as it is
                 streaming = time.monotonic()
                 applier, has_ended = self._apply(started, owned, writer, heartbeat, plan)
                 ended = time.monotonic()
@@ -124,7 +124,7 @@ class Pipeline:
                 log.info(
                     "partitions were added; reading begins anew behind what is in the target", partitions=str(added)
                 )
-            except ChunksLost as lost:
+            except ExecutorLost as lost:
                 log.warning("an executor is lost; reading begins anew behind what is in the target")
                 losses.count(lost, owned.progress().applied_ts)
             else:

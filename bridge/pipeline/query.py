@@ -23,7 +23,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
-from bridge.spark.errors import SPARK_ENDED, ChunksLost, PartitionsAdded, lost_chunks, source_error
+from bridge.spark.errors import SPARK_ENDED, ExecutorLost, PartitionsAdded, is_executor_lost, source_error
 from bridge.spark.session import checkpoint_folder, end_tasks
 
 STOP_SECONDS: Final = 25.0
@@ -65,8 +65,8 @@ class Reading:
 
         pending: schema changes that an earlier run left in progress; they come first.
         ahead: how many messages were there a moment ago; many need Python workers.
-        Raises ChunksLost when an executor is lost that held row changes, PartitionsAdded when the query failed and the
-        topics have partitions that it did not begin with, and what ended the applier or the query.
+        Raises ExecutorLost when an executor is lost that held row changes, PartitionsAdded when the query failed and
+        the topics have partitions that it did not begin with, and what ended the applier or the query.
         """
         starts = applier.order.positions
         worker = ApplierThread(applier, pending)
@@ -89,8 +89,8 @@ class Reading:
                 failure = worker.failure or error
                 if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
                     return False
-                if lost_chunks(failure):
-                    raise ChunksLost(str(failure)) from failure
+                if is_executor_lost(failure):
+                    raise ExecutorLost(str(failure)) from failure
                 if worker.failure is not error:
                     worker.raise_failure()
                 there = self._guard(applier).partitions(lambda: True)  # says more than Spark, if a topic is why

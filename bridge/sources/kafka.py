@@ -35,7 +35,7 @@ from bridge.sources.range_reader import (
 )
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
 from bridge.sources.topic_guard import read_topics
-from bridge.spark.event_transfer import packed_for_driver, taken
+from bridge.spark.event_transfer import export_tables, import_events
 from bridge.spark.tuning import is_on
 
 _TIMEOUT_SECONDS = 15
@@ -315,13 +315,13 @@ class KafkaBatch:
 
         An RDD passes the bytes on unchanged; as rows of a DataFrame they cost the JVM three times as much.
         """
-        return taken(self._packed_events(decode, self.folder, most_bytes).collect())
+        return import_events(self._exported_events(decode, self.folder, most_bytes).collect())
 
     def packed(self, decode: EventDecoder) -> RDD[bytes]:
         """Reads and decodes on the executors, and leaves the events there as Arrow IPC streams."""
-        return self._packed_events(decode, None, math.inf)
+        return self._exported_events(decode, None, math.inf)
 
-    def _packed_events(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
+    def _exported_events(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
         """Reads and decodes on the executors, and packs the events for the driver.
 
         most_bytes: the most bytes of all tasks together.
@@ -329,7 +329,7 @@ class KafkaBatch:
         plan, read = self._plan(), self._reader(decode)
         most = math.inf if self.messages <= 1 else _LEEWAY * most_bytes / max(1, len(plan))
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: packed_for_driver(read(plan, numbers), folder, most))
+        return tasks.mapPartitions(lambda numbers: export_tables(read(plan, numbers), folder, most))
 
     def decoded(self, decode: EventDecoder) -> DataFrame:
         """Reads and decodes in one task for each core, whatever the number of partitions; leaves the events there."""

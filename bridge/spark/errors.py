@@ -1,4 +1,4 @@
-"""What Spark raises, and what it means for the bridge."""
+"""Translates what Spark raises into errors of the bridge."""
 
 from __future__ import annotations
 
@@ -13,88 +13,91 @@ from bridge.errors import ApplyError, SourceError
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
 SPARK_ENDED: Final = (*SPARK_FAILED, ConnectionError)
-"""What Spark raises when a job fails or the JVM is gone.  A signal to the whole process group, as from Ctrl-C or
+"""What Spark raises when a job fails or the JVM has ended.  A signal to the whole process group, as from Ctrl-C or
 systemd, ends the JVM too."""
-LOSSES_IN_PLACE: Final = 5
-"""So many executors lost one after the other, with nothing new in the target between them, are no accident."""
+MOST_LOSSES: Final = 5
+"""When so many executors are lost one after the other, without progress in between, the bridge stops."""
 
-_OURS: Final = re.compile(r"bridge\.errors\.(?:Apply|RefusedRows)Error: ")
-_NAMED: Final = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error|ArrowInvalid): .+)$", re.MULTILINE)
+_BRIDGE_ERROR: Final = re.compile(r"bridge\.errors\.(?:Apply|RefusedRows)Error: ")
+_EXCEPTION: Final = re.compile(
+    r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error|ArrowInvalid): .+)$", re.MULTILINE
+)
 _BUG: Final = re.compile(
     r"(?:KeyError|IndexError|TypeError|AttributeError|ValueError|AssertionError|NameError|UnboundLocalError"
     r"|ArithmeticError|ZeroDivisionError|OverflowError|RuntimeError|RecursionError|NotImplementedError"
     r"|Unicode\w+Error|pyarrow\.lib\.Arrow(?!Memory)\w+): "
 )
-"""What Python code raises when it is wrong."""
-_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+"""Exceptions that show a bug in Python code."""
+_BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
 
-class ChunksLost(Exception):  # noqa: N818  # not an error: reading begins anew where progress says
-    """An executor is gone, and with it row changes that it held; the text is Spark's."""
+class ExecutorLost(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
+    """An executor was lost, and with it the row changes that it held.  The text is Spark's."""
 
 
-class PartitionsAdded(Exception):  # noqa: N818  # not an error: reading begins anew with all of them
-    """A topic got partitions after their offsets were read and before the query started, which Spark refuses; the text
-    names them."""
+class PartitionsAdded(Exception):  # noqa: N818  # not an error: the bridge starts the query again with all of them
+    """Partitions were added to a topic after their offsets were looked up and before the query started.  Spark refuses
+    this; the text names the partitions."""
 
 
 class Losses:
-    """Counts losses of executors without progress between them."""
+    """Counts how many executors were lost without progress in between."""
 
     def __init__(self) -> None:
         self._applied_ts, self._count = -1, 0
 
-    def count(self, lost: ChunksLost, applied_ts: int) -> None:
-        """Counts one more loss while the target is at applied_ts (TSO); raises SourceError when there are too many in
-        one place."""
+    def count(self, lost: ExecutorLost, applied_ts: int) -> None:
+        """Counts a loss while the target is at applied_ts (TSO); raises SourceError after too many without progress."""
         self._count = self._count + 1 if applied_ts == self._applied_ts else 1
         self._applied_ts = applied_ts
-        if self._count >= LOSSES_IN_PLACE:
+        if self._count >= MOST_LOSSES:
             raise SourceError(
-                f"executors are lost again and again: {_named(str(lost))}",
-                fix="see in Spark's logs why they end; most often for want of memory (spark.executor.memory,"
+                f"executors are lost again and again: {_innermost_exception(str(lost))}",
+                fix="see in Spark's logs why they ended; mostly they lack memory (spark.executor.memory,"
                 " spark.executor.memoryOverhead)",
             )
 
 
-def lost_chunks(error: BaseException) -> bool:
-    """Whether an executor is gone that held row changes.  localCheckpoint keeps them nowhere else."""
-    return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
+def is_executor_lost(error: BaseException) -> bool:
+    """Tells whether an executor was lost that held row changes: localCheckpoint keeps no other copy."""
+    return isinstance(error, SPARK_FAILED) and _BLOCK_LOST.search(_text(error)) is not None
 
 
-class ExecutorBug(RuntimeError):  # noqa: N818  # the word that matters
-    """Python code that Spark called failed as nobody expected."""
+class ExecutorBug(RuntimeError):  # noqa: N818  # a bug is what it is
+    """Python code that Spark called has a bug."""
 
 
 def source_error(error: Exception) -> Exception:
-    """What Spark raised, with the innermost exception that Spark names: "org.apache....Exception: what happened".  What
-    the bridge itself raised on an executor says place and fix in its own words; what is no failure of Spark or of
-    Kafka but a bug is an ExecutorBug."""
-    named = _named(_text(error))
-    ours = _OURS.match(named)
-    if ours:
-        return ApplyError(named[ours.end() :])
+    """Translates what Spark raised, with the innermost exception that it names ("org.apache....Exception: why").
+
+    Returns ApplyError for an error of the bridge on an executor, whose text names place and fix already; ExecutorBug
+    for a bug in Python code; otherwise SourceError.
+    """
+    named = _innermost_exception(_text(error))
+    own = _BRIDGE_ERROR.match(named)
+    if own:
+        return ApplyError(named[own.end() :])
     if _BUG.match(named):
         return ExecutorBug(named)
     if isinstance(error, ConnectionError) or "OutOfMemoryError" in named:
         return SourceError(
             f"Spark's JVM has ended: {named}",
-            fix="see whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark]), or"
-            " lower stream.driver_bytes; then start the bridge again",
+            fix="check whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark])"
+            " or lower stream.driver_bytes; then start the bridge again",
         )
     return SourceError(
         f"a Spark job failed: {named}",
-        fix="see that Kafka answers and still holds the messages; then start the bridge again",
+        fix="check that Kafka answers and still holds the messages; then start the bridge again",
     )
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except SPARK_ENDED:  # the JVM, which knows the text, is gone
+    except SPARK_ENDED:  # the text is in the JVM, which has ended
         return f"{type(error).__name__}, and the JVM has ended"
 
 
-def _named(text: str) -> str:
-    named = _NAMED.findall(text)
+def _innermost_exception(text: str) -> str:
+    named = _EXCEPTION.findall(text)
     return str(named[-1] if named else text.strip())[:600]

@@ -1,7 +1,7 @@
-"""Brings batches of events from the processes that decode to the driver.
+"""Transfers decoded events from Spark's Python workers to the driver.
 
-On one machine the events are in files, which the driver maps into memory, and only the files' names pass through Spark.
-On a cluster, and where there is no room for files, the batches themselves pass through Spark.
+On one machine the workers write files, which the driver maps into memory, and only the names of the files pass through
+Spark.  On a cluster, and when there is no room for files, the events themselves pass through Spark.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from bridge.protocols.batch_decode import packed
 from bridge.rows.amount import Amount
 
 RESERVE_BYTES: Final = 16 << 20
-"""How much stays free in the folder's file system.  Spark writes its own log there, and a container's temporary folder
-may be small.  Files that the driver has mapped count until they are applied."""
-_NAME_BEGINS: Final = b"/"
-_GIVEN_UP: Final = b"!"
-"""Bytes with which no Arrow stream begins."""
+"""How many bytes stay free in the file system of the folder.  Spark writes its own log there, and the temporary folder
+of a container may be small.  A file that the driver has mapped takes its room until its events are applied."""
+_FILE_NAME: Final = b"/"
+_TOO_LARGE: Final = b"!"
+"""First bytes of values that are not Arrow streams, which never begin with them."""
 
 
 class TooLargeError(Exception):
-    """A part of a micro-batch, once decoded, is more than the driver has room for.  It must be read again in smaller
-    parts."""
+    """The decoded events of a part of a micro-batch do not fit into the driver's memory.  The part must be read again
+    in smaller parts.
+
+    found: the rows and bytes that were decoded before the limit was exceeded.
+    """
 
     def __init__(self, found: Amount) -> None:
         super().__init__(f"{found.rows} row changes have {found.bytes} bytes already")
         self.found = found
 
 
-def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
-    """The tables, as long as they have at most so many bytes together; then raises TooLargeError."""
+def limited(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
+    """Yields the tables while they have at most `most_bytes` together; then raises TooLargeError."""
     found = Amount(0, 0)
     for events in tables:
         found = Amount.total([found, Amount.of(events)])
@@ -45,18 +48,20 @@ def within(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
         yield events
 
 
-def packed_for_driver(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
-    """Hands over each of the tables, up to so many bytes together; beyond them only the word that there was more."""
+def export_tables(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
+    """Yields a value for each table, up to `most_bytes` together; beyond that a value that says how much there was."""
     try:
-        for events in within(tables, most_bytes):
-            yield handed_over(events, folder)
+        for events in limited(tables, most_bytes):
+            yield export_events(events, folder)
     except TooLargeError as error:
-        yield _GIVEN_UP + b" ".join(b"%d" % count for count in error.found)
+        yield _TOO_LARGE + b" ".join(b"%d" % count for count in error.found)
 
 
-def handed_over(events: pa.Table, folder: str | None) -> bytes:
-    """The name of a new file in `folder` that holds the events (EVENT_SCHEMA); without a folder, or where there is no
-    room in it, the events as an Arrow IPC stream."""
+def export_events(events: pa.Table, folder: str | None) -> bytes:
+    """Writes events (EVENT_SCHEMA) to a new file in `folder`, and returns its name.
+
+    Without a folder, or when it has no room, returns the events as an Arrow IPC stream.
+    """
     if folder is None or _free_bytes(folder) < events.nbytes + RESERVE_BYTES:
         return packed(events)
     file = Path(folder, f"{uuid4().hex}.events")
@@ -77,24 +82,25 @@ def _free_bytes(folder: str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def taken(values: Iterable[bytes]) -> pa.Table:
-    """The events that were handed over (EVENT_SCHEMA); files are gone then, and live on as long as the table does.
+def import_events(values: Iterable[bytes]) -> pa.Table:
+    """Returns the exported events (EVENT_SCHEMA).  Their files are unlinked; their content stays mapped as long as the
+    table lives.
 
-    Raises TooLargeError when there was more than was to be handed over.
+    Raises TooLargeError when the events exceeded the limit of `export_tables`.
     """
-    batches, given_up = [], []
+    batches, too_large = [], []
     for value in values:
-        if value.startswith(_GIVEN_UP):
-            given_up.append(Amount(*map(int, value.removeprefix(_GIVEN_UP).split())))
+        if value.startswith(_TOO_LARGE):
+            too_large.append(Amount(*map(int, value.removeprefix(_TOO_LARGE).split())))
         else:
             batches += _batches(value)
-    if given_up:
-        raise TooLargeError(Amount.total(given_up))
+    if too_large:
+        raise TooLargeError(Amount.total(too_large))
     return pa.Table.from_batches(batches, EVENT_SCHEMA)
 
 
 def _batches(value: bytes) -> list[pa.RecordBatch]:
-    if not value.startswith(_NAME_BEGINS):
+    if not value.startswith(_FILE_NAME):
         return list(pa.ipc.open_stream(value))
     file = Path(value.decode())
     with pa.memory_map(str(file)) as source:

@@ -1,4 +1,4 @@
-"""Row changes of a micro-batch that stay where they are, on Spark's executors."""
+"""Keeps the row changes of a micro-batch on Spark's executors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bridge.rows.order_and_slices import (
 
 _IS_ROW: Final = f"kind <= {int(Kind.DELETE)}"
 ROW_BYTES: Final = "64 + " + " + ".join(f"ifnull(octet_length({text}), 0)" for text in ("columns", "before", "after"))
-"""About how many bytes a row change takes (SQL)."""
+"""About how many bytes a row change takes, as a Spark SQL expression."""
 _ROW_TOTALS: Final = (
     f"count_if({_IS_ROW})",
     f"ifnull(sum({ROW_BYTES}) FILTER (WHERE {_IS_ROW}), 0)",
@@ -33,14 +33,17 @@ _ROW_TOTALS: Final = (
     f"max(commit_ts) FILTER (WHERE {_IS_ROW})",
 )
 TS_END: Final = (1 << 63) - 1
-"""Above every commit_ts."""
+"""A TSO above every commit ts."""
 _SENT_BYTES: Final = 8 << 20
-"""The bytes of row changes that the driver sends to the executors at once."""
+"""The most bytes of row changes in one DataFrame that the driver makes."""
 
 
 @dataclass(frozen=True)
 class FrameStore:
-    """Row changes of one micro-batch as a checkpointed DataFrame (EVENT_SCHEMA)."""
+    """Row changes of one micro-batch as a checkpointed DataFrame (EVENT_SCHEMA).
+
+    first_ts, last_ts: no commit ts is below first_ts or above last_ts (TSO).
+    """
 
     frame: DataFrame
     amount: Amount
@@ -48,58 +51,58 @@ class FrameStore:
     last_ts: int
 
     def from_ts(self, ts: int) -> FrameStore:  # noqa: ARG002
-        """The store itself: what is below is left out when the rows are asked for."""
+        """Returns the store itself: changes below ts are filtered out when the rows are read."""
         return self
 
     @classmethod
     def all_of(cls, spark: SparkSession, rows: pa.Table) -> list[FrameStore]:
-        """Stores of row changes that come from the driver, at least one; a store without rows has no first and last ts.
+        """Makes stores of row changes that are in the driver's memory; at least one, which may be empty.
 
-        What is sent stays in the JVM's memory as long as the frame made of it, and each task takes it along.  When
-        there is much, each part is therefore written to the disk.
+        A DataFrame made of local rows keeps them in the JVM's memory, and sends them with each task.  When there are
+        many bytes, the rows are therefore divided, and each part is written to the executors' disks.
         """
         if rows.nbytes <= _SENT_BYTES:
-            return [cls._sent(spark, rows)]
+            return [cls._from_driver(spark, rows)]
         size = max(1, rows.num_rows * _SENT_BYTES // rows.nbytes)
-        parts = (cls._sent(spark, rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+        parts = (cls._from_driver(spark, rows.slice(start, size)) for start in range(0, rows.num_rows, size))
         return [replace(part, frame=checkpointed(part.frame)) for part in parts]
 
     @classmethod
     def of(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
-        """One store of row changes that come from the driver."""
-        return reduce(cls._joined, cls.all_of(spark, rows))
+        """Makes one store of row changes that are in the driver's memory."""
+        return reduce(cls._union, cls.all_of(spark, rows))
 
     @classmethod
-    def _sent(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
+    def _from_driver(cls, spark: SparkSession, rows: pa.Table) -> FrameStore:
         frame = spark.createDataFrame(rows, from_arrow_schema(EVENT_SCHEMA))
         low, high = (pc.min_max(rows["commit_ts"]).as_py()[end] for end in ("min", "max"))
         return cls(frame, Amount.of(rows), *((low, high) if rows.num_rows else (TS_END, -1)))
 
     def with_rows(self, rows: pa.Table) -> FrameStore:
-        """The store with more row changes, which come from the driver."""
-        return self._joined(FrameStore.of(self.frame.sparkSession, rows))
+        """Returns the store with more row changes, which are in the driver's memory."""
+        return self._union(FrameStore.of(self.frame.sparkSession, rows))
 
-    def _joined(self, more: FrameStore) -> FrameStore:
+    def _union(self, more: FrameStore) -> FrameStore:
         first = min(self.first_ts, more.first_ts) if self.amount.rows else more.first_ts
         amount, last = Amount.total([self.amount, more.amount]), max(self.last_ts, more.last_ts)
         return FrameStore(self.frame.unionByName(more.frame), amount, first, last)
 
     def overlaps(self, low: int, high: int) -> bool:
-        """Whether it may hold row changes with low <= commit_ts < high."""
+        """Tells whether the store may hold row changes with low <= commit_ts < high."""
         return self.first_ts < high and self.last_ts >= low
 
     def where(self, condition: Column) -> FrameStore:
-        """The row changes that meet a condition; the first and last ts stay."""
+        """Returns a store of the row changes that meet a condition; its first and last ts stay as they are."""
         return replace(self, frame=self.frame.where(condition))
 
     def from_begins(self, begins: Mapping[str, int]) -> FrameStore:
-        """The store without the changes that lie below the beginning of their topic."""
+        """Returns the store without the changes below the beginning (TSO) of their topic."""
         is_below = ((F.col("topic") == topic) & (F.col("commit_ts") < begin) for topic, begin in begins.items())
         kept = self.frame.where(~reduce(Column.__or__, is_below, F.lit(False)))
         return replace(self, frame=kept, amount=Amount(kept.count(), self.amount.bytes))
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts the changes below ts, late ones and repeated ones apart."""
+        """Counts the changes below ts: late ones, and those that were read before."""
         dropped = Dropped(Counter(), Counter())
         if self.first_ts >= ts:
             return dropped
@@ -116,16 +119,16 @@ class FrameStore:
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
-    """The frame, computed once and kept on the disk.  Spark's memory is small, and checks only now and then whether
-    another row fits."""
+    """Computes the frame once and keeps it on the executors' disks: their memory is small, and Spark checks only now
+    and then whether another row fits."""
     return frame.localCheckpoint(True, StorageLevel.DISK_ONLY)
 
 
 class OnExecutors(NamedTuple):
     """The events of a micro-batch whose row changes stay on the executors.
 
-    others: events that are no row changes (EVENT_SCHEMA), in the order of their positions.
-    read: the offset behind the last one of each partition.
+    others: events that are not row changes (EVENT_SCHEMA), in the order of their positions.
+    read: the offset after the last one of each partition.
     by_time: whether any event lacks a TSO.
     """
 
@@ -136,7 +139,7 @@ class OnExecutors(NamedTuple):
 
 
 def on_executors(events: DataFrame) -> OnExecutors:
-    """Divides events (EVENT_SCHEMA) into row changes, which stay where they are, and others.
+    """Divides events (EVENT_SCHEMA) into row changes, which stay on the executors, and others, which are collected.
 
     Raises what Spark raises when a task fails.
     """

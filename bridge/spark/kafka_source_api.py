@@ -1,4 +1,4 @@
-"""Spark's connector for Kafka: where its jars are, and the Spark properties that bring it."""
+"""Finds the jars of Spark's connector for Kafka, and the Spark properties that load it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _KAFKA_JARS: Final = (
     "org.apache.kafka_kafka-clients-3.9.0.jar",
     "org.apache.commons_commons-pool2-2.12.0.jar",
 )
-"""The jars that the package brings and Spark does not have, by their names in Spark's Ivy folder."""
+"""The jars of the package that Spark itself does not have, by their names in Spark's Ivy folder."""
 _IVY: Final = Path.home() / ".ivy2.5.2"
-"""Where Spark 4.0 keeps what it has fetched.  Spark is told so: by itself it takes the home of the password file, not
-$HOME, and in a container the two may differ."""
+"""Where Spark 4.0 keeps fetched packages.  The bridge sets it explicitly: by default Spark uses the home folder in
+/etc/passwd, not $HOME, and in a container the two may differ."""
 
 
 _OTHER_WAYS: Final = {"spark.driver.extraClassPath", "spark.jars", "spark.jars.packages"}
-"""Properties that may bring a connector of the user's choice."""
+"""Properties with which the user may load a connector of another version."""
 
 
 def connector(given: Mapping[str, str], *, fetch: bool) -> dict[str, str]:
-    """The properties that bring the connector, under those that were given: its jars, where they have been fetched
-    before, as asking Ivy for them takes 1.5 s and classes on the class path can be archived; else, on request, the
-    package, which is fetched.  An archive is of one class path, so that the jars are on it, needed or not."""
+    """Returns the Spark properties that load the connector.
+
+    When its jars have been fetched before, they are put on the class path: to ask Ivy for them takes 1.5 s, and classes
+    on the class path can be archived.  An archive belongs to one class path, so they are put there whether Kafka is
+    read or not.  Otherwise, with `fetch`, Spark fetches the package.
+    """
     ivy = given.get("spark.jars.ivy", str(_IVY))
     jars = jars_in(Path(ivy))
     if is_local(given) and jars and not _OTHER_WAYS & given.keys():
@@ -36,11 +39,11 @@ def connector(given: Mapping[str, str], *, fetch: bool) -> dict[str, str]:
 
 
 def is_local(given: Mapping[str, str]) -> bool:
-    """Whether Spark runs on this machine alone, as it does where nothing else was given."""
+    """Tells whether Spark runs on this machine alone, which is the default."""
     return given.get("spark.master", "local").startswith("local")
 
 
 def jars_in(ivy: Path = _IVY) -> list[Path]:
-    """The connector's jars in an Ivy folder; none until all are there."""
+    """Returns the connector's jars in an Ivy folder; an empty list unless all of them are there."""
     jars = [ivy / "jars" / name for name in _KAFKA_JARS]
     return jars if all(jar.is_file() for jar in jars) else []

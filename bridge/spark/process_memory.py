@@ -29,7 +29,7 @@ def keep_freed_memory() -> None:
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def give_freed_memory_back() -> None:
+def return_freed_memory() -> None:
     """Makes the C library return freed memory that lies between used memory.  Large texts otherwise hold several times
     the memory in use.
 
@@ -40,7 +40,7 @@ def give_freed_memory_back() -> None:
         trim(ctypes.c_size_t(_KEPT_BYTES))
 
 
-def take_small_pages() -> None:
+def use_small_pages() -> None:
     """Makes the system give memory in pages of 4 KiB to this process and to those that it starts.
 
     On a virtual machine the host may have to find a page of 2 MiB first, which takes ten times as long as clearing it
@@ -54,7 +54,7 @@ def take_small_pages() -> None:
         prctl(_PR_SET_THP_DISABLE, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
-def keep_what_is_loaded() -> None:
+def freeze_loaded_modules() -> None:
     """Makes the garbage collector skip what is there now.  Modules and the like are never garbage and take 60 ms to
     check, and PySpark's workers collect after every task."""
     if is_on("frozen-modules"):

@@ -16,7 +16,7 @@ _NICENESS: Final = 10
 for them."""
 
 
-def compiled_instead_of_zipped(path: list[str]) -> list[str]:
+def without_zipped_pyspark(path: list[str]) -> list[str]:
     """A module path without the archives of a PySpark whose files are installed as well: what comes from an archive is
     compiled anew in every process."""
 
@@ -28,7 +28,7 @@ def compiled_instead_of_zipped(path: list[str]) -> list[str]:
 
 
 if is_on("installed-modules"):
-    sys.path[:] = compiled_instead_of_zipped(sys.path)
+    sys.path[:] = without_zipped_pyspark(sys.path)
 
 from pyspark import daemon  # noqa: E402
 

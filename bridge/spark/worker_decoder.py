@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
-from bridge.spark.process_memory import give_freed_memory_back, keep_what_is_loaded
+from bridge.spark.process_memory import freeze_loaded_modules, return_freed_memory
 from bridge.spark.tuning import is_on
 
 
@@ -24,7 +24,7 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
         _keep_zip_directories()
         decoder = decoder_called(name, protocol, options)
         for some in messages:
-            yield decode_messages(decoder, some, give_freed_memory_back)
+            yield decode_messages(decoder, some, return_freed_memory)
 
     return decode
 
@@ -40,7 +40,7 @@ def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
     """
     if name not in _decoders:
         made = make_decoder(protocol, options)
-        keep_what_is_loaded()
+        freeze_loaded_modules()
         _decoders.clear()
         _decoders[name] = made
     return _decoders[name]

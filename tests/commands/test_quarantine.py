@@ -311,8 +311,8 @@ def test_drop(target: str, session: Session, tmp_path: Path, monkeypatch: pytest
         (("retry", "--all", "--name", "other"), 1, "no pipeline 'other'"),
         (("drop", "--all", "--yes", "--name", "other"), 1, "no pipeline 'other'"),
         (("show", "7"), 2, "no entry 7"),
-        (("retry",), 2, "give their ids, or --all"),
-        (("drop", "1", "--all"), 2, "give their ids, or --all"),
+        (("retry",), 2, "either ids of entries or --all"),
+        (("drop", "1", "--all"), 2, "either ids of entries or --all"),
         (("retry", "7"), 0, "there is no such entry"),
     ],
 )

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError
-from bridge.spark.errors import LOSSES_IN_PLACE, ChunksLost, Losses, lost_chunks, source_error
+from bridge.spark.errors import MOST_LOSSES, ExecutorLost, Losses, is_executor_lost, source_error
 
 LOST = (
     "Job aborted due to stage failure: Task 1 in stage 53.0 failed 4 times: org.apache.spark.SparkException:"
@@ -25,17 +25,17 @@ LOST = (
 )
 def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
     """A checkpointed chunk whose executor is gone is no failure; everything else that Spark raises is."""
-    assert lost_chunks(error) is expected
+    assert is_executor_lost(error) is expected
 
 
 def test_losses_without_progress_end() -> None:
     """Executors that end again and again at one place stop the bridge; progress between them forgives."""
     losses = Losses()
     for applied_ts in (1, 2):
-        for _ in range(LOSSES_IN_PLACE - 1):
-            losses.count(ChunksLost(LOST), applied_ts)
+        for _ in range(MOST_LOSSES - 1):
+            losses.count(ExecutorLost(LOST), applied_ts)
     with pytest.raises(SourceError, match="again and again: Job aborted"):
-        losses.count(ChunksLost(LOST), 2)
+        losses.count(ExecutorLost(LOST), 2)
 
 
 def test_the_innermost_exception_is_shown() -> None:
@@ -80,7 +80,7 @@ def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
             raise Py4JNetworkError
 
     assert "the JVM has ended" in str(source_error(UntoldError("o1")))
-    assert not lost_chunks(UntoldError("o1"))
+    assert not is_executor_lost(UntoldError("o1"))
 
 
 @pytest.mark.parametrize(

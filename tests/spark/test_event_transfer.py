@@ -12,7 +12,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.spark import event_transfer
-from bridge.spark.event_transfer import TooLargeError, handed_over, packed_for_driver, taken
+from bridge.spark.event_transfer import TooLargeError, export_events, export_tables, import_events
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -34,9 +34,9 @@ def _events(count: int = 3) -> pa.Table:
 def test_events_arrive(tmp_path: Path, counts: list[int], with_folder: bool) -> None:
     """All of them, in order; the files are gone before the events are used."""
     batches = [_events(count) for count in counts]
-    values = [handed_over(batch, str(tmp_path) if with_folder else None) for batch in batches]
+    values = [export_events(batch, str(tmp_path) if with_folder else None) for batch in batches]
     assert len(list(tmp_path.iterdir())) == with_folder * len(counts)
-    table = taken(values)
+    table = import_events(values)
     assert not list(tmp_path.iterdir())
     assert table.equals(pa.concat_tables([EVENT_SCHEMA.empty_table(), *batches]))
 
@@ -55,16 +55,16 @@ def test_without_room_the_events_themselves_are_handed_over(tmp_path: Path) -> N
     """A container's temporary folder may be small."""
     batch = _events(1000)
     with _files_of_at_most(4096):
-        value = handed_over(batch, str(tmp_path))
+        value = export_events(batch, str(tmp_path))
     assert not list(tmp_path.iterdir())
-    assert taken([value]).equals(batch)
-    assert taken([handed_over(batch, str(tmp_path / "absent"))]).equals(batch)
+    assert import_events([value]).equals(batch)
+    assert import_events([export_events(batch, str(tmp_path / "absent"))]).equals(batch)
 
 
 def test_a_reserve_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark writes its log to the same memory, and ends the query where it cannot."""
     monkeypatch.setattr(event_transfer, "RESERVE_BYTES", 1 << 60)
-    assert not handed_over(_events(), str(tmp_path)).startswith(b"/")
+    assert not export_events(_events(), str(tmp_path)).startswith(b"/")
     assert not list(tmp_path.iterdir())
 
 
@@ -73,10 +73,10 @@ def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bo
     """By each task for itself; who asked for it learns how much came of how many, and no file stays behind."""
     folder = str(tmp_path) if with_folder else None
     size = _events(10).nbytes
-    enough = packed_for_driver(iter([_events(10)]), folder, 2 * size)
-    too_much = list(packed_for_driver((_events(10) for _ in range(5)), folder, 2.5 * size))
+    enough = export_tables(iter([_events(10)]), folder, 2 * size)
+    too_much = list(export_tables((_events(10) for _ in range(5)), folder, 2.5 * size))
     assert len(too_much) == 3
     with pytest.raises(TooLargeError) as raised:
-        taken([*enough, *too_much])
+        import_events([*enough, *too_much])
     assert raised.value.found == (30, 3 * size)
     assert not list(tmp_path.iterdir())

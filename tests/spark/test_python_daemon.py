@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bridge.spark.process_memory import keep_freed_memory
-from bridge.spark.python_daemon import compiled_instead_of_zipped
+from bridge.spark.python_daemon import without_zipped_pyspark
 
 INSTALLED = "/env/lib/site-packages"
 ARCHIVES = [f"{INSTALLED}/pyspark/python/lib/pyspark.zip", f"{INSTALLED}/pyspark/python/lib/py4j-0.10.9.9-src.zip"]
@@ -27,7 +27,7 @@ ARCHIVES = [f"{INSTALLED}/pyspark/python/lib/pyspark.zip", f"{INSTALLED}/pyspark
 )
 def test_archives_of_what_is_installed_are_left_out(path: list[str], expected: list[str]) -> None:
     """Only those: a Spark of its own, or a job's own archive, is all there is of its modules."""
-    assert compiled_instead_of_zipped(path) == expected
+    assert without_zipped_pyspark(path) == expected
 
 
 def test_freed_memory_is_kept() -> None:
@@ -48,7 +48,7 @@ def test_small_pages() -> None:
     """The kernel says whether a process may have large ones (proc(5), THP_enabled); one inherits that from its parent,
     in which a bridge may have run before."""
     large = "import ctypes; ctypes.CDLL(None).prctl(41, 0, 0, 0, 0); "
-    code = "from bridge.spark.process_memory import take_small_pages as t; {}; print(open('/proc/self/status').read())"
+    code = "from bridge.spark.process_memory import use_small_pages as t; {}; print(open('/proc/self/status').read())"
     code = large + code
     said = [
         subprocess.run([sys.executable, "-c", code.format(call)], capture_output=True, text=True, check=True).stdout
