@@ -1,8 +1,8 @@
-"""Keeps Spark's classes as an archive that the JVM maps into memory instead of reading and verifying each class.
+"""Makes an archive of Spark's classes, which the JVM maps into memory instead of reading and verifying each class.
 
-`python -m bridge.spark.class_archive` makes it, once for each user; a bridge then starts with 4 s less of processor
-time (Java, Class Data Sharing).
-The JVM itself checks that an archive is of its own version and of the same jars; if not, it starts without it.
+`python -m bridge.spark.class_archive` makes it, once for each user; the start of a bridge then takes 4 s less processor
+time (Java, Class Data Sharing).  The JVM itself checks that the archive is of the same Java and the same jars;
+otherwise it starts without it.
 """
 
 from __future__ import annotations
@@ -41,22 +41,24 @@ _NO_KAFKA: Final = {
     "maxOffsetsPerTrigger": "1",
     "startingOffsets": '{"none": {"0": 0}}',
 }
-_IN_USE: Final = ("ApiKeys", "Errors")
-"""Load the classes of all messages and errors, as a Kafka client does when it first hears from a broker."""
+_CLASSES_OF_MESSAGES: Final = ("ApiKeys", "Errors")
+"""These load the classes of all messages and errors, as a Kafka client does at the first answer of a broker."""
 
 
 def make_archive() -> Path:
-    """Makes the archive unless it is there: runs a small stream and lets the JVM write down the classes that it has
-    loaded.
+    """Makes the archive unless it exists, and returns its path: runs a small stream, and lets the JVM write the classes
+    that it has loaded.
 
-    Only for a process without a Spark session.  Raises UsageError when Spark does not start.
+    The process must not have a Spark session.  Raises UsageError when Spark does not start.
     """
     if not jars_in() and subprocess.run([sys.executable, "-c", _FETCH], check=False).returncode:
-        raise UsageError("Spark's connector for Kafka was not fetched", fix="the reason stands above; then try again")
-    return cached(archive_name(), _fill) / ARCHIVE
+        raise UsageError(
+            "Spark's connector for Kafka was not fetched", fix="the lines above tell why; fix that and try again"
+        )
+    return cached(archive_name(), _write_archive) / ARCHIVE
 
 
-def _fill(folder: Path) -> None:
+def _write_archive(folder: Path) -> None:
     options = f"-XX:ArchiveClassesAtExit={folder / ARCHIVE} {QUIET}"
     spark = start_session({"spark.driver.extraJavaOptions": options}, with_kafka=True)
     _run_a_stream(spark)
@@ -69,31 +71,33 @@ def _fill(folder: Path) -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()  # type: ignore[union-attr]
     if not (folder / ARCHIVE).is_file():
-        raise UsageError("Java wrote no archive of its classes", fix="bridges start without one, a little later")
+        raise UsageError(
+            "Java wrote no archive of its classes", fix="nothing has to be done: bridges start without it, but slower"
+        )
 
 
 def _run_a_stream(spark: SparkSession) -> None:
-    seen: list[int] = []
+    batches: list[int] = []
 
-    def take(batch: DataFrame, number: int) -> None:
+    def process(batch: DataFrame, number: int) -> None:
         spark.sparkContext.parallelize(batch.collect(), 2).map(str).collect()
-        seen.append(number)
+        batches.append(number)
 
     without_kafka = spark.readStream.format("kafka").options(**_NO_KAFKA)
-    with suppress(PySparkException), _streaming(without_kafka, take) as query:
+    with suppress(PySparkException), _streaming(without_kafka, process) as query:
         query.awaitTermination(_SECONDS)  # its classes are loaded by then
-    for name in _IN_USE:
+    for name in _CLASSES_OF_MESSAGES:
         spark.sparkContext._gateway.jvm.java.lang.Class.forName(f"org.apache.kafka.common.protocol.{name}")  # type: ignore[union-attr]
-    with _streaming(spark.readStream.format("rate"), take) as query:
+    with _streaming(spark.readStream.format("rate"), process) as query:
         end = time.monotonic() + _SECONDS
-        while len(seen) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:
+        while len(batches) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:
             time.sleep(0.1)
 
 
 @contextmanager
-def _streaming(reader: DataStreamReader, take: Callable[[DataFrame, int], None]) -> Iterator[StreamingQuery]:
+def _streaming(reader: DataStreamReader, process: Callable[[DataFrame, int], None]) -> Iterator[StreamingQuery]:
     with tempfile.TemporaryDirectory() as checkpoint:
-        query = reader.load().writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        query = reader.load().writeStream.foreachBatch(process).option("checkpointLocation", checkpoint).start()
         try:
             yield query
         finally:

@@ -1,6 +1,6 @@
-"""Row changes on Spark's executors: a backlog larger than the driver's memory, and transactions larger than it.
+"""Folds and renders row changes on Spark's executors, for backlogs and transactions larger than the driver's memory.
 
-The rules are the same pure functions that the driver runs.
+It calls the same pure functions of `rows` as the driver does.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.spark.frame_store import ROW_BYTES, TS_END, FrameStore, checkpointed
 
-_TOGETHER: Final = Amount(50_000, 64 << 20)
-"""About how many row changes are rendered together.  Their statements pass through the JVM's memory in one piece."""
+_RENDERED_TOGETHER: Final = Amount(50_000, 64 << 20)
+"""About how many row changes one task renders.  Their statements pass through the JVM's memory in one piece."""
 _BATCH_BYTES: Final = 8 << 20
-"""The bytes of statements in one batch on their way to the JVM."""
+"""The bytes of statements in one batch that a worker sends to the JVM."""
 _KEYED_SCHEMA: Final = EVENT_SCHEMA.append(pa.field("key_names", pa.string(), nullable=False)).append(
     pa.field("row_key", pa.string(), nullable=False)
 )
@@ -67,7 +67,7 @@ _STATEMENT_SCHEMA: Final = pa.schema(
 
 
 class Executors:
-    """Gives windows of row changes: on the driver where they fit, otherwise on the executors.
+    """Makes windows of row changes: in the driver's memory if they are there, otherwise on the executors.
 
     room: how much the driver may hold for one transaction.
     """
@@ -76,7 +76,7 @@ class Executors:
         self._spark, self._room = spark, room
 
     def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
-        """The row changes of a window, from stores of both kinds."""
+        """Returns the row changes with low <= commit_ts < high, from stores of both kinds."""
         tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
         frames = [store for store in stores if isinstance(store, FrameStore) and store.overlaps(low, high)]
         if not frames:
@@ -86,9 +86,9 @@ class Executors:
 
 
 class ExecutorRows:
-    """A window whose row changes are on the executors: those of the stores with low <= commit_ts < high.
+    """A window of row changes on the executors: those of the stores with low <= commit_ts < high.
 
-    Only stores that may hold some are read, so that the pieces of a window cost no more than all of it.
+    Stores without changes of the window are not read, so that reading a window in pieces costs no more than at once.
     """
 
     def __init__(self, stores: Sequence[FrameStore], room: Amount, low: int = 0, high: int = TS_END) -> None:
@@ -103,70 +103,74 @@ class ExecutorRows:
 
     @cached_property
     def _amount(self) -> Amount:
-        """How much the window holds; Spark is asked once."""
+        """How much the window holds; one Spark job, run once."""
         [(rows, size)] = self._frame.agg(F.count("*"), F.expr(f"ifnull(sum({ROW_BYTES}), 0)")).collect()
         return Amount(rows, size)
 
     @property
     def count(self) -> int:
-        """How many row changes there are."""
+        """The number of row changes."""
         return self._amount.rows
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
-        """The lowest commit_ts of each interval between `bounds` that holds any."""
+        """Returns the lowest commit_ts of each interval between `bounds` that holds row changes."""
         return [first for first, _ in self._intervals(bounds)]
 
     def _intervals(self, bounds: Sequence[int]) -> list[tuple[int, Amount]]:
-        """The lowest commit_ts of each interval between `bounds` that holds any, and how much the interval holds."""
+        """Returns lowest commit_ts and amount of each interval between `bounds` that holds row changes."""
         sizes = self._frame.select("commit_ts", F.expr(ROW_BYTES))
-        parts = sizes.mapInArrow(_parted(bounds), "interval int, first long, rows long, bytes long")
+        parts = sizes.mapInArrow(_measure_intervals(bounds), "interval int, first long, rows long, bytes long")
         found = parts.groupBy("interval").agg(F.min("first"), F.sum("rows"), F.sum("bytes")).collect()
         return sorted((first, Amount(rows, size)) for _, first, rows, size in found)
 
     def between(self, low: int, high: int) -> ExecutorRows:
-        """The part of the window with low <= commit_ts < high."""
+        """Returns the part of the window with low <= commit_ts < high."""
         return ExecutorRows(self._stores, self._room, max(low, self._low), min(high, self._high))
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
-        """Cuts the window at about the quantiles of commit_ts, and again where a piece is too large.  A piece that the
-        driver can hold is brought there."""
-        cuts = self._cuts(most) if self.count else []
+        """Yields the window in pieces of about `most`, each with the commit_ts where it ends (None: with the window).
+
+        The window is cut near the quantiles of commit_ts; a piece that is still too large is cut again.  A piece that
+        fits into the driver's memory is brought there.
+        """
+        cuts = self._planned_pieces(most) if self.count else []
         ends = [*(start for start, _ in cuts[1:]), None]
         for (start, amount), end in zip(cuts, ends, strict=False):
             piece = self.between(start, end if end is not None else TS_END)
             piece._amount = amount
-            if len(cuts) > 1 and amount.exceeds(_half_as_much_again(most)):
-                for following, smaller in piece.pieces(most):
-                    yield end if following is None else following, smaller
+            if len(cuts) > 1 and amount.exceeds(_with_tolerance(most)):
+                for smaller_end, smaller in piece.pieces(most):
+                    yield end if smaller_end is None else smaller_end, smaller
             else:
                 yield end, piece if amount.exceeds(self._room) else piece.on_driver()
 
-    def _cuts(self, most: Amount) -> list[tuple[int, Amount]]:
-        """Where pieces of about that size begin, and how much they hold; the first piece begins with the window."""
-        if not self._amount.exceeds(_half_as_much_again(most)):
+    def _planned_pieces(self, most: Amount) -> list[tuple[int, Amount]]:
+        """Returns first commit_ts and amount of pieces of about `most`; the first piece begins with the window."""
+        if not self._amount.exceeds(_with_tolerance(most)):
             return [(self._low, self._amount)]
         wanted = self._amount.pieces(most)
         quantiles = [i / wanted for i in range(1, wanted)]
-        # Exact ones would hold all commit_ts in the JVM: a tenth of a piece more or less does no harm.  What comes are
-        # doubles, too short for a TSO: the window is cut at the next commit_ts that is there.
+        # Exact quantiles would need all commit_ts in the JVM's memory; an error of a tenth of a piece does no harm.
+        # The result is doubles, which cannot hold a TSO exactly: the window is cut at the next commit_ts that it holds.
         near = [int(cut) for cut in self._frame.approxQuantile("commit_ts", quantiles, 0.1 / wanted)]
         (_, first), *others = self._intervals(near)
         return [(self._low, first), *others]
 
     def on_driver(self) -> DriverRows:
-        """The same row changes in the driver's memory."""
+        """Brings the row changes into the driver's memory."""
         return DriverRows.of([self._frame.toArrow()])
 
     def tables(self) -> dict[TableName, int]:
-        """The tables changed, each with its lowest commit_ts."""
+        """Returns the changed tables, each with its lowest commit_ts."""
         found = self._frame.groupBy("schema", "table").agg(F.min("commit_ts")).collect()
         return {TableName(schema, table): commit_ts for schema, table, commit_ts in found}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
-        """Folds and renders on the executors; brings statements, not rows, stage by stage.
+        """Folds and renders on the executors; yields the statements, stage by stage.
 
-        Raises RefusedRowsError as the driver would.  What a task raises has lost its table and its code on the way;
-        when a row is refused, the rows are therefore brought to the driver, which finds out which one it is.
+        Raises RefusedRowsError for a row that cannot be written.  An error of a Spark task arrives without its table
+        and code, so in this case the rows are brought to the driver, which renders them again and raises the whole
+        error.
         """
         try:
             rendered = self._rendered(catalog, rendering)
@@ -181,23 +185,22 @@ class ExecutorRows:
 
     def _rendered(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> DataFrame:
         known = dict(catalog)
-        same = self._same_keys(known, rendering)
+        same = self._equal_keys(known, rendering)
         return checkpointed(
             self._frame.mapInArrow(
                 _add_row_keys(known, same, rendering.checked_types), from_arrow_schema(_KEYED_SCHEMA)
             )
-            .repartition(self._amount.pieces(_TOGETHER) or 1, "schema", "table", "row_key")
+            .repartition(self._amount.pieces(_RENDERED_TOGETHER) or 1, "schema", "table", "row_key")
             .sortWithinPartitions(*ROW_ORDER)
             .mapInArrow(_render_partition(known, rendering, same), from_arrow_schema(_STATEMENT_SCHEMA))
         )
 
-    def _same_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> KnownSpellings:
-        """Which keys the server holds for one, asked where a row may have gone.
+    def _equal_keys(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> KnownSpellings:
+        """Asks the target which keys it compares as equal, in tables where a row may be deleted under another spelling.
 
-        The keys that the server is asked about pass through the driver's memory: texts that are equal but for case and
-        blanks, and all keys of a table some of which hold more than ASCII.
-        Nothing is asked about _bin collations.  While messages hold old rows, at most one of several spellings of a key
-        is written, after the others are deleted.
+        Keys that have to be compared pass through the driver's memory: texts that differ only in case and blanks, and
+        all keys of a table some of whose keys are not ASCII.  Keys with _bin collations need no comparison.  As long as
+        messages hold old rows, at most one of several spellings of a key is written, after the others were deleted.
         """
         inexact = [
             name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
@@ -241,12 +244,12 @@ class ExecutorRows:
         )
 
     def changes(self, name: TableName) -> pa.Table:
-        """The row changes of one table, brought to the driver."""
+        """Brings the row changes of one table to the driver."""
         mine = self._frame.where((F.col("schema") == name.schema) & (F.col("table") == name.table))
         return mine.orderBy(*ROW_ORDER).toArrow()
 
     def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
-        """The same window with other row changes of one table."""
+        """Returns the window with the row changes of one table replaced."""
         is_other = (F.col("schema") != name.schema) | (F.col("table") != name.table)
         given = FrameStore.of(self._frame.sparkSession, changes)
         others = [store.where(is_other) for store in self._stores]
@@ -256,13 +259,15 @@ class ExecutorRows:
 Batches = Iterable[pa.RecordBatch]
 
 
-def _half_as_much_again(most: Amount) -> Amount:
+def _with_tolerance(most: Amount) -> Amount:
     return Amount(most.rows + most.rows // 2, most.bytes + most.bytes // 2)
 
 
-def _parted(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow, of commit_ts and bytes: of each batch, for each interval between bounds, its number, the lowest
-    commit_ts, how many rows there are, and their bytes."""
+def _measure_intervals(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Makes a function for mapInArrow, whose input is commit_ts and bytes of row changes.
+
+    For each batch and each interval between `bounds` it yields: number of the interval, lowest commit_ts, rows, bytes.
+    """
     limits = np.array(sorted(bounds), np.int64)
 
     def parted(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -282,7 +287,7 @@ def _is_of(name: TableName) -> Column:
 
 
 def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: what can be told of keys without the server (`spellings.signatures`)."""
+    """Makes a function for mapInArrow that adds the signatures of keys (`key_spellings.signatures`)."""
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -301,21 +306,21 @@ def _add_signatures(catalog: Mapping[TableName, Table]) -> Callable[[Batches], I
 def _add_row_keys(
     catalog: Mapping[TableName, Table], same: KnownSpellings, checked: CheckedTypes
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: each change with the names of its row's key and the literals, in the spelling that stands for all
-    that the server holds for one; "" for a table without a key.
+    """Makes a function for mapInArrow that adds to each change its row's key: the columns' names and the literals.
 
-    A change that moves its row to another key becomes two: the row goes at the old key, and comes at the new one.
+    Of keys that the target compares as equal, one spelling stands for all.  Without a key, both are "".  An update that
+    moves its row to another key becomes two changes: a delete at the old key, and an insert at the new one.
     """
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name, changes in by_table(pa.Table.from_batches([batch])).items():
-                yield from _keyed(catalog[name], typed(catalog[name], changes, checked), same)
+                yield from _with_row_keys(catalog[name], typed(catalog[name], changes, checked), same)
 
     return add
 
 
-def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[pa.RecordBatch]:
+def _with_row_keys(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[pa.RecordBatch]:
     shapes = changes.group_by(["columns", "key"]).aggregate([]).to_pylist()
     for columns, handle in ((shape["columns"], shape["key"]) for shape in shapes):
         mine = changes.filter(pc.and_(pc.equal(changes["columns"], columns), pc.equal(changes["key"], handle)))
@@ -327,19 +332,19 @@ def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[pa
         positions = [names.index(part) for part in key]
         old, new = (joined(parts_of(_text(mine, image), positions)) for image in ("before", "after"))
         moved = pc.fill_null(pc.not_equal(old, new), False)
-        stays, parted = mine.filter(pc.invert(moved)), mine.filter(moved)
+        stays, moves = mine.filter(pc.invert(moved)), mine.filter(moved)
         old, new, kept = (respelled(keys, same.of(table)) for keys in (old, new, pc.coalesce(new, old)))
         yield from _with_key(stays, key, kept.filter(pc.invert(moved)))
-        yield from _with_key(_only(parted, Kind.DELETE), key, old.filter(moved))
-        yield from _with_key(_only(parted, Kind.INSERT), key, new.filter(moved))
+        yield from _with_key(_as_kind(moves, Kind.DELETE), key, old.filter(moved))
+        yield from _with_key(_as_kind(moves, Kind.INSERT), key, new.filter(moved))
 
 
 def _text(changes: pa.Table, image: str) -> pa.Array:
     return whole(changes[image])
 
 
-def _only(changes: pa.Table, kind: Kind) -> pa.Table:
-    """Updates as the deletes, or the inserts, they consist of."""
+def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
+    """Makes deletes, or inserts, out of updates."""
     dropped = "after" if kind is Kind.DELETE else "before"
     nothing = pa.nulls(changes.num_rows, pa.string())
     changes = changes.set_column(EVENT_SCHEMA.get_field_index(dropped), dropped, nothing)
@@ -357,10 +362,11 @@ def _with_key(changes: pa.Table, key: Sequence[str], keys: pa.Array) -> Iterator
 def _render_partition(
     catalog: Mapping[TableName, Table], rendering: Rendering, same: KnownSpellings
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For mapInArrow: turns all changes of one partition, which holds every change of its keys, into statements.
+    """Makes a function for mapInArrow that turns the changes of one Spark partition into statements.
 
-    All of them are texts, none is a LOAD DATA: at this size the executors are the limit, not the server.  One session
-    runs the statements of all partitions, stage by stage, so that scratch tables have names of their own.
+    A partition holds all changes of its keys.  No statement is a LOAD DATA: at this size the executors are the limit,
+    not the server.  One session runs the statements of all partitions, stage by stage, so each partition gives its
+    scratch tables names of its own.
     """
     rendering = replace(rendering, load_bytes=0, same_keys=same)
 

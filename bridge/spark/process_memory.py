@@ -1,4 +1,4 @@
-"""How this process takes memory and gives it back."""
+"""Sets how this process takes memory from the system and returns it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from bridge.spark.tuning import is_on
 
 _PR_SET_THP_DISABLE: Final = 41
-"""Of prctl (linux/prctl.h)."""
+"""An option of prctl (linux/prctl.h)."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h of glibc)."""
@@ -18,10 +18,10 @@ _LARGEST_ON_THE_HEAP: Final = 32 << 20
 
 
 def keep_freed_memory() -> None:
-    """Has the C library keep up to 128 MiB of freed memory for what is wanted next.  Otherwise it returns large blocks
-    to the kernel at once, and every page of the next one costs a fault.
+    """Makes the C library keep up to 128 MiB of freed memory for the next allocation.  Otherwise it returns large
+    blocks to the kernel at once, and every page of the next block costs a page fault.
 
-    Without effect where the C library is not glibc.
+    Has no effect when the C library is not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if is_on("kept-memory") and mallopt is not None:
@@ -30,10 +30,10 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Makes the C library return freed memory that lies between used memory.  Large texts otherwise hold several times
-    the memory in use.
+    """Makes the C library return freed memory that lies between used memory.  After large texts, the process would
+    otherwise hold several times the memory that it uses.
 
-    Has no effect where the C library is not glibc.
+    Has no effect when the C library is not glibc.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -43,9 +43,9 @@ def return_freed_memory() -> None:
 def use_small_pages() -> None:
     """Makes the system give memory in pages of 4 KiB to this process and to those that it starts.
 
-    On a virtual machine the host may have to find a page of 2 MiB first, which takes ten times as long as clearing it
-    (2.6 s for a GiB, 0.4 s with small pages), and a process whose memory goes up and down asks for many.
-    Has no effect where the system is not Linux.
+    On a virtual machine the host may have to find each page of 2 MiB first, which takes ten times as long as to clear
+    it (2.6 s for a GiB, 0.4 s with small pages), and a process whose memory grows and shrinks asks for many.
+    Has no effect when the system is not Linux.
     """
     if not is_on("small-pages"):
         return
@@ -55,7 +55,7 @@ def use_small_pages() -> None:
 
 
 def freeze_loaded_modules() -> None:
-    """Makes the garbage collector skip what is there now.  Modules and the like are never garbage and take 60 ms to
-    check, and PySpark's workers collect after every task."""
+    """Makes the garbage collector skip all objects that exist now.  Modules are never garbage and take 60 ms to check,
+    and PySpark's workers collect garbage after every task."""
     if is_on("frozen-modules"):
         gc.freeze()

@@ -1,5 +1,8 @@
-"""The parent of Spark's Python workers.  It loads all that decoding needs before the first worker is forked; otherwise
-each worker would load it anew, which takes as long as decoding a hundred thousand rows."""
+"""The parent process of Spark's Python workers.
+
+It imports everything that decoding needs before it forks the first worker.  Otherwise each worker would import it
+again, which takes as long as decoding a hundred thousand rows.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,12 @@ from bridge.spark.process_memory import keep_freed_memory
 from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
-"""Where all cores are busy, the applier comes first, and so does a target on the same machine: everything else waits
-for them."""
+"""When all cores are busy, the applier and a target on the same machine come first: everything else waits for them."""
 
 
 def without_zipped_pyspark(path: list[str]) -> list[str]:
-    """A module path without the archives of a PySpark whose files are installed as well: what comes from an archive is
-    compiled anew in every process."""
+    """Removes PySpark's zip files from a module path when its modules are also installed: modules from a zip are
+    compiled again in every process."""
 
     def is_installed(entry: str) -> bool:
         lib = Path(entry).parent  # .../site-packages/pyspark/python/lib
@@ -34,11 +36,11 @@ from pyspark import daemon  # noqa: E402
 
 
 class WithoutPandas:
-    """Hides pandas from PyArrow, which looks for it when it makes its first array; loading pandas takes longer than
-    everything else together."""
+    """Hides pandas from PyArrow, which imports it for its first array.  That takes longer than all other imports
+    together."""
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Says that there is no pandas."""
+        """Raises ModuleNotFoundError for pandas."""
         if name == "pandas":
             raise ModuleNotFoundError(name=name)
 

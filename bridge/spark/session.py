@@ -1,4 +1,4 @@
-"""The Spark session of the bridge: classic mode, Kafka connector, quiet."""
+"""Starts the Spark session of the bridge: in classic mode, with the Kafka connector, without output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DEFAULTS: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "2",
-    # Without a process for every file, which the other one starts to ask where links lead.
+    # The default manager starts a process for every file, to resolve links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
@@ -46,35 +46,35 @@ _DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.redaction.regex": SECRET_NAMES,
-    # Java's own keeps the last hundred rows that went to the disk: a gigabyte, where they are large.
+    # Java's serializer keeps the last hundred rows that it wrote to the disk: a gigabyte, if they are large.
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryoserializer.buffer.max": "1024m",
 }
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _END_SECONDS: Final = 3.0
-"""For tasks to end; Spark looks every two seconds whether one was to be killed."""
-_LOCALLY: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
-"""On a cluster the package may not be there yet when an executor starts its Python."""
+"""How long tasks may take to end; Spark checks every two seconds whether a task was killed."""
+_LOCAL_DEFAULTS: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
+"""Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
 
 def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSession:
-    """A session with the bridge's defaults under what spark-submit was given, where it started this process, and
-    under `settings` (Spark properties).
+    """Starts a session with `settings` (Spark properties), which override the properties of spark-submit, which
+    override the bridge's defaults.
 
-    What the JVM prints goes to a file in the temporary folder; it is quoted when the start fails.  Raises UsageError
-    for Spark Connect, a missing Java, or settings that Spark refuses.
+    What the JVM prints while it starts is shown only in the error, when the start fails.  Raises UsageError for Spark
+    Connect, a missing Java, or settings that Spark refuses.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    AccumulatorServer.handle_error = _end_quietly  # type: ignore[method-assign, assignment]
+    AccumulatorServer.handle_error = _do_not_print  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
-    given = {**_submitted(), **settings}
+    given = {**_submitted_properties(), **settings}
     defaults = {
         **_DEFAULTS,
         **connector(given, fetch=with_kafka),
-        **(_LOCALLY if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
+        **(_LOCAL_DEFAULTS if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
     properties = {**defaults, **given, **java}
@@ -88,32 +88,32 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             lines = map(str.strip, jvm_output.read().splitlines())
-            said = [line for line in lines if line and not line.startswith("at ")]
+            printed = [line for line in lines if line and not line.startswith("at ")]
             raise UsageError(
-                f"Spark did not start: {error}; the JVM said: {' | '.join(said[-5:])}",
-                fix="see that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
+                f"Spark did not start: {error}; the JVM printed: {' | '.join(printed[-5:])}",
+                fix="check that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
                 " it says 'download failed', remove the POM without a jar from ~/.m2",
             ) from error
     if _is_submitted():
-        _hand_signals_over(session)
+        _forward_signals(session)
     return session
 
 
 def _start_jvm(properties: Mapping[str, str]) -> None:
-    """Starts the JVM with all properties but the secret ones on its command line, which every user of the machine can
-    read.  The secret ones are set on the session."""
+    """Starts the JVM.  Its command line, which every user of the machine can read, holds all properties but the secret
+    ones; those are set on the session."""
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
     SparkContext._ensure_initialized(conf=public)
 
 
 def _is_submitted() -> bool:
-    """Whether spark-submit has started the JVM, and the JVM this process."""
+    """Tells whether spark-submit started the JVM, and the JVM this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-class _HandedOver:
-    """A signal that the JVM was sent, handed to this process (sun.misc.SignalHandler, which Spark uses as well)."""
+class _ForwardedSignal:
+    """Sends a signal that the JVM received to this process (sun.misc.SignalHandler, which Spark uses as well)."""
 
     class Java:
         implements: ClassVar = ["sun.misc.SignalHandler"]
@@ -122,23 +122,23 @@ class _HandedOver:
         self._number = number
 
     def handle(self, _: object) -> None:
-        """Called by the JVM."""
+        """Sends the signal; called by the JVM."""
         os.kill(os.getpid(), self._number)
 
 
-def _hand_signals_over(session: SparkSession) -> None:
-    """Hands signals to this process.  Stopping spark-submit signals the JVM, which would end at once, in the middle of
-    reading."""
+def _forward_signals(session: SparkSession) -> None:
+    """Makes the JVM forward SIGTERM and SIGINT to this process.  Stopping spark-submit signals the JVM, which would
+    otherwise end at once, in the middle of reading."""
     gateway: Any = session.sparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     sun = gateway.jvm.sun.misc
     for name, number in (("TERM", signal.SIGTERM), ("INT", signal.SIGINT)):
-        sun.Signal.handle(sun.Signal(name), _HandedOver(number))
+        sun.Signal.handle(sun.Signal(name), _ForwardedSignal(number))
 
 
 def end_tasks(session: SparkSession) -> None:
-    """Ends what still runs and nobody waits for any more.  A task that the end of the JVM surprises would say that it
-    failed, behind the bridge's last word.  Does nothing where the JVM is gone."""
+    """Cancels the jobs that still run, and waits up to 3 s until their tasks have ended.  A task that is still running
+    when the JVM ends would print a failure after the bridge's last line.  Does nothing when the JVM has ended."""
     context: Any = session.sparkContext
     deadline = time.monotonic() + _END_SECONDS
     with suppress(*SPARK_ENDED):
@@ -148,40 +148,43 @@ def end_tasks(session: SparkSession) -> None:
             time.sleep(0.05)
 
 
-def _submitted() -> dict[str, str]:
-    """The properties that spark-submit was given; it has started the JVM then."""
+def _submitted_properties() -> dict[str, str]:
+    """Returns the properties that spark-submit was given; none when the process was started otherwise."""
     if not _is_submitted():
         return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
 
-def _end_quietly(*_: object) -> None:
-    """PySpark's server of accumulators, which the bridge does not use, prints a traceback when the JVM ends first."""
+def _do_not_print(*_: object) -> None:
+    """Replaces the error handler of PySpark's accumulator server, which prints a traceback when the JVM ends first.
+    The bridge uses no accumulators."""
 
 
 @contextmanager
 def checkpoint_folder() -> Iterator[str]:
-    """A folder for the query's checkpoint, which is thrown away: progress lives in the target.
+    """Makes a folder for the query's checkpoint, which is removed at the end: the target holds the progress.
 
-    Folders of processes that were killed are removed.  A living one holds a lock on its own: its process id says
-    nothing to who is in another container and sees the same folder.
+    Also removes the folders of processes that were killed.  A living process holds a lock on its folder.  Process ids
+    would not do, since processes in other containers may share the temporary folder.
     """
     base = Path(tempfile.gettempdir())
-    for left in base.glob(f"{_CHECKPOINT}*"):
-        with suppress(OSError), _locked(left):
-            shutil.rmtree(left, ignore_errors=True)
+    for old in base.glob(f"{_CHECKPOINT}*"):
+        with suppress(OSError), _locked(old):
+            shutil.rmtree(old, ignore_errors=True)
     with ExitStack() as stack:
-        made = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)))
-        stack.enter_context(_locked(made))
-        folder = made.rename(made.with_name(_CHECKPOINT + made.name))  # nobody looks for it before it is locked
+        created = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)))
+        stack.enter_context(_locked(created))
+        folder = created.rename(
+            created.with_name(_CHECKPOINT + created.name)
+        )  # the name that others look for, only now that it is locked
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield str(folder)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder; OSError where another process has locked it."""
+    """Locks a folder; OSError when another process has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,8 +195,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _kept_interrupt_handler() -> Iterator[None]:
-    """Keeps the handler of SIGINT.  PySpark takes the signal for itself when it starts, but Ctrl-C belongs to the
-    bridge's own clean stop."""
+    """Restores the handler of SIGINT, which PySpark replaces when it starts: Ctrl-C has to stop the bridge cleanly."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -204,7 +206,7 @@ def _kept_interrupt_handler() -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(descriptor: int) -> Iterator[None]:
-    """The JVM that starts inside inherits this standard error."""
+    """Redirects standard error to a descriptor; a JVM that is started inside inherits it."""
     sys.stderr.flush()
     saved = os.dup(2)
     os.dup2(descriptor, 2)

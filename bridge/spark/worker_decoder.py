@@ -1,4 +1,4 @@
-"""Decoding in Spark's Python workers, which live on from task to task."""
+"""Decodes in Spark's Python workers, which outlive their tasks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bridge.spark.tuning import is_on
 
 
 def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
-    """A decoder to be sent to Spark's Python workers."""
+    """Makes a decoder that can be sent to Spark's Python workers."""
 
     name = uuid4().hex
 
     def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
         _keep_zip_directories()
-        decoder = decoder_called(name, protocol, options)
+        decoder = decoder_named(name, protocol, options)
         for some in messages:
             yield decode_messages(decoder, some, return_freed_memory)
 
@@ -32,11 +32,11 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
 _decoders: dict[str, Decoder] = {}
 
 
-def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
-    """This process's decoder of that name, made when it is first asked for.
+def decoder_named(name: str, protocol: str, options: DecodeOptions) -> Decoder:
+    """Returns this process's decoder of that name, and makes it at the first call.
 
-    A Python worker of Spark lives on from task to task, and its decoder goes on learning.  Only the decoder that was
-    asked for last is kept.
+    Spark's Python workers outlive their tasks, so a decoder keeps what it has learned of the messages.  Only the
+    decoder that was used last is kept.
     """
     if name not in _decoders:
         made = make_decoder(protocol, options)
@@ -47,8 +47,11 @@ def decoder_called(name: str, protocol: str, options: DecodeOptions) -> Decoder:
 
 
 def _keep_zip_directories() -> None:
-    """PySpark drops all import caches at every task, and a zip on the path (pyspark.zip) is then read anew, entry by
-    entry in Python: half of a decoding worker's time (py-spy).  The zips do not change while a worker lives."""
+    """Keeps the directories of zip files that modules are imported from.
+
+    PySpark drops all import caches at every task.  Python then reads the directory of a zip on the path (pyspark.zip)
+    again, entry by entry: half of the time of a decoding worker (py-spy).  The zips do not change while a worker lives.
+    """
     for finder in sys.path_importer_cache.values() if is_on("zip-folders") else ():
         if isinstance(finder, zipimporter):
             finder.invalidate_caches = do_nothing  # type: ignore[method-assign]
