@@ -1,4 +1,4 @@
-"""Makes the applier that a pipeline needs: in the order of commit ts, or in that of its partitions."""
+"""Makes the applier of a pipeline: in the order of commit ts, or in the order of its partitions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from bridge.rows.amount import Amount
 
 @dataclass(frozen=True, kw_only=True)
 class ApplierConfig:
-    """What all appliers of a pipeline have in common.
+    """The settings that all appliers of a pipeline share.
 
-    transaction: about how much of row changes a target transaction holds.
-    until: nothing at or above this commit_ts is applied (TSO), None without an end.
+    transaction: about how many row changes, and bytes of them, one target transaction holds.
+    until: nothing at or above this commit_ts is applied (TSO); None for no limit.
     boundary_seconds: see BoundaryOrder.
     idle, settles: see PartitionOrder.
-    most: about how much of row changes waits in memory (the order of the partitions).
-    begins: where topics begin that do not with the pipeline (TSO).
+    most: about how many row changes, and bytes, wait in memory (order of the partitions).
+    begins: where the topics begin that do not begin with the pipeline (TSO).
     waits_for_operator: see Applier.
     """
 
@@ -60,10 +60,11 @@ def make_applier(
     by_partition: bool,
     cascades_are_lost: bool = False,
 ) -> Applier[Any]:
-    """An applier that goes on from progress.
+    """Makes an applier that continues from progress.
 
-    lows: the first offset of every partition of the source.  counts: goes on with those of an applier before it.
-    cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
+    lows: the first offset of every partition of the source.
+    counts: the counts of the applier before it, which this one continues.
+    cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
     """
     order: Order[Any] = (
         _partition_order(writer, progress, lows, config, counts)

@@ -1,4 +1,4 @@
-"""The applier's own thread."""
+"""Runs the applier in a thread."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ _TICK_SECONDS: Final = 0.2
 
 
 class ApplierThread:
-    """Runs the applier: at most one micro-batch waits while one is being applied.
+    """Runs the applier in a thread.  At most one micro-batch waits while another is applied.
 
-    pending: schema changes that an earlier run left in progress; they come first.
+    pending: the schema changes that progress lists as still to run; they run first.
     """
 
     def __init__(self, applier: Applier[Any], pending: tuple[SchemaChange, ...]) -> None:
         self._applier, self._pending = applier, pending
         self._waiting: queue.Queue[DecodedBatch | None] = queue.Queue(maxsize=1)  # None: nothing more comes
-        self._no_more = threading.Event()
+        self._stopping = threading.Event()
         self.failure: BaseException | None = None
-        """What ended the thread, or reading."""
+        """The error that ended the thread, or reading."""
         self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
 
     def start(self) -> None:
-        """Begins to work."""
+        """Starts the thread."""
         self._thread.start()
 
-    def offer(self, batch: DecodedBatch, given_up: Callable[[], bool]) -> bool:
-        """Hands a micro-batch over; waits while another one is waiting, and gives up when the thread has ended or
-        `given_up` says so.  Whether it was handed over."""
-        while self._thread.is_alive() and not self._no_more.is_set() and not given_up():
+    def offer(self, batch: DecodedBatch, stop_waiting: Callable[[], bool]) -> bool:
+        """Gives the applier a micro-batch, and waits while another one is waiting.
+
+        Returns False when the thread has ended, or `stop_waiting` returned true, before the applier accepted it.
+        """
+        while self._thread.is_alive() and not self._stopping.is_set() and not stop_waiting():
             try:
                 self._waiting.put(batch, timeout=_TICK_SECONDS)
             except queue.Full:
@@ -45,30 +47,32 @@ class ApplierThread:
         return False
 
     def raise_failure(self) -> None:
-        """Raises what ended the thread, or reading, if anything did."""
+        """Raises the error that ended the thread or reading, if there is one."""
         if self.failure is not None:
             raise self.failure
 
     def fail(self, error: BaseException) -> None:
-        """Has `error`, met by who reads, raised by raise_failure, if nothing has ended the thread before."""
+        """Makes raise_failure raise an error of reading, unless there was an earlier one."""
         self.failure = self.failure or error
 
-    def drain(self, given_up: Callable[[], bool]) -> bool:
-        """Lets the thread work off what is waiting, then end; raises what ended it.  False when `given_up` says so
-        first."""
-        while self._thread.is_alive() and not given_up():
+    def drain(self, stop_waiting: Callable[[], bool]) -> bool:
+        """Waits until the thread has applied what is waiting and has ended; raises the error that ended it.
+
+        Returns False when `stop_waiting` returned true before.
+        """
+        while self._thread.is_alive() and not stop_waiting():
             with suppress(queue.Full):
                 self._waiting.put(None, timeout=_TICK_SECONDS)
                 break
-        while self._thread.is_alive() and not given_up():
+        while self._thread.is_alive() and not stop_waiting():
             self._thread.join(_TICK_SECONDS)
         self.raise_failure()
-        return not given_up() and not self._thread.is_alive()
+        return not stop_waiting() and not self._thread.is_alive()
 
     def stop(self, seconds: float) -> bool:
-        """Ends the thread after the target transaction in hand; False when that takes longer than `seconds`."""
+        """Ends the thread after the present target transaction; False when that takes longer than `seconds`."""
         self._applier.interrupt()
-        self._no_more.set()
+        self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -80,7 +84,7 @@ class ApplierThread:
                 try:
                     batch = self._waiting.get(timeout=_TICK_SECONDS)
                 except queue.Empty:
-                    if self._no_more.is_set():
+                    if self._stopping.is_set():
                         return
                     self._applier.tick()
                 else:

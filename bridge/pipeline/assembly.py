@@ -1,4 +1,4 @@
-"""The one place where a pipeline is put together: what is made of the settings, and what each part is given."""
+"""The one place where the parts of a pipeline are made from the settings and put together."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Extents = Mapping[PartitionId, Extent]
 class Assembly:
     """Makes the parts of one pipeline.
 
-    upstream: where rows are read back that were too large for the topic, None without one.
+    upstream: reads back rows that were too large for the topic; None when there is none.
     """
 
     settings: Settings
@@ -57,15 +57,15 @@ class Assembly:
 
     @cached_property
     def tables(self) -> TableFilter:
-        """The filter."""
+        """The table filter of the settings."""
         return TableFilter(self.settings.filter)
 
     def progress_table(self) -> ProgressTable:
-        """Where the pipeline's progress stands."""
+        """Makes the table that holds the pipeline's progress."""
         return ProgressTable(self.settings.name, self.settings.target.schema_name)
 
     def writer(self, table: ProgressTable, ownership: Ownership) -> Writer:
-        """The writer of the settings' consistency."""
+        """Makes the writer for the setting `consistency`."""
         seconds, ddl = self.settings.target.retry_seconds, self.settings.ddl.rules(self.tables)
         if self.settings.consistency == "atomic":
             return Writer(self.target, table, ownership, retry_seconds=seconds, ddl=ddl)
@@ -75,11 +75,11 @@ class Assembly:
     def heartbeat(
         self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
     ) -> Heartbeat:
-        """The heartbeat of the owner, which tells the status every so many seconds."""
+        """Makes the owner's heartbeat, which calls `on_status` every `seconds`."""
         return Heartbeat(self.target, ownership, writer, on_status, seconds)
 
     def reading(self, topics: Mapping[str, str], stop: threading.Event, watch: Callable[[], None]) -> Reading:
-        """How the topics of these ids are read."""
+        """Makes the part that reads.  topics: the ids of the topics, by name."""
         return Reading(self.source, self.protocol, self._decode_options(), self.settings.stream, topics, stop, watch)
 
     def applier(
@@ -94,17 +94,17 @@ class Assembly:
         until: int | None,
         once: bool,
     ) -> Applier[Any]:
-        """An applier that goes on from progress.
+        """Makes an applier that continues from progress.
 
-        extents: what the source holds.  begins: where topics begin that do not with the pipeline (TSO).
-        until: see ApplierConfig.  once: the pipeline ends with its input.
+        extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).
+        until: see ApplierConfig.  once: the pipeline ends at the end of the input.
         Raises UsageError or TargetError for tables where the target would change rows by itself.
         """
         lows = {partition: extent.low for partition, extent in extents.items()}
         if self.source.is_kafka:
             lows = first_offsets(progress, lows)
         by_partition = self._goes_by_partition(progress)
-        # Whatever comes from MySQL's log has no commit ts.
+        # Messages from MySQL's binlog have no commit ts, so their order is that of the partitions.
         cascades_are_lost = by_partition and is_mysql_born(self.source.sample(HEAD_MESSAGES))
         self._refuse_side_effects(cascades=cascades_are_lost)
         return make_applier(
@@ -143,14 +143,20 @@ class Assembly:
         )
 
     def _goes_by_partition(self, progress: Progress) -> bool:
-        """Which order: progress knows, or a look at the source tells; by boundaries while neither does."""
+        """Tells which order to apply in: as progress says, otherwise as the source shows; by boundaries while neither
+        tells."""
         if goes_by_partition(progress.positions):
             return True
         if progress.positions and self.protocol not in MAY_LACK_BOUNDARIES:
-            return False  # the first change without a commit ts changes it
+            return False  # the first change without a commit ts changes the order
         without = self.settings.debezium.without_boundaries
         probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
-        log.info("order of commit ts" if not probe.by_partition else "order of the partitions", why=probe.why)
+        log.info(
+            "applying in the order of commit ts"
+            if not probe.by_partition
+            else "applying in the order of the partitions",
+            why=probe.why,
+        )
         return probe.by_partition is True
 
     def _refuse_side_effects(self, *, cascades: bool) -> None:
@@ -169,7 +175,7 @@ class Assembly:
         try:
             return _highs(self.source.extents(spark))
         except SourceError as error:
-            log.warning("the ends of the partitions are not known", error=str(error))
+            log.warning("Kafka does not tell where the partitions end; trying again", error=str(error))
             return None
 
     def _cut_rows(self) -> CutRows | None:

@@ -37,7 +37,7 @@ class SortedBatch:
     control: ControlEvents
     read: Mapping[PartitionId, int]
 
-    def admitting(self, partitions: Iterable[PartitionId]) -> SortedBatch:
+    def with_partitions(self, partitions: Iterable[PartitionId]) -> SortedBatch:
         """The same with partitions of which nothing was read."""
         return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
 
@@ -55,7 +55,7 @@ class UnsortedBatch:
     read: Mapping[PartitionId, int]
     is_cut: bool = False
 
-    def admitting(self, partitions: Iterable[PartitionId]) -> UnsortedBatch:
+    def with_partitions(self, partitions: Iterable[PartitionId]) -> UnsortedBatch:
         """The same with partitions of which nothing was read."""
         return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
 

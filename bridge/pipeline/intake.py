@@ -1,4 +1,4 @@
-"""Between the stream and the applier: micro-batches are decoded and handed over."""
+"""Decodes micro-batches of Spark's stream in parts, and gives them to the applier."""
 
 from __future__ import annotations
 
@@ -30,53 +30,54 @@ from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
 DRIVER_DECODES: Final = 2_000
-"""A micro-batch of at most so many messages is decoded on the driver, without a Spark job: for few messages, Python
-workers cost more than they bring (measured: 0.1 s)."""
+"""A micro-batch of at most so many messages is decoded on the driver: a Spark job costs more than it saves for so few
+(measured: 0.1 s)."""
 
 SECONDS_AT_ONCE: Final = 2.0
-"""As many messages are read at a time as have lately been decoded, and taken by the applier, in so many seconds."""
+"""A part has as many messages as were lately decoded, and accepted by the applier, in so many seconds."""
 LEAST_AT_ONCE: Final = 10_000
 MOST_AT_ONCE: Final = 100_000
 FIRST_AT_ONCE: Final = 50_000
-"""The first are wanted soon: until they are there, the target has nothing to do."""
-_ANY: Final = 1 << 40
+"""The first part is small: until it is decoded, the target has nothing to do."""
+_NO_LIMIT: Final = 1 << 40
 _FILLED: Final = 0.75
 _GROWTH: Final = 4
 _ON_EXECUTORS: Final = 2
-"""Parts that stay on the executors may be so many times as large; every piece of a window looks through whole ones."""
-_LIGHT: Final = 16
-"""Messages that are decoded on the driver although it has no room for more take at most this part of what it may take
-at once."""
+"""Parts that stay on the executors may be so many times larger: each piece of a window scans whole parts, so they
+should be few."""
+_LIGHT_SHARE: Final = 16
+"""When the driver has no room for more, it still decodes a micro-batch that takes at most 1/16 of what it may decode at
+once."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 
 
 class PartSize:
-    """Decides how many messages are read at a time, from the rate at which they are applied, and their size.
+    """Decides how many messages a part has, from the rate at which they are applied, and from their size.
 
-    most: the most messages.  most_bytes: about the most bytes that they take once they are decoded.
+    most: the most messages of a part.
+    most_bytes: about the most bytes that a part takes once it is decoded.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self.by_rate = most, min(most, FIRST_AT_ONCE)
-        self._most_bytes, self.by_memory = most_bytes, _ANY
+        self._most_bytes, self.by_memory = most_bytes, _NO_LIMIT
 
     def note(self, messages: int, seconds: float) -> None:
-        """Learns that so many messages were decoded and taken by the applier in so many seconds.  Few of them say
-        nothing of the rate."""
+        """Notes that the applier has accepted `messages` after `seconds`.  Few messages tell nothing about the rate."""
         if messages > DRIVER_DECODES:
             rate = messages / max(seconds, 1e-3)
             self.by_rate = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
 
     def fitted(self, messages: int, size: int) -> None:
-        """Learns that so many messages took `size` bytes.  A quarter of the room stays free for larger ones, and a few
-        small ones do not say that what follows is small."""
+        """Notes that `messages` took `size` bytes.  A quarter of the room stays free for larger ones, and the limit
+        grows slowly, since larger messages may follow a few small ones."""
         messages_that_fit = _FILLED * self._most_bytes * messages // max(1, size)
         self.by_memory = max(1, min(int(messages_that_fit), _GROWTH * max(self.by_memory, messages)))
 
     def did_not_fit(self, messages: int, found: Amount) -> None:
-        """Learns that so many messages took too many bytes.  found: what was decoded of them."""
+        """Notes that `messages` took too many bytes.  found: the rows and bytes that were decoded until then."""
         self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
 
 
@@ -86,12 +87,12 @@ class _Waiting(NamedTuple):
 
 
 class Intake:
-    """Takes in what foreachBatch is given: a thread of its own decodes it and hands it over to the applier, while Spark
-    plans the next micro-batch.
+    """Accepts micro-batches from foreachBatch.  A thread decodes them and gives them to the applier, while Spark plans
+    the next one.
 
-    order: takes the batches; says whether they may stay on the executors, and how much waits.
+    order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
-    topics: checks that the messages come from the topics that were there at the start.
+    topics: checks that the messages come from the same topics as at the start.
     bytes_at_once: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
@@ -120,12 +121,15 @@ class Intake:
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
 
     def start(self) -> None:
-        """Begins to take micro-batches."""
+        """Starts the thread."""
         self._thread.start()
 
-    def hand_over(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
-        """Takes one micro-batch from Spark.  At most one waits here; Spark waits for its end only where nobody else can
-        read it."""
+    def accept(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
+        """Accepts one micro-batch from Spark.
+
+        Returns when at most one micro-batch waits.  One whose messages only Spark can read (capture files) must be
+        processed before this returns.
+        """
         coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
         while self._is_taking():
             with suppress(queue.Full):
@@ -134,9 +138,9 @@ class Intake:
         while coming.batch.messages is None and self._is_taking() and not coming.is_taken.wait(_TICK_SECONDS):
             pass
 
-    def finished(self, seconds: float) -> bool:
-        """Waits so many seconds for everything that came to be taken, and says whether it was.  Nothing more may
-        come."""
+    def wait_until_done(self, seconds: float) -> bool:
+        """Waits up to `seconds` until all accepted micro-batches were processed; returns whether they were.  Afterwards
+        no more may be accepted."""
         if self._thread.is_alive():
             with suppress(queue.Full):
                 self._waiting.put(None, timeout=seconds)
@@ -144,7 +148,7 @@ class Intake:
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Takes nothing any more, and waits until what is being taken is taken, or given up."""
+        """Accepts nothing more, and waits for the end of the thread."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -154,21 +158,21 @@ class Intake:
 
     def _work(self) -> None:
         try:
-            while waiting := self._next():
-                self._take(waiting.batch)
+            while waiting := self._next_batch():
+                self._process(waiting.batch)
                 waiting.is_taken.set()
-        except BaseException as error:  # noqa: BLE001  # what lies behind must not be taken then
+        except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
 
-    def _next(self) -> _Waiting | None:
+    def _next_batch(self) -> _Waiting | None:
         while not self._closed.is_set() and self._worker.failure is None:
             with suppress(queue.Empty):
                 return self._waiting.get(timeout=_TICK_SECONDS)
         return None
 
-    def _take(self, batch: MicroBatch) -> None:
-        """Hands a micro-batch over in parts: less of it is held in memory, and the applier has something sooner."""
-        # Spark shares the limit out among the partitions, and rounds.
+    def _process(self, batch: MicroBatch) -> None:
+        """Decodes a micro-batch in parts, so that it takes less memory and the applier can begin sooner."""
+        # Spark divides the limit among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
         for part, decoded in self._decoded_parts(batch, is_cut=is_full):
@@ -176,67 +180,68 @@ class Intake:
             if there is None:
                 return
             self._follow_on(part)
-            if not self._worker.offer(self._admitting(there, decoded), self._closed.is_set):
+            if not self._worker.offer(self._with_added_partitions(there, decoded), self._closed.is_set):
                 return
             self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
     def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
-        """Gives each part, decoded; decodes the next one while one is handed over.  Ends when the intake is closed: the
-        next bridge reads again what was not taken."""
+        """Yields each part, decoded; the next one is decoded while the caller works.  Ends when the intake is closed:
+        after a restart, the bridge reads again what was not applied."""
         for part, decoded in prefetched(self._parts(batch, is_cut=is_cut), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return
 
     def _parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
-        """Decodes part after part; divides one anew that turns out to be too large."""
+        """Decodes part after part.  One that is too large is divided again."""
         rest: MicroBatch | None = batch if batch.messages != 0 else None
         while rest is not None and not self._closed.is_set():
-            part, behind = rest.split(self._size())
+            part, remaining = rest.split(self._size())
             try:
-                decoded = self._decoded(part, is_cut=is_cut or behind is not None)
+                decoded = self._decoded(part, is_cut=is_cut or remaining is not None)
             except TooLargeError as error:
                 self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue
             yield part, decoded
-            rest = behind
+            rest = remaining
 
     def _size(self) -> int:
-        """How many messages the next part has."""
+        """Returns the number of messages of the next part."""
         if not self._has_room:
             return min(self._part_size.by_rate, _ON_EXECUTORS * self._part_size.by_memory)
         return min(self._part_size.by_rate, self._part_size.by_memory)
 
     @property
     def _has_room(self) -> bool:
-        """Whether what comes next is brought to the driver."""
+        """Whether the next part is brought to the driver."""
         return self._order.on_executors is None or not self._order.held.exceeds(self._room)
 
     def _follow_on(self, part: MicroBatch) -> None:
-        """Checks that a part begins where the last one ended; otherwise progress would pass what lies between."""
+        """Raises SourceError unless a part begins where the last one ended: progress would pass the messages between
+        them."""
         for where, start in part.starts.items():
             if self._ends.get(where, start) != start:
                 raise SourceError(
-                    f"messages were left out: offset {self._ends[where]} was to be read next, and {start} came",
+                    f"messages were skipped: after offset {self._ends[where]} the next one read was {start}",
                     where=f"{where[0]}/{where[1]}",
-                    fix="nothing behind the gap is in the target; start the bridge again, and report this",
+                    fix="nothing after the gap is in the target; start the bridge again, and report this",
                 )
         self._ends.update(part.ends)
 
-    def _admitting(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
-        """The batch with the partitions that Kafka shows and nothing was read of: Spark learns of new ones later, and
-        what they hold may be earlier than the boundaries at hand."""
+    def _with_added_partitions(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
+        """Adds the partitions of which nothing was read yet.  Spark finds added partitions later than Kafka has them,
+        and they may hold changes below the boundaries that were read."""
         added = there - self._known - decoded.read.keys()
         self._known |= there | decoded.read.keys()
         if not added:
             return decoded
-        log.info("a partition was added; it is waited for like the others", partitions=sorted(added))
-        return decoded.admitting(sorted(added))
+        log.info("a partition was added; the bridge waits for its boundaries, too", partitions=sorted(added))
+        return decoded.with_partitions(sorted(added))
 
     def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
-        is_light = is_small and (batch.messages or 0) * _LIGHT <= self._part_size.by_memory
+        is_light = is_small and (batch.messages or 0) * _LIGHT_SHARE <= self._part_size.by_memory
         has_room = self._has_room
         if is_light or (has_room and is_small):
             events = self._decoded_here(batch)
@@ -256,5 +261,5 @@ class Intake:
 
 
 _Decoded = Callable[[], DecodedBatch]
-"""A part that is decoded: to put it in order is left to the thread that hands it over, so that the next one is decoded
-meanwhile."""
+"""Sorts a decoded part.  It is called by the thread that gives the part to the applier, so that the next part is
+decoded meanwhile."""

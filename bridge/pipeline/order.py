@@ -48,7 +48,7 @@ class DecodedBatch(Protocol):
     @property
     def read(self) -> Mapping[PartitionId, int]: ...
 
-    def admitting(self, partitions: Sequence[PartitionId]) -> Self:
+    def with_partitions(self, partitions: Sequence[PartitionId]) -> Self:
         """The same with partitions of which nothing was read."""
         ...
 

@@ -1,4 +1,4 @@
-"""One pipeline at work, from its owner's start to its end."""
+"""Runs one pipeline, from taking ownership to the end."""
 
 from __future__ import annotations
 
@@ -51,59 +51,62 @@ class Pipeline:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Asks the pipeline to end; safe from a signal handler."""
+        """Makes the pipeline end; may be called from a signal handler."""
         self._stop.set()
 
     def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
-        """Replicates until `stop` is called; `on_status` is told each stream.status_seconds."""
+        """Replicates until `stop` is called.  Calls `on_status` every stream.status_seconds."""
         return self._run(_Plan(None, take_over, False, on_status, self._settings.stream.status_seconds))
 
     def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
-        """Applies everything that is complete at the end of the input as seen at the start, below `until` (TSO)."""
+        """Applies everything below `until` (TSO) that is complete at the end of the input, which is looked up at the
+        start."""
         return self._run(_Plan(until, take_over, True, on_status, PROGRESS_SECONDS))
 
     def _run(self, plan: _Plan) -> Outcome:
         try:
-            return self._owning(plan)
+            return self._run_owned(plan)
         except AbandonedError:
             return Outcome(applied_ts=0, interrupted=True)
 
-    def _owning(self, plan: _Plan) -> Outcome:
+    def _run_owned(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         switch_off(self._settings.stream.tuning_off)
         keep_freed_memory()
-        with _expected_errors(self._assembly.target), self._owned(plan) as owned:
+        with _expected_errors(self._assembly.target), self._own(plan) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership)
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
             ):
-                started = self._start()
+                started = self._start_spark()
                 if started is None:
                     seconds = time.monotonic() - began
                     return Outcome(applied_ts=owned.progress().applied_ts, seconds=seconds, interrupted=True)
                 freeze_loaded_modules()
-                use_small_pages()  # the JVM has started: its workers' memory stays as it is
+                use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
-                applier, has_ended = self._apply(started, owned, writer, heartbeat, plan)
+                applier, has_ended = self._read_and_apply(started, owned, writer, heartbeat, plan)
                 ended = time.monotonic()
-            met = applier.counts.tables
+            tables = applier.counts.tables
             return outcome_of(
                 applier,
                 writer,
                 seconds=ended - began,
                 stream_seconds=ended - streaming,
                 apply_seconds=ended - (applier.counts.applying_since or ended),
-                unmatched=self._assembly.tables.unmatched(met) if met else (),
+                unmatched=self._assembly.tables.unmatched(tables) if tables else (),
                 interrupted=not has_ended,
             )
 
-    def _apply(
+    def _read_and_apply(
         self, started: _Started, owned: _Owned, writer: Writer, heartbeat: Heartbeat, plan: _Plan
     ) -> tuple[Applier[Any], bool]:
-        """Reads and applies until the end, or until `stop`; begins anew where progress says when the order changes, an
-        executor is lost or Spark missed a partition.  The last applier, with the counts of all, and whether it came to
-        the end."""
+        """Reads and applies until the end of the input, or until `stop`.
+
+        When the order changes, an executor is lost or partitions were added, it reads again from the progress.  Returns
+        the last applier, which has the counts of all, and whether it reached the end.
+        """
         spark, extents = started
         counts, losses = Counts(), Losses()
         reading = self._assembly.reading(self._keep_topics(owned), self._stop, heartbeat.raise_failure)
@@ -119,20 +122,20 @@ class Pipeline:
             try:
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
-                log.info("the order changes; reading begins anew behind what is in the target", why=str(changed))
-            except PartitionsAdded as added:
                 log.info(
-                    "partitions were added; reading begins anew behind what is in the target", partitions=str(added)
+                    "the order of applying changes; reading again from the progress in the target", why=str(changed)
                 )
+            except PartitionsAdded as added:
+                log.info("partitions were added; reading again from the progress in the target", partitions=str(added))
             except ExecutorLost as lost:
-                log.warning("an executor is lost; reading begins anew behind what is in the target")
+                log.warning("an executor was lost; reading again from the progress in the target")
                 losses.count(lost, owned.progress().applied_ts)
             else:
                 return applier, has_ended
             extents = self._assembly.source.extents(spark)
 
-    def _start(self) -> _Started | None:
-        """Spark and what the source holds; None when `stop` came first and ended the JVM."""
+    def _start_spark(self) -> _Started | None:
+        """Starts Spark and looks up what the source holds; None when a stop ended the JVM meanwhile."""
         source = self._assembly.source
         try:
             spark = start_session(self._settings.spark, with_kafka=source.is_kafka)
@@ -143,7 +146,7 @@ class Pipeline:
             return None
 
     def _keep_topics(self, owned: _Owned) -> dict[str, str]:
-        """The ids of the topics, kept with the progress before anything of them is applied."""
+        """Stores the ids of the topics with the progress, before anything of them is applied; returns them."""
         progress = owned.progress()
         ids = topics_to_keep(progress, ids_of(self._assembly.source.topics()))
         if ids != progress.topics and not owned.table.set_topics(owned.ownership.control, owned.ownership.epoch, ids):
@@ -151,7 +154,7 @@ class Pipeline:
         return ids
 
     @contextmanager
-    def _owned(self, plan: _Plan) -> Iterator[_Owned]:
+    def _own(self, plan: _Plan) -> Iterator[_Owned]:
         start_ts = parse_moment(self._settings.begin)
         target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
         ownership = Ownership(target, table)
@@ -167,12 +170,12 @@ class Pipeline:
             ownership.release()
 
     def _check_begin(self, progress: Progress, start_ts: int) -> None:
-        """A beginning that is given is that of the pipeline, or the operator expects what will not happen."""
+        """Raises UsageError when --from is given and the pipeline began elsewhere: it would have no effect."""
         if "begin" in self._settings.model_fields_set and start_ts != progress.start_ts:
             began = progress.start_ts or "earliest"
             raise UsageError(
-                f"the pipeline began at {began}, not at --from {self._settings.begin}; a known one goes on from its"
-                f" progress, applied ts {progress.applied_ts}",
+                f"the pipeline began at {began}, not at --from {self._settings.begin}; it continues from its progress,"
+                f" applied ts {progress.applied_ts}",
                 where=f"pipeline {progress.name}",
                 fix=f"leave --from out, or give --from {began}; to begin elsewhere, give another --name, or `bridge"
                 " reset` first",
@@ -189,19 +192,22 @@ class _Plan:
 
 
 _Started = tuple[SparkSession, dict[PartitionId, Extent]]
-"""Spark, and what the source held when it had started."""
+"""Spark's session, and what the source held after its start."""
 
 
 @dataclass(frozen=True)
 class _Owned:
-    """The progress row that this process owns.  begins: where topics begin that do not with the pipeline (TSO)."""
+    """The progress row that this process owns.
+
+    begins: where the topics begin that do not begin with the pipeline (TSO).
+    """
 
     table: ProgressTable
     ownership: Ownership
     begins: Mapping[str, int]
 
     def progress(self) -> Progress:
-        """As the row stands now; raises OwnershipError when somebody else has it."""
+        """Reads the row; raises OwnershipError when another process owns it now."""
         return _progress(self.table, self.ownership)
 
 
@@ -217,7 +223,7 @@ def _check_until(progress: Progress, until: int | None) -> None:
         raise UsageError(
             f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
             where=f"pipeline {progress.name}",
-            fix="give a later --until; for an earlier state replay into an empty target under another --name",
+            fix="give a later --until; for an earlier state, replay into an empty target with another --name",
         )
 
 
@@ -226,24 +232,24 @@ def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) ->
         low, high = extents[topic, partition].low, extents[topic, partition].high
         if start.offset > high:
             raise SourceError(
-                f"the partition ends at offset {high}, before offset {start.offset}, from which on it is to be read",
+                f"the partition ends at offset {high}, but the bridge has to read from offset {start.offset}",
                 where=f"{topic}/{partition}",
                 fix="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
-                " bridge again when it has ended; else the topic was cut or made anew: copy the upstream's tables to"
-                " the target, then `bridge reset` and begin there with --from",
+                " bridge again when it has ended; otherwise the topic was truncated or created again: copy the"
+                " upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy",
             )
         if start.offset < low:
             raise SourceError(
                 f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
                 where=f"{topic}/{partition}",
-                fix="changes are missing for good, or the topic was made anew: copy the upstream's tables to the"
-                " target, then `bridge reset` and begin there with --from",
+                fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
+                " target, `bridge reset`, and start with --from the moment of the copy",
             )
 
 
 @contextmanager
 def _expected_errors(target: Target) -> Iterator[None]:
-    """What Spark, and the target's driver outside of a transaction, raise."""
+    """Translates what Spark raises, and what the target's driver raises outside of a transaction."""
     try:
         yield
     except SPARK_ENDED as error:

@@ -1,4 +1,4 @@
-"""One Spark query that reads, and the applier's thread that it feeds, from the start to the end of both."""
+"""Runs one Spark query, which reads, and the applier's thread, from the start to the end of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bridge.spark.errors import SPARK_ENDED, ExecutorLost, PartitionsAdded, is_e
 from bridge.spark.session import checkpoint_folder, end_tasks
 
 STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the window in hand; the JVM has the rest of the 30 s within which a stop ends."""
+"""How long a stop waits for the present transaction.  A stop may take 30 s in all; the rest is for the JVM."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -35,12 +35,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Reading:
-    """How a pipeline is read.
+    """Reads a source and lets an applier work.
 
     settings: those of `[stream]`.
-    topics: the ids of the topics whose messages they have to be.
-    stop: set when it is to end.
-    watch: called a few times a second; raises what ended a thread that the pipeline cannot do without.
+    topics: the ids that the topics have to have.
+    stop: set when reading has to end.
+    watch: called a few times a second; raises when a thread that the pipeline needs has failed.
     """
 
     source: Source
@@ -60,24 +60,25 @@ class Reading:
         ahead: int,
         once: bool,
     ) -> bool:
-        """Reads from where the applier's order stands until `stop`, or with `once` to the end of the input as it is
-        now, with everything complete applied.  Gives whether it came to that end.
+        """Reads from the positions of the applier's order, until `stop`, or with `once` to the present end of the
+        input.
 
-        pending: schema changes that an earlier run left in progress; they come first.
-        ahead: how many messages were there a moment ago; many need Python workers.
-        Raises ExecutorLost when an executor is lost that held row changes, PartitionsAdded when the query failed and
-        the topics have partitions that it did not begin with, and what ended the applier or the query.
+        With `once`, everything that is complete is then applied.  Returns whether it reached that end.
+        pending: the schema changes that progress lists as still to run; they run first.
+        ahead: about how many messages are to be read; for many, the Python workers are started early.
+        Raises ExecutorLost when an executor was lost that held row changes, PartitionsAdded when the query failed
+        because partitions were added, and whatever else ended the applier or the query.
         """
         starts = applier.order.positions
         worker = ApplierThread(applier, pending)
-        with checkpoint_folder() as folder, _without_tasks(spark), _working(worker):
+        with checkpoint_folder() as folder, _ending_tasks(spark), _running(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
                     query = self._start_query(spark, intake, starts, folder, ahead=ahead, once=once)
                     self._watch(query, intake, worker)
-                    has_ended = worker.drain(self._gives_up)
+                    has_ended = worker.drain(self._has_to_stop)
                     if has_ended:
                         applier.finish()
                     return has_ended
@@ -93,14 +94,16 @@ class Reading:
                     raise ExecutorLost(str(failure)) from failure
                 if worker.failure is not error:
                     worker.raise_failure()
-                there = self._guard(applier).partitions(lambda: True)  # says more than Spark, if a topic is why
-                if added := (there or set()) - starts.keys():
+                present = self._guard(applier).partitions(
+                    lambda: True
+                )  # raises a better error than Spark if a topic is the cause
+                if added := (present or set()) - starts.keys():
                     raise PartitionsAdded(
                         ", ".join(f"{topic}/{partition}" for topic, partition in sorted(added))
                     ) from error
                 raise source_error(error) from error
 
-    def _gives_up(self) -> bool:
+    def _has_to_stop(self) -> bool:
         self.watch()
         return self.stop.is_set()
 
@@ -138,10 +141,10 @@ class Reading:
         if ahead > DRIVER_DECODES:
             warm_up(spark)
         micro_batches = self.source.micro_batches(spark, folder, starts)
-        with _session_of_queries(spark, self.source.planning):
+        with _query_properties(spark, self.source.planning):
             return (
                 self.source.read_stream(spark, starts, settings.messages_per_batch)
-                .writeStream.foreachBatch(partial(intake.hand_over, micro_batches))
+                .writeStream.foreachBatch(partial(intake.accept, micro_batches))
                 .option("checkpointLocation", folder)
                 .trigger(**trigger)
                 .start()
@@ -151,17 +154,17 @@ class Reading:
         return TopicGuard(self.source, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
-        """Until `stop`, or until the query has come to its end and all of it is taken in."""
-        while not self._gives_up():
+        """Waits until `stop`, or until the query has ended and the intake is done; raises what ended the applier."""
+        while not self._has_to_stop():
             worker.raise_failure()
             has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
-            if has_ended and intake.finished(_POLL_SECONDS):
+            if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()
 
 
 def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
-    """How many messages are still to be read."""
+    """Counts the messages that are still to be read."""
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
@@ -178,8 +181,8 @@ def warm_up(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
-    """Queries that are started in the block have these properties: each works in a copy of the session."""
+def _query_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Sets properties for queries that are started in the block: each query copies them from the session."""
     for name, value in properties.items():
         spark.conf.set(name, value)
     try:
@@ -190,7 +193,7 @@ def _session_of_queries(spark: SparkSession, properties: Mapping[str, str]) -> I
 
 
 @contextmanager
-def _without_tasks(spark: SparkSession) -> Iterator[None]:
+def _ending_tasks(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
@@ -198,10 +201,10 @@ def _without_tasks(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def _working(worker: ApplierThread) -> Iterator[None]:
+def _running(worker: ApplierThread) -> Iterator[None]:
     worker.start()
     try:
         yield
     finally:
         if not worker.stop(STOP_SECONDS):
-            log.warning("the transaction in hand is abandoned; the target rolls it back")
+            log.warning("the present transaction takes too long and is abandoned; the target rolls it back")

@@ -10,12 +10,13 @@ from typing import Final
 from bridge.model import SchemaChange
 
 TOGETHER: Final = 65_536
-"""Characters of schema changes that end one segment: all still to run are written to progress anew after each."""
+"""How many characters the schema changes at the end of one segment have at most: after each of them, all that are still
+to run are written to progress again."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows with low <= commit_ts < high, then `changes`, in order."""
+    """The row changes with low <= commit_ts < high, then the schema changes, in order."""
 
     low: int
     high: int
@@ -23,9 +24,11 @@ class Segment:
 
 
 def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
-    """Schema changes in the order they run: by commit_ts, then by the place of the first copy (topic, partition,
-    offset), so that it is the same however they came; broadcast and repeated copies (same commit_ts, schema and text)
-    are one."""
+    """Removes copies of schema changes, and sorts them into the order in which they run.
+
+    That is the order of commit_ts, then of the position of the first copy (topic, partition, offset), so that it does
+    not depend on how they arrived.  Copies, broadcast or repeated, have the same commit_ts, schema and text.
+    """
     seen: dict[tuple[int, str, str], SchemaChange] = {}
     for change in sorted(changes, key=_place):
         seen.setdefault((change.commit_ts, change.schema, change.text), change)
@@ -38,11 +41,12 @@ def _place(change: SchemaChange) -> tuple[str, int, int]:
 
 
 def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Sequence[int]) -> Iterator[Segment]:
-    """Segments of the window [low, high).
+    """Cuts the window [low, high) into segments.
 
-    changes: the window's schema changes as `fold_copies` orders them; rows at a change's commit_ts come before it.
-    row_ts: commit_ts of the window's rows, ascending.  Changes with no rows between them end one segment together,
-    up to `TOGETHER`; those of one commit_ts always do.
+    changes: the schema changes of the window, in the order of `fold_copies`.  Rows at the commit_ts of a change come
+        before it.
+    row_ts: commit_ts of the window's rows, ascending.
+    Changes without rows between them end one segment together, up to `TOGETHER`; those of one commit_ts always do.
     """
     held: list[SchemaChange] = []
     for change in changes:

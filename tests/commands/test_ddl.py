@@ -71,7 +71,7 @@ def test_translate_of_a_capture(golden: Path) -> None:
     ("text", "arguments", "words"),
     [
         ("DROP TABLE t", ["--flavour", "oracle-19"], "is not a flavour"),
-        ("DROP TABLE t", [], "no target to translate for is given"),
+        ("DROP TABLE t", [], "no target is given"),
         ("DROP TABLE 't", ["--flavour", "mysql-8.0"], "a string has no end"),
         (" ; ", ["--flavour", "mysql-8.0"], "no schema change to translate"),
     ],

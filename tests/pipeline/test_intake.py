@@ -50,9 +50,9 @@ class Taker:
     def __init__(self) -> None:
         self.came: list[Any] = []
 
-    def offer(self, batch: Any, given_up: Callable[[], bool]) -> bool:
+    def offer(self, batch: Any, stop_waiting: Callable[[], bool]) -> bool:
         self.came.append(batch)
-        return not given_up()
+        return not stop_waiting()
 
     def fail(self, error: BaseException) -> None:
         self.failure = error
@@ -107,7 +107,7 @@ def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbe
     """As a query does that ends behind these micro-batches."""
     intake.start()
     for number in numbers:
-        intake.hand_over(planned, cast("Any", None), number)
+        intake.accept(planned, cast("Any", None), number)
     assert any(intake.finished(0.2) for _ in range(150))
 
 
@@ -180,10 +180,10 @@ class Slow(Taker):
         super().__init__()
         self.takes = threading.Event()
 
-    def offer(self, batch: Any, given_up: Callable[[], bool]) -> bool:
-        while not self.takes.wait(0.01) and not given_up():
+    def offer(self, batch: Any, stop_waiting: Callable[[], bool]) -> bool:
+        while not self.takes.wait(0.01) and not stop_waiting():
             pass
-        return super().offer(batch, given_up)
+        return super().offer(batch, stop_waiting)
 
 
 def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -193,8 +193,8 @@ def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callabl
     intake = _intake(kafka, name, taker)
     intake.start()
     for number in (0, 1):
-        intake.hand_over(planned, cast("Any", None), number)
-    third = threading.Thread(target=intake.hand_over, args=(planned, None, 2))
+        intake.accept(planned, cast("Any", None), number)
+    third = threading.Thread(target=intake.accept, args=(planned, None, 2))
     third.start()
     third.join(0.3)
     assert third.is_alive()
@@ -237,7 +237,7 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     intake = _alone(taker)
     intake.start()
     only_here = Part(None, lambda: None)
-    query = threading.Thread(target=intake.hand_over, args=(lambda *_: only_here, None, 0))
+    query = threading.Thread(target=intake.accept, args=(lambda *_: only_here, None, 0))
     query.start()
     query.join(0.3)
     assert query.is_alive()
@@ -254,7 +254,7 @@ def test_one_part_is_decoded_ahead() -> None:
     intake.start()
     parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
     whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
-    intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
+    intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
     assert not intake.finished(0.5)
     assert decoded == [0, 1]
     taker.takes.set()
@@ -281,7 +281,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
     intake.start()
-    intake.hand_over(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
+    intake.accept(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
     assert any(intake.finished(0.2) for _ in range(300))
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]
@@ -299,7 +299,7 @@ def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bo
     intake.start()
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
     whole = Part(messages, lambda: None, parts)
-    intake.hand_over(lambda *_: cast("Any", whole), cast("Any", None), 0)
+    intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
     assert any(intake.finished(0.2) for _ in range(50))
     assert [batch.is_cut for batch in taker.came] == [True, True, last]
 
@@ -318,7 +318,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
 
     def query() -> None:
         for number in range(5):
-            intake.hand_over(planned, cast("Any", None), number)
+            intake.accept(planned, cast("Any", None), number)
 
     thread = threading.Thread(target=query)
     thread.start()

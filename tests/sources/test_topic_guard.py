@@ -39,9 +39,9 @@ def test_what_is_kept(known: Progress, now: dict[str, str], kept: dict[str, str]
 
 
 @pytest.mark.parametrize("start", [READ, BY_PARTITION])
-def test_made_anew(start: PartitionStart) -> None:
+def test_created_again(start: PartitionStart) -> None:
     """Refused; where applied_ts only counts, no commit ts is recommended to begin at."""
-    with pytest.raises(SourceError, match="a, whose id is 2 and was 1") as refused:
+    with pytest.raises(SourceError, match="topic a, whose id was 1 and is now 2") as refused:
         topics_to_keep(progress({"a": "1"}, "a", start=start), {"a": "2"})
     assert ("start with --from that commit ts" in refused.value.fix) == (start is READ)
     assert "bridge reset" in refused.value.fix
