@@ -1,7 +1,7 @@
-"""The applier: takes micro-batches in, and moves the target from one moment to the next.
+"""The applier: takes decoded micro-batches, and moves the target from one commit ts to the next.
 
-What is due, and in which order, its `Order` says.  It knows nothing of Spark's query; `Applier.take` is called with one
-micro-batch after the other.
+Its `Order` decides what is due, and in which order.  The applier knows nothing of Spark's query: `Applier.take` is
+called with one micro-batch after the other.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from bridge.rows.net_changes import missing_table
 from bridge.rows.order_and_slices import WindowRows
 
 HELD_SECONDS: Final = 0.5
-"""How often is looked whether a held schema change has been released."""
+"""How often the bridge checks whether the operator has released a held schema change."""
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
-"""How long a bad message waits for slower partitions to bring in what is complete before it."""
+"""How long the bridge waits, before a bad message stops it, for slower partitions to complete what comes before it."""
 TRANSACTION: Final = Amount(50_000, 128 << 20)
 
 
 class Interrupted(Exception):  # noqa: N818  # not an error: the applier was asked to end between two transactions
-    """Raised where the applier ends after `interrupt`."""
+    """Ends the applier after `interrupt`."""
 
 
 class Applier(Generic[BatchT]):
     """Applies what is due, for one pipeline.
 
-    transaction: about how much of row changes a target transaction holds.
-    cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
-    waits_for_operator: goes on once a held schema change is released, where it would otherwise raise HeldError.
+    transaction: about how many row changes, and bytes of them, one target transaction holds.
+    cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
+    waits_for_operator: waits until a held schema change is released, instead of raising HeldError.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Applier(Generic[BatchT]):
         self._interrupted = True
 
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        """Runs the schema changes that progress lists, as an earlier run may have left them."""
+        """Runs the schema changes that progress lists as still to run.  An earlier run may have left them."""
         self._writer.run_pending(pending, self._on_held)
         self._held = ""
 
     def take(self, batch: BatchT) -> None:
-        """Takes one micro-batch in, then applies everything that is due.
+        """Takes one micro-batch, then applies everything that is due.
 
-        Raises OrderChanged when the other order has to take over, and BadMessageError when a bad message is next.
+        Raises OrderChanged when the other order takes over, and BadMessageError when a bad message comes next.
         """
         before = _messages(self.order.positions)
         self.order.take(batch)
@@ -93,7 +93,7 @@ class Applier(Generic[BatchT]):
             raise OrderChanged(handover.reason)
 
     def tick(self) -> None:
-        """To be called now and then while no micro-batch comes."""
+        """Applies what has become due by time.  Call it regularly while no micro-batch comes."""
         self.order.tick()
         self.advance()
         bad = self.order.next_bad()
@@ -101,7 +101,7 @@ class Applier(Generic[BatchT]):
             raise bad_message_error(bad)
 
     def finish(self) -> None:
-        """At the end of the input: everything that is due is applied and written; raises as `take` does."""
+        """Applies and records everything that is due at the end of the input; raises as `take` does."""
         self.order.end()
         self.advance()
         final_ts = self.order.final_ts()
@@ -112,7 +112,7 @@ class Applier(Generic[BatchT]):
             raise bad_message_error(bad)
 
     def waiting_for(self) -> str:
-        """What holds the target back, and why; may be asked from any thread."""
+        """Tells what the target waits for, and why; may be called from any thread."""
         if self._held:
             return self._held
         if not self._has_read:
@@ -120,7 +120,7 @@ class Applier(Generic[BatchT]):
         return self.order.waiting_for()
 
     def _wait_for_operator(self, held: HeldError) -> None:
-        """Raises Interrupted after `interrupt`."""
+        """Waits a moment before the schema change is tried again; raises Interrupted after `interrupt`."""
         self._held = f"{held.what}; {held.fix}"
         time.sleep(HELD_SECONDS)
         if self._interrupted:
@@ -128,19 +128,19 @@ class Applier(Generic[BatchT]):
 
     def _apply(self, due: Due) -> None:
         segment, rows = due
-        following: int | None = 0
-        for following, piece in rows.pieces(self._transaction) if rows is not None else ():
-            is_last = following is None
-            high = segment.high if following is None else following
+        end: int | None = 0
+        for end, piece in rows.pieces(self._transaction) if rows is not None else ():
+            is_last = end is None
+            high = segment.high if end is None else end
             self._commit(high, piece, segment.changes if is_last else (), segment.high)
-        if following is not None:
+        if end is not None:
             self._commit(segment.high, None, segment.changes, segment.high)
         if segment.changes:
             self.finish_pending(segment.changes)
             self._catalog.clear()
 
     def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...], end: int) -> None:
-        """Moves the target to `high`, in a segment that ends at `end`."""
+        """Moves the target to `high` in one transaction; the segment ends at `end`."""
         if self._interrupted:
             raise Interrupted
         step = self.order.advance_to(high, end, changes)
@@ -149,13 +149,13 @@ class Applier(Generic[BatchT]):
         else:
             if self.counts.applying_since is None:
                 self.counts.applying_since = self._clock()
-            self._load(rows.tables())
+            self._load_tables(rows.tables())
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.rows += rows.count - sum(entry.change is not None for entry in step.quarantined)
         self.counts.quarantined += len(step.quarantined)
         self.order.moved(step)
 
-    def _load(self, names: dict[TableName, int]) -> None:
+    def _load_tables(self, names: dict[TableName, int]) -> None:
         self.counts.tables.update(names)
         missing = [name for name in names if name not in self._catalog]
         if not missing:
@@ -167,5 +167,5 @@ class Applier(Generic[BatchT]):
 
 
 def _messages(positions: Positions) -> int:
-    """How many messages were read, up to a constant."""
+    """Counts the messages that were read, plus an offset that does not change."""
     return sum(start.read for start in positions.values())

@@ -1,4 +1,4 @@
-"""What a micro-batch brings besides row changes: boundaries, schema changes, bad messages, and tables left out."""
+"""The events of a micro-batch besides row changes: boundaries, schema changes, bad messages, and tables left out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 class LeftOut(NamedTuple):
     """Rows of a table that is not replicated.
 
-    why: nothing is ever written to its database, None where the filter leaves it out.
-    position: of the first.  rows: how many there are, where nothing is ever written.
+    why: why nothing is ever written to its database; None when the filter excludes the table.
+    position: the position of the first row.
+    rows: how many rows there are, if `why` is given.
     """
 
     schema: str
@@ -34,8 +35,8 @@ class ControlEvents:
 
     boundaries: highest boundary per partition (TSO).
     changes, bad: schema changes and bad messages, in order of partition and offset.
-    by_time: some changes lack a TSO, so that boundaries say nothing of them.
-    left_out: tables whose rows it did not read.
+    by_time: some changes lack a TSO, so boundaries say nothing about them.
+    left_out: the tables that are not replicated.
     """
 
     boundaries: dict[PartitionId, int]
@@ -46,7 +47,10 @@ class ControlEvents:
 
 
 def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
-    """Sorts out boundaries, schema changes and bad messages; `others` is in the order of (partition, offset)."""
+    """Separates boundaries, schema changes and bad messages.
+
+    others: events that are not row changes, in the order of (partition, offset).
+    """
     others, left_out = without_left_out(others)
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
@@ -76,7 +80,8 @@ def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
 
 
 def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
-    """Events (EVENT_SCHEMA, any order) without those of tables that are not replicated, and those tables."""
+    """Removes the events of tables that are not replicated (EVENT_SCHEMA, in any order); returns the rest and the
+    tables."""
     is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
     if not pc.any(is_left_out).as_py():
         return events, ()

@@ -1,4 +1,4 @@
-"""A decoded micro-batch, in the form that each order takes it."""
+"""A decoded micro-batch, in the form that each order needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bridge.rows.order_and_slices import RowStore, TableStore, in_order
 from bridge.spark.frame_store import on_executors
 
 _ROWS_PER_SLICE: Final = 200
-"""A slice costs as much as copying so many row changes."""
+"""Making a slice costs as much as copying so many row changes."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SortedBatch:
     read: Mapping[PartitionId, int]
 
     def with_partitions(self, partitions: Iterable[PartitionId]) -> SortedBatch:
-        """The same with partitions of which nothing was read."""
+        """Returns the batch with more partitions, of which nothing was read."""
         return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
 
 
@@ -48,7 +48,7 @@ class UnsortedBatch:
 
     events: all its events (EVENT_SCHEMA), in any order.
     read: per partition, the offset after the last message read.
-    is_cut: the source may have held more when it was read.
+    is_cut: the source may have held more messages when it was read.
     """
 
     events: pa.Table
@@ -56,24 +56,24 @@ class UnsortedBatch:
     is_cut: bool = False
 
     def with_partitions(self, partitions: Iterable[PartitionId]) -> UnsortedBatch:
-        """The same with partitions of which nothing was read."""
+        """Returns the batch with more partitions, of which nothing was read."""
         return replace(self, read={**self.read, **dict.fromkeys(partitions, 0)})
 
 
 def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) -> SortedBatch:
     """Sorts the events of a micro-batch (EVENT_SCHEMA, any order), in the driver.
 
-    ends: the offsets up to which it read, where they are known: its last messages may have no events.
+    ends: per partition, the offset after the last message read, as far as known: the last messages may have no events.
     """
     is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
-    others = _in_offset_order(_taken(events, np.flatnonzero(~is_row)))
+    others = _in_offset_order(_rows_at(events, np.flatnonzero(~is_row)))
     by_time = bool(pc.any(events["by_time"]).as_py())
     rows = TableStore(in_order(events, np.flatnonzero(is_row)))
     return SortedBatch(rows, control_events(others, by_time=by_time), _read(events) | dict(ends))
 
 
 def batch_on_executors(events: DataFrame, ends: Mapping[PartitionId, int]) -> SortedBatch:
-    """What `sorted_batch` gives, with the row changes left on the executors.
+    """Does the same as `sorted_batch`, but leaves the row changes on the executors.
 
     Raises what Spark raises when a task fails.
     """
@@ -84,12 +84,12 @@ def batch_on_executors(events: DataFrame, ends: Mapping[PartitionId, int]) -> So
 def unsorted_batch(
     events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False
 ) -> UnsortedBatch:
-    """The events of a micro-batch (EVENT_SCHEMA) as they were read.  ends: as for `sorted_batch`."""
+    """Makes a batch of the events (EVENT_SCHEMA) in the order in which they were read.  ends: as for `sorted_batch`."""
     return UnsortedBatch(events, _read(events) | dict(ends), is_cut)
 
 
-def _taken(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
-    """The events of these numbers; where they are few, without looking at the others."""
+def _rows_at(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
+    """Returns the events with these row numbers.  When they are few, copies only them."""
     if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
         return taken(events, numbers)
     return pa.concat_tables([events.slice(0, 0), *(events.slice(number, 1) for number in numbers)])
@@ -100,7 +100,7 @@ def _in_offset_order(events: pa.Table) -> pa.Table:
 
 
 def _read(events: pa.Table) -> dict[PartitionId, int]:
-    """The offset after the last event of each partition."""
+    """Returns the offset after the last event of each partition."""
     topics, numbers = distinct(events, ("topic",))
     partitions = events["partition"].to_numpy().astype(np.int64)
     widths = int(partitions.max(initial=0)) + 1

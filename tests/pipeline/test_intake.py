@@ -108,7 +108,7 @@ def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbe
     intake.start()
     for number in numbers:
         intake.accept(planned, cast("Any", None), number)
-    assert any(intake.finished(0.2) for _ in range(150))
+    assert any(intake.wait_until_done(0.2) for _ in range(150))
 
 
 def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -200,7 +200,7 @@ def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callabl
     assert third.is_alive()
     taker.takes.set()
     third.join(10)
-    assert intake.finished(30)
+    assert intake.wait_until_done(30)
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2, 3)]
 
 
@@ -244,7 +244,7 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     taker.takes.set()
     query.join(10)
     assert not query.is_alive()
-    assert intake.finished(10)
+    assert intake.wait_until_done(10)
 
 
 def test_one_part_is_decoded_ahead() -> None:
@@ -255,10 +255,10 @@ def test_one_part_is_decoded_ahead() -> None:
     parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
     whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
     intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
-    assert not intake.finished(0.5)
+    assert not intake.wait_until_done(0.5)
     assert decoded == [0, 1]
     taker.takes.set()
-    assert intake.finished(10)
+    assert intake.wait_until_done(10)
     assert decoded == [0, 1, 2, 3]
     assert len(taker.came) == 4
 
@@ -282,7 +282,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
     intake.start()
     intake.accept(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
-    assert any(intake.finished(0.2) for _ in range(300))
+    assert any(intake.wait_until_done(0.2) for _ in range(300))
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]
     assert sum(part.rows for part in parts) == 2 * len(sizes)
@@ -300,7 +300,7 @@ def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bo
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
     whole = Part(messages, lambda: None, parts)
     intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
-    assert any(intake.finished(0.2) for _ in range(50))
+    assert any(intake.wait_until_done(0.2) for _ in range(50))
     assert [batch.is_cut for batch in taker.came] == [True, True, last]
 
 

@@ -15,7 +15,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
-from bridge.pipeline.bad_input.refused_rows import divided
+from bridge.pipeline.bad_input.refused_rows import separate_refused
 from bridge.protocols.values.untyped import with_forms
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all
@@ -262,7 +262,7 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
         bad = [image for image in images.values() if image and image.endswith("5")]
         return RefusedRowsError("no", table=("m", "t"), code="target-refused") if bad else None
 
-    kept, entries = divided(TABLE, events, refusal_of)
+    kept, entries = separate_refused(TABLE, events, refusal_of)
     assert refusal_of(kept) is None
     gone = {entry.commit_ts for entry in entries}
     assert sorted([*kept["commit_ts"].to_pylist(), *gone]) == list(range(1, len(history) + 1))

@@ -1,4 +1,4 @@
-"""What is done with messages that cannot be decoded, and with rows that the target refuses."""
+"""Decides what is done with messages that cannot be decoded, and with rows that the target refuses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bridge.rows.order_and_slices import WindowRows
 
 @dataclass(frozen=True)
 class OnBadMessage:
-    """The setting of that name.
+    """The setting `on_bad_message`, and what it needs.
 
-    quarantine: quarantine messages that cannot be decoded, and rows that the target refuses.
-    protocol: kept with what is quarantined, since a message does not always tell.
-    cut_rows: completes rows that were cut to their key, None without an upstream to read them from.
-    released: positions of schema changes that are quarantined all the same, since somebody has seen to them.
+    quarantine: whether such messages and rows are quarantined instead of stopping the bridge.
+    protocol: stored with each entry, since a message does not always tell its protocol.
+    cut_rows: reads back the rows of messages that hold only the key; None without an upstream.
+    released: positions of schema changes that are quarantined, since the operator has run their equivalent by hand.
     """
 
     quarantine: bool = False
@@ -32,14 +32,18 @@ class OnBadMessage:
     released: frozenset[str] = frozenset()
 
     def stops(self, bad: BadMessage) -> bool:
-        """Everything does without a quarantine; a schema change always, as what follows depends on it, but for those
-        that were released."""
+        """Tells whether a bad message stops the bridge.
+
+        Without quarantine, each does.  A schema change always does, since what follows depends on it, unless it is in
+        `released`.
+        """
         if bad.entry.code == Code.SCHEMA_CHANGE:
             return str(bad.entry.position) not in self.released
         return not self.quarantine
 
     def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
-        """Commits a transaction; gives it as committed, with the rows that were quarantined as the target refuses them.
+        """Commits a transaction; returns it as committed, with the rows that were quarantined because the target
+        refused them.
 
         Raises what `Writer.apply` raises.
         """
@@ -52,5 +56,5 @@ class OnBadMessage:
         return step
 
     def due(self, bad: BadMessage, ts: int) -> DueEntry:
-        """The entry of a message that is quarantined."""
+        """Makes the entry of a message that is quarantined when the target goes beyond `ts`."""
         return DueEntry(ts, replace(bad.entry, protocol=self.protocol, commit_ts=ts))

@@ -1,8 +1,7 @@
-"""What becomes of messages that cannot be decoded: each stops the bridge where it lies, or is quarantined (internals,
-decision 12).
+"""Messages that cannot be decoded: each stops the bridge at its position, or is quarantined (internals, decision 12).
 
-A message that stops freezes its partition's boundary at the last one before it.  One that is quarantined counts as a
-change at that boundary: it is written with the first transaction that goes beyond it.
+A message that stops the bridge freezes the boundary of its partition at the last one before it.  A message that is
+quarantined counts as a change at that boundary: the first transaction beyond the boundary writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bridge.model import Entry, PartitionId
 class BadMessage(NamedTuple):
     """A message that cannot be decoded.
 
-    boundary: of its partition, the last one before it in the same micro-batch; 0 without one.
+    boundary: the last boundary (TSO) of its partition before it in the same micro-batch; 0 without one.
     """
 
     entry: Entry
@@ -26,19 +25,19 @@ class BadMessage(NamedTuple):
 
     @property
     def partition(self) -> PartitionId:
-        """Where it lies."""
+        """Its partition."""
         return self.entry.position.topic, self.entry.position.partition
 
 
 class DueEntry(NamedTuple):
-    """What is to be quarantined by the transaction that brings the target beyond `ts`."""
+    """An entry that is quarantined by the transaction that moves the target beyond `ts`."""
 
     ts: int
     entry: Entry
 
 
 def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
-    """A micro-batch's boundaries without those that vouch for a message that stops; `stopping` in order."""
+    """Lowers the boundaries of a micro-batch to the last one before a message that stops.  stopping: in order."""
     kept = dict(boundaries)
     seen = set()
     for bad in stopping:
@@ -49,18 +48,18 @@ def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[
 
 
 def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
-    """The error that names the first of them."""
+    """Makes the error for messages that stop the bridge; it names the first of them."""
     first = stopping[0].entry
-    more = f" (and {len(stopping) - 1} more behind it)" if len(stopping) > 1 else ""
+    more = f" (and {len(stopping) - 1} more after it)" if len(stopping) > 1 else ""
     return BadMessageError(
         f"a message cannot be decoded: {first.reason}{more}",
         where=str(first.position),
         fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
-        f" for good, {_ways_on(first)}; then start the bridge again",
+        f" for good, {_ways_to_continue(first)}; then start the bridge again",
     )
 
 
-def _ways_on(entry: Entry) -> str:
+def _ways_to_continue(entry: Entry) -> str:
     if entry.code == Code.SCHEMA_CHANGE:
         return (
             "run by hand what it changed upstream, and quarantine it with --set"
@@ -72,5 +71,5 @@ def _ways_on(entry: Entry) -> str:
 def message_entry(
     position: Position, code: str | None, reason: str | None, key: str | None, value: str | None
 ) -> Entry:
-    """The entry of a BAD event's fields."""
+    """Makes an entry from the fields of a BAD event."""
     return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value)

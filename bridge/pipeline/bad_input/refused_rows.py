@@ -1,8 +1,7 @@
 """Finds the row changes that the target refuses, so that they are quarantined and the rest of a transaction is applied.
 
-A refusal names a statement of many rows.  Which of them it means is found by trying parts of the transaction, in
-transactions that are rolled back: all changes of a key, whatever its spelling, stay together, since only its last image
-is written.
+The target refuses a statement of many rows.  To find the row, parts of the transaction are tried in transactions that
+are rolled back.  All changes of a key, in any spelling, stay together, since only its last image is written.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
 Group = Sequence[int]
-"""Numbers of the steps of one key, in order."""
+"""The numbers of the steps of one key, in order."""
 Trial = Callable[[Sequence[int]], RefusedRowsError | None]
-"""Why the target refuses these steps together, None when it takes them."""
+"""Returns why the target refuses these steps together; None when it accepts them."""
 
-MOST_LOOKED_THROUGH: Final = 500_000
-"""Row changes of one transaction that are brought to the driver to find the one that is to blame."""
+MOST_SEARCHED: Final = 500_000
+"""The most row changes of a transaction that are brought to the driver to find the refused one."""
 
 
 def apply_or_quarantine(
     writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table], protocol: str
 ) -> Advance:
-    """Commits a transaction, and quarantines what the target refuses of it; gives the step as it was committed.
+    """Commits a transaction, and quarantines the rows of it that the target refuses; returns the step as committed.
 
-    Raises what `Writer.apply` raises, RefusedRowsError only when the refusal comes from no row in particular.
+    Raises what `Writer.apply` raises, RefusedRowsError only when no single row is the cause.
     """
     while True:
         try:
             writer.apply(step, partial(rows.statements, catalog))
         except RefusedRowsError as refusal:
             name = TableName(*refusal.table)
-            kept, refused = divided(
+            kept, refused = separate_refused(
                 catalog[name], rows.changes(name), partial(_refusal, writer, catalog), writer.same_keys
             )
             if not refused:
@@ -66,9 +65,8 @@ def apply_or_quarantine(
 def with_position(
     writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
 ) -> RefusedRowsError:
-    """Gives the refusal with the position and commit_ts of a row change that is to blame, or as it is where none is
-    found."""
-    if refusal.is_exact or rows.count > MOST_LOOKED_THROUGH:
+    """Adds position and commit_ts of a refused row change to the refusal; returns it unchanged when none is found."""
+    if refusal.is_exact or rows.count > MOST_SEARCHED:
         return refusal
     name = TableName(*refusal.table)
     changes = rows.changes(name)
@@ -85,8 +83,10 @@ def with_position(
 def _first_refused(
     count: int, refusal_of: Callable[[int], RefusedRowsError | None]
 ) -> tuple[int, RefusedRowsError | None]:
-    """Finds a row change whose predecessors the target takes, while it refuses them together with that one.  Gives its
-    number and the refusal; None where all are taken."""
+    """Finds a row change that the target refuses together with those before it, which it accepts without that one.
+
+    Returns its number and the refusal, which is None when all are accepted.
+    """
     taken, refused, why = 0, count, refusal_of(count)
     while why is not None and refused - taken > 1:
         middle = (taken + refused) // 2
@@ -102,14 +102,14 @@ def _refusal(writer: Writer, catalog: Mapping[TableName, Table], changes: pa.Tab
     return writer.refusal(partial(DriverRows.of([changes]).statements, catalog))
 
 
-def divided(
+def separate_refused(
     table: Table,
     changes: pa.Table,
     refusal_of: Callable[[pa.Table], RefusedRowsError | None],
     same_keys: SameKeys = asks_nobody,
 ) -> tuple[pa.Table, list[Entry]]:
-    """Divides one table's row changes (EVENT_SCHEMA, in order) into those that the target takes together, and entries
-    of the others."""
+    """Separates the row changes of one table (EVENT_SCHEMA, in order) into those that the target accepts together, and
+    entries of the others."""
     steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
     held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
     units = linked([*((step.old, step.key) for step in steps), *_spellings(table, steps, same_keys).items()])
@@ -124,8 +124,11 @@ def divided(
 
 
 class _Step(NamedTuple):
-    """A row change, or one half of an update that moves its row to another key.  old: the key it moves from, where it
-    is no half.  by: the columns of the key."""
+    """A row change, or one half (delete or insert) of an update that moves its row to another key.
+
+    old: the key before the change.
+    by: the columns of the key.
+    """
 
     key: str
     old: str
@@ -134,21 +137,22 @@ class _Step(NamedTuple):
 
     @property
     def goes(self) -> bool:
-        """The row of its key went, or may have gone from another spelling."""
+        """Whether the row of its key was deleted, or may have been stored under another spelling before."""
         return self.change["after"] is None or (self.change["before"] is None and self.change["kind"] == Kind.UPDATE)
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Which row change it belongs to."""
+        """Identifies the row change that it belongs to."""
         return tuple(self.change[name] for name in ROW_ORDER)
 
 
 def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
-    """Raw values are compared as they are: equal ones become equal literals."""
+    """Makes the steps of a row change.  Values without types are compared as they are: equal ones become equal
+    literals."""
     names, _ = split_forms(change["columns"])
     key = choose_key(table, names, change["key"])
     old, new = (_key_of(names, change[image], key) for image in ("before", "after"))
-    if old is None or new is None or old == new or not _is_whole(table, names):
+    if old is None or new is None or old == new or not _is_whole_row(table, names):
         return [_Step(new or old or "", old or new or "", change, key)]
     return [
         _Step(old, old, change | {"kind": int(Kind.DELETE), "after": None}, key),
@@ -157,7 +161,7 @@ def _steps_of(table: Table, change: dict[str, Any]) -> list[_Step]:
 
 
 def _spellings(table: Table, steps: Sequence[_Step], same_keys: SameKeys) -> dict[str, str]:
-    """Maps keys to others that the server holds for the same ones."""
+    """Maps keys to other spellings that the target compares as equal."""
     found: dict[str, str] = {}
     for by in {step.by for step in steps if step.by}:
         mine = [step for step in steps if step.by == by]
@@ -167,14 +171,15 @@ def _spellings(table: Table, steps: Sequence[_Step], same_keys: SameKeys) -> dic
     return found
 
 
-def _is_whole(table: Table, names: str) -> bool:
-    """The message holds all of a row.  Otherwise a half that is quarantined would find the rest of its row deleted."""
+def _is_whole_row(table: Table, names: str) -> bool:
+    """Tells whether the message holds the whole row.  Otherwise an update is not divided: if only its insert were
+    quarantined, the rest of the row would be lost with the delete."""
     present = names.lower().split(SEP)
     return all(name in present for name, column in table.columns.items() if not column.generated)
 
 
 def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
-    """The literals of the key; of a table without one, of the whole row."""
+    """Returns the literals of the key; for a table without a key, those of the whole row."""
     if image is None or not key:
         return image if image is None else names + SEP + SEP + image
     named = dict(zip(names.lower().split(SEP), image.split(SEP), strict=True))
@@ -183,22 +188,23 @@ def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
 
 @dataclass
 class _Bisection:
-    """Halves a transaction until the refused changes are alone."""
+    """Finds the refused changes of a transaction by halving it."""
 
     trial: Trial
     is_keyed: bool
     refused: dict[int, RefusedRowsError]
 
     def run(self, groups: list[Group]) -> None:
-        """Keys that are refused by themselves, then those that are refused beside others (unique values)."""
+        """Finds keys that are refused by themselves, then keys that are refused together with others (unique
+        values)."""
         self._bisect(groups, None)
         rest = [[number for number in group if number not in self.refused] for group in groups]
         self._bisect([group for group in rest if group], [])
 
     def _bisect(self, groups: list[Group], beside: list[int] | None) -> None:
-        """Halves the groups until those that are refused are alone.
+        """Halves the groups until each refused one is alone.
 
-        beside: what was taken so far, to which this adds; None to try each group by itself.
+        beside: the steps that were accepted so far, to which this adds; None to try each group by itself.
         """
         numbers = list(chain.from_iterable(groups))
         if not numbers:
@@ -214,8 +220,11 @@ class _Bisection:
             self._bisect(groups[half:], beside)
 
     def _trim(self, group: Group, beside: list[int] | None) -> None:
-        """Refuses changes of one key until the rest is taken.  Only a key's last image is written, so the last changes
-        go first; without a key each change counts by itself."""
+        """Marks changes of one key as refused until the target accepts the rest.
+
+        Only the last image of a key is written, so the last changes are tried first.  Without a key, each change is
+        tried by itself.
+        """
         kept = self._trim_last(list(group), beside) if self.is_keyed else self._trim_each(group, beside)
         if beside is not None:
             beside += kept
@@ -242,7 +251,7 @@ class _Bisection:
 def _entries(
     table: Table, changes: pa.Table, steps: Sequence[_Step], refused: Mapping[int, RefusedRowsError]
 ) -> list[Entry]:
-    """One entry per row change: all of it, or the half that was refused."""
+    """Makes one entry for each refused row change: all of it, or the half that was refused."""
     whole = {tuple(change[name] for name in ROW_ORDER): change for change in changes.to_pylist()}
     halves: dict[tuple[Any, ...], list[int]] = {}
     for number, step in enumerate(steps):
@@ -252,14 +261,14 @@ def _entries(
         bad = [number for number in numbers if number in refused]
         if bad:
             change = whole[place] if len(bad) == len(numbers) else steps[bad[0]].change
-            entries.append(_entry(_ready(table, change), refused[bad[-1]]))
+            entries.append(_entry(_with_exact_literals(table, change), refused[bad[-1]]))
     return entries
 
 
-def _ready(table: Table, change: dict[str, Any]) -> dict[str, Any]:
-    """The change with ready literals; with the raw ones and their forms, where they are what the target cannot take."""
+def _with_exact_literals(table: Table, change: dict[str, Any]) -> dict[str, Any]:
+    """Returns the change with exact literals; unchanged when the target cannot hold the values that they stand for."""
     checked = CheckedTypes()
-    checked.add(table, change["columns"])  # before the row was refused
+    checked.add(table, change["columns"])  # its types were checked before the row was refused
     try:
         ready = typed(table, pa.Table.from_pylist([change], schema=EVENT_SCHEMA), checked)
     except RefusedRowsError:

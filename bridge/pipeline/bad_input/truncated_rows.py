@@ -1,9 +1,9 @@
-"""Rows that TiCDC has cut to their key, as they were too large for the topic (large-message-handle-option): the whole
-row is read back from the upstream as it was at the change's commit ts.
+"""Reads back rows of which a message holds only the handle key, as they were at the commit ts of the change.
 
-Messages that hold such rows arrive as bad ones, with their bytes.  Here they are decoded again with cut rows allowed,
-and what cannot be completed stays bad.  A claim check is treated alike: its message holds the key too, and a path that
-comes from the wire is not opened.
+TiCDC sends such messages for rows that are too large for the topic (large-message-handle-option).  They arrive as bad
+messages, with their bytes.  Here they are decoded again with such rows allowed; a message whose rows cannot be read
+back stays bad.  A claim check is treated in the same way: its message holds the key, too, and the bridge opens no path
+that a message names.
 """
 
 from __future__ import annotations
@@ -26,26 +26,31 @@ from bridge.protocols.values.untyped import split_forms
 CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
 
 Literals = Mapping[str, str]
-"""Column name to literal."""
+"""SQL literals by column name."""
 
 Floor = Callable[[PartitionId], int]
-"""The commit ts below which everything of a partition is in the target, and need not be asked for."""
+"""Returns the commit ts below which everything of a partition is in the target, so that it need not be read back."""
 
 
 class RowsGoneError(Exception):
-    """The upstream does not show rows any more; the text says why."""
+    """The upstream no longer shows the rows of that moment; the text says why."""
 
 
 class Upstream(Protocol):
-    """Where whole rows are read."""
+    """A server from which whole rows are read back."""
 
     def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
-        """The rows of these keys as they were at commit_ts, None where there is none; raises RowsGoneError."""
+        """Reads the rows of these keys as they were at commit_ts; None for a key without a row.  Raises
+        RowsGoneError."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """rows: the row changes (EVENT_SCHEMA) of messages that could be completed; bad: the other messages, in order."""
+    """The result of reading rows back.
+
+    rows: the row changes (EVENT_SCHEMA) of messages whose rows were found.
+    bad: the other messages, in order.
+    """
 
     rows: pa.Table
     bad: tuple[BadMessage, ...]
@@ -59,22 +64,25 @@ class _Moment(NamedTuple):
 
 
 _Found = Mapping[tuple[_Moment, str], Literals | str]
-"""Moment and key image to the whole row, or to why there is none."""
+"""The whole row, or the reason why there is none, by moment and image of the key."""
 
 
 class CutRows:
-    """Completes messages; `decoder` is one of `DecodeOptions.cut_rows`."""
+    """Completes messages that hold only keys.
+
+    decoder: decodes such messages (`DecodeOptions.cut_rows`).
+    """
 
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
         self._upstream, self._decoder = upstream, decoder
 
     def completed(self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0) -> Completed:
-        """The rows of those messages that were cut; what lies below the floor is not asked for any more.
+        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.
 
         Raises what reading the upstream raises.
         """
         decoded = [self._decoded(bad) for bad in bad_messages]
-        rows = self._found(
+        rows = self._read_back(
             event
             for bad, events in zip(bad_messages, decoded, strict=True)
             if isinstance(events, list)
@@ -86,7 +94,8 @@ class CutRows:
         return Completed(_table([row for found in done if isinstance(found, list) for row in found]), still_bad)
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
-        """The same of events as they were read (EVENT_SCHEMA, each partition's in order), in any order."""
+        """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
+        order."""
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
@@ -103,15 +112,17 @@ class CutRows:
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
         if any(event.by_time or event.kind > Kind.DELETE for event in events):
-            return _still_bad(bad, "a row is cut to its key, and the message has no commit ts to read it back at")
+            return _still_bad(
+                bad, "the message holds only the key of a row, and no commit ts at which the row could be read back"
+            )
         return events
 
-    def _found(self, cut: Iterable[Event]) -> _Found:
-        """Reads what is wanted, moment by moment."""
+    def _read_back(self, cut: Iterable[Event]) -> _Found:
+        """Reads the rows of these changes, moment by moment."""
         wanted: dict[_Moment, dict[str, Literals]] = {}
         for event in cut:
-            moment, image = _place(event)
-            wanted.setdefault(moment, {})[image] = _by_name(event.columns or "", image)
+            moment, image = _key_place(event)
+            wanted.setdefault(moment, {})[image] = _literals_by_name(event.columns or "", image)
         found: dict[tuple[_Moment, str], Literals | str] = {}
         for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
             rows = self._rows_at(moment, list(keys.values()))
@@ -131,32 +142,32 @@ class CutRows:
 def _with_rows(
     bad: BadMessage, events: list[Event] | BadMessage, found: _Found
 ) -> list[tuple[object, ...]] | BadMessage:
-    """The message's row changes with their position, or the message, with the reason, when a row is missing."""
+    """Returns the row changes of a message with their position; when a row is missing, the message with the reason."""
     if isinstance(events, BadMessage):
         return events
-    missing = [why for event in events if isinstance(why := found.get(_place(event)), str)]
+    missing = [why for event in events if isinstance(why := found.get(_key_place(event)), str)]
     if missing:
         return _still_bad(bad, missing[0], Code.NOT_READ_BACK)
     return [(*bad.entry.position, *whole) for event in events for whole in _whole(event, found)]
 
 
-def _place(event: Event) -> tuple[_Moment, str]:
+def _key_place(event: Event) -> tuple[_Moment, str]:
     return _Moment(event.commit_ts, TableName(event.schema, event.table)), event.after or ""
 
 
-def _by_name(columns: str, image: str) -> Literals:
+def _literals_by_name(columns: str, image: str) -> Literals:
     return dict(zip(split_forms(columns)[0].split(SEP), image.split(SEP), strict=True))
 
 
 def _with_key(row: Literals, key: Literals) -> Literals:
-    """The key's literals are the message's own, as rows are told apart by them."""
+    """Puts the message's own literals of the key into a row, since they identify the row."""
     mine = {name.lower(): literal for name, literal in key.items()}
     return {name: mine.get(name.lower(), literal) for name, literal in row.items()}
 
 
 def _whole(event: Event, found: _Found) -> list[Event]:
-    """The change with its whole row; one that moves its row to another key as a delete and an insert."""
-    row = found.get(_place(event)) if event.text else None
+    """Returns a change with its whole row; a change that moves its row to another key as a delete and an insert."""
+    row = found.get(_key_place(event)) if event.text else None
     if not isinstance(row, Mapping):
         return [event._replace(text=None)]
     columns, after = SEP.join(row), SEP.join(row.values())

@@ -1,1 +1,1 @@
-"""The order of commit ts: boundaries vouch that a transaction is whole."""
+"""The order of commit ts: boundaries tell which transactions are complete."""

@@ -1,4 +1,4 @@
-"""The backlog: decoded changes that are not yet in the target, as immutable chunks, one per micro-batch."""
+"""The backlog: decoded changes that are not in the target yet, as immutable chunks, one for each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bridge.rows.order_and_slices import RowStore
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one micro-batch brought.
+    """The changes of one micro-batch.
 
-    starts: where a restart would read from to see this chunk again.
-    last_ts: highest commit_ts of anything in it that is not applied yet; infinite when it holds a bad message that
+    starts: where a restart has to begin to read this chunk again.
+    last_ts: no change in it that is not applied yet has a higher commit_ts; infinite when it holds a bad message that
         stops the bridge.
     """
 
@@ -31,9 +31,9 @@ class Chunk:
 
 
 class Backlog:
-    """Chunks that are not wholly applied, oldest first.
+    """The chunks that are not completely applied, oldest first.
 
-    positions: where the stream stands: the next offset and last boundary per partition.
+    positions: the next offset to read, and the last boundary, of each partition.
     """
 
     def __init__(self, positions: Starts) -> None:
@@ -42,19 +42,20 @@ class Backlog:
 
     @property
     def amount(self) -> Amount:
-        """Row changes held, wherever they are."""
+        """How much the row changes take that wait, in the driver and on executors."""
         return Amount.total(chunk.store.amount for chunk in self.chunks)
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """The number of row changes that wait."""
         return self.amount.rows
 
     def add(self, batch: SortedBatch, quarantined: tuple[DueEntry, ...], boundary: Mapping[PartitionId, int]) -> None:
-        """Takes a micro-batch in.
+        """Adds a micro-batch.
 
-        batch: its bad messages are those that stop the bridge; quarantined: the others.
-        boundary: the partitions' boundaries after it (TSO).
+        batch: the micro-batch; of its bad messages, it holds only those that stop the bridge.
+        quarantined: the other bad messages.
+        boundary: the boundary of each partition after the micro-batch (TSO).
         """
         control = batch.control
         own_ts = (*(change.commit_ts for change in control.changes), *(due.ts for due in quarantined))
@@ -75,15 +76,15 @@ class Backlog:
         }
 
     def changes(self, low: int, high: int) -> list[SchemaChange]:
-        """Schema changes with low <= commit_ts < high, copies included."""
+        """Returns the schema changes with low <= commit_ts < high, with their copies."""
         return [c for chunk in self.chunks for c in chunk.changes if low <= c.commit_ts < high]
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:
-        """What a transaction that moves the target from low to high quarantines."""
+        """Returns what the transaction that moves the target from low to high has to quarantine."""
         return tuple(due.entry for chunk in self.chunks for due in chunk.quarantined if low <= due.ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
-        """Where a restart begins once everything below applied_ts is in the target: at the oldest chunk that still
+        """Returns where a restart begins when everything below applied_ts is in the target: at the oldest chunk that
         holds anything at or above it."""
         alive = next((chunk for chunk in self.chunks if chunk.last_ts >= applied_ts), None)
         if alive is None:
@@ -94,7 +95,7 @@ class Backlog:
         }
 
     def release(self, applied_ts: int) -> None:
-        """Forgets what lies below applied_ts."""
+        """Drops what is below applied_ts."""
         self.chunks = [
             replace(chunk, store=chunk.store.from_ts(applied_ts))
             for chunk in self.chunks

@@ -1,4 +1,4 @@
-"""The frontier: a boundary per partition, and the resolved ts as their minimum (internals, "Words")."""
+"""The frontier: the boundary of each partition, and their minimum, the resolved ts (internals, "Words")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Partition:
 
 
 class Frontier:
-    """Boundaries of all partitions.  One thread changes them; others may look.
+    """The boundaries of all partitions.  One thread changes them; others may read them.
 
     clock: seconds, monotonic; only used to say how long a partition has been silent.
     """
@@ -40,23 +40,24 @@ class Frontier:
 
     @property
     def has_boundary(self) -> bool:
-        """Some partition has had one."""
+        """Whether any partition has had a boundary."""
         return any(known.boundary for known in list(self._partitions.values()))
 
     def observe(self, partition: PartitionId, ts: int) -> None:
-        """A boundary arrived.  One below an earlier one is a repeated message; a frozen partition stays."""
+        """Notes that a boundary arrived.  A lower one than before is a repeated message.  A frozen partition keeps its
+        own."""
         known = self._known(partition)
         known.seen_at = self._clock()
         if known.frozen_by is None:
             known.boundary = max(known.boundary, ts)
 
     def freeze(self, position: Position) -> None:
-        """A bad message: later boundaries of its partition vouch for it too, so none of them counts."""
+        """Freezes the boundary of a partition at a bad message: later boundaries would say that it is complete."""
         known = self._known((position.topic, position.partition))
         known.frozen_by = known.frozen_by or position
 
     def admit(self, partition: PartitionId) -> None:
-        """A partition that was not known at the start; until it has a boundary, nothing is complete."""
+        """Adds a partition unless it is known.  Until it has a boundary, nothing is complete."""
         self._known(partition)
 
     @property
@@ -75,7 +76,7 @@ class Frontier:
         return min((self._clock() - known.seen_at for known in list(self._partitions.values())), default=0.0)
 
     def waiting_for(self) -> str:
-        """Which partition holds the resolved ts back, and why, for the status line."""
+        """Tells which partition holds the resolved ts back, and why, for the status line."""
         if not self._partitions:
             return "the source has no partitions"
         (topic, partition), known = min(list(self._partitions.items()), key=lambda item: item[1].boundary)

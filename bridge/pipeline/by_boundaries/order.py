@@ -1,4 +1,4 @@
-"""The order of commit ts: waits for boundaries, and gives what is complete."""
+"""The order of commit ts: waits for boundaries, and yields what is complete."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, Windo
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
 VANISHED_SECONDS: Final = 30.0
-"""Without a boundary for so long, while changes come, the status says what may be the cause."""
+"""When no boundary comes for so long, while changes come, the status names the probable cause."""
 
 log = structlog.get_logger()
 
 RowsOf = Callable[[list[RowStore], int, int], WindowRows]
-"""Stores, low and high commit_ts to the row changes of a window."""
+"""Makes the row changes of a window from stores, its low commit_ts and its high commit_ts."""
 
 
 def driver_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
-    """The window's row changes when all stores are in the driver's memory."""
+    """Returns the row changes of a window from stores that are all in the driver's memory."""
     return DriverRows.merged([store.due(low, high) for store in stores if isinstance(store, TableStore)])
 
 
 class BoundaryOrder:
-    """Everything below the resolved ts is due, in windows from the applied ts to it.
+    """Yields everything below the resolved ts, in windows from the applied ts to the resolved ts.
 
-    backlog: says where each partition begins.
-    until: nothing at or above this commit_ts is due (TSO), None without an end.
-    boundary_seconds: how long a first boundary is waited for before the order of the partitions has to do; None where
-        one is sure to come.
+    backlog: also tells where each partition begins.
+    until: nothing at or above this commit_ts is due (TSO); None for no limit.
+    boundary_seconds: how long to wait for a first boundary before the order of the partitions takes over; None when a
+        boundary is sure to come.
     """
 
     by_partition: ClassVar[bool] = False
@@ -78,17 +78,18 @@ class BoundaryOrder:
         self.bad_since = 0.0
         self.applied_ts = progress.applied_ts
 
-    # --- what a micro-batch brings in
+    # --- taking micro-batches
 
     @staticmethod
     def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> SortedBatch:  # noqa: ARG004
-        """Row changes by commit_ts, apart from everything else; whether more was there does not matter."""
+        """Sorts the row changes by commit_ts, and separates the other events; `is_cut` does not matter in this
+        order."""
         return sorted_batch(events, ends)
 
     on_executors = staticmethod(batch_on_executors)
 
     def take(self, batch: SortedBatch) -> None:
-        """Takes one micro-batch in, but for one with changes that lack a TSO: then the other order takes over."""
+        """Takes one micro-batch.  When it has changes without a TSO, drops it: the other order will read it again."""
         if batch.control.by_time:
             self._leaving_because = "messages without a commit ts have come"
             return
@@ -101,7 +102,7 @@ class BoundaryOrder:
         self._take_in(replace(batch, rows=rows))
 
     def _completed(self, batch: SortedBatch) -> SortedBatch:
-        """With the whole rows of messages that were cut to their key."""
+        """Adds the whole rows of messages that hold only the key."""
         rows, control = batch.rows, batch.control
         if self._on_bad_message.cut_rows is None or not control.bad:
             return batch
@@ -132,11 +133,12 @@ class BoundaryOrder:
         return max(self._start_ts, self._begins.get(topic, 0))
 
     def _lowest_ts(self, change: SchemaChange) -> int:
-        """From which on schema changes are to run that lie where this one does."""
+        """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
         return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
 
     def _quarantined(self, bad_messages: tuple[BadMessage, ...]) -> tuple[DueEntry, ...]:
-        """When those that do not stop the bridge are due; before the micro-batch's own boundaries are observed."""
+        """Makes the entries of bad messages that do not stop the bridge.  Call it before the boundaries of the
+        micro-batch are observed."""
         entries = []
         for bad in bad_messages:
             if self._on_bad_message.stops(bad):
@@ -154,8 +156,8 @@ class BoundaryOrder:
         self._counts.late.update(dropped.late)
         if dropped.late:
             log.warning(
-                "changes came below the applied ts and were dropped: copies of what is in the target, if the"
-                " changefeed was restarted; if not, run bridge verify",
+                "changes below the applied ts came late and were dropped; if the changefeed was restarted, they are"
+                " copies of what is in the target; otherwise run bridge verify",
                 changes=dropped.late.total(),
                 applied_ts=self.applied_ts,
                 partitions=sorted(f"{topic}/{partition}" for topic, partition in dropped.late),
@@ -169,24 +171,24 @@ class BoundaryOrder:
             return
         self._counts.late[where] += 1
         log.warning(
-            "a schema change came below the applied ts and was dropped: a copy of one that ran, if the changefeed was"
-            " restarted; if not, compare the table with the upstream's",
+            "a schema change below the applied ts came late and was dropped; if the changefeed was restarted, it is a"
+            " copy of one that ran; otherwise compare the table with the upstream's",
             statement=change.text,
             position=change.position,
             commit_ts=change.commit_ts,
         )
 
     def tick(self) -> None:
-        """Nothing becomes due by time alone."""
+        """Does nothing: in this order, nothing becomes due by time."""
 
     def end(self) -> None:
-        """Nothing more will be read."""
+        """Notes that nothing more will be read."""
         self._ended = True
 
     # --- what is due
 
     def due(self) -> Iterator[Due]:
-        """The window up to the resolved ts."""
+        """Yields the window up to the resolved ts, cut at schema changes."""
         low, high = self.applied_ts, self.resolved_ts
         if high <= low:
             return
@@ -203,16 +205,19 @@ class BoundaryOrder:
 
     @property
     def is_stuck(self) -> bool:
-        """The resolved ts has come to a bad message."""
+        """Whether the resolved ts has reached a bad message."""
         return bool(self.next_bad()) and self.resolved_ts == self._frontier.frozen_at
 
     def next_bad(self) -> Sequence[BadMessage]:
-        """Those that were read, unless `until` is reached."""
+        """Returns the bad messages that were read, unless `until` is reached."""
         return self._bad if self._until is None or self.applied_ts < self._until else ()
 
     def handover(self) -> Handover | None:
-        """Changes without a TSO have come, or no boundary for too long, or in the whole input: everything below the
-        applied ts is in the target, and the rest is read again."""
+        """Changes to the order of the partitions when changes without a TSO have come, or when no boundary has come for
+        too long or in the whole input.
+
+        Everything below the applied ts is in the target then; the rest is read again.
+        """
         reason = self._leaving_because or self._lack_of_boundaries()
         if not reason:
             return None
@@ -232,14 +237,14 @@ class BoundaryOrder:
         return ""
 
     def final_ts(self) -> int:
-        """The resolved ts: an empty window may not be written yet."""
+        """Returns the resolved ts: an empty window may not be recorded yet."""
         return max(self.applied_ts, self.resolved_ts)
 
     # --- what a restart needs
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        """Progress must not pass the segment's end, nor the resolved ts; it may stand still where nothing is
-        resolved."""
+        """Returns the change of progress, which must not pass the end of the segment nor the resolved ts.  It may stay
+        where it is when nothing is resolved."""
         return Advance(
             self.applied_ts,
             high,
@@ -250,47 +255,47 @@ class BoundaryOrder:
         )
 
     def moved(self, step: Advance) -> None:
-        """A transaction was committed."""
+        """Notes that a transaction was committed."""
         self.applied_ts = step.new_ts
         self._backlog.release(step.new_ts)
         self._written_at = self._clock()
 
     @property
     def positions(self) -> Positions:
-        """Up to where each partition is read."""
+        """How far each partition was read."""
         return self._backlog.positions
 
-    # --- how it stands
+    # --- status
 
     @property
     def resolved_ts(self) -> int:
-        """The frontier's, not beyond `until`."""
+        """The resolved ts of the frontier, at most `until`."""
         resolved = self._frontier.resolved_ts
         return resolved if self._until is None else min(resolved, self._until)
 
     @property
     def until_reached(self) -> bool:
-        """Everything below `until` is in the target, or there is no such end."""
+        """Whether everything below `until` is in the target; True without `until`."""
         return self._until is None or self.applied_ts >= self._until
 
     @property
     def rows(self) -> int:
-        """How many row changes wait."""
+        """The number of row changes that wait."""
         return self._backlog.rows
 
     @property
     def held(self) -> Amount:
-        """All that wait, wherever they are."""
+        """How much the row changes take that wait, in the driver and on executors."""
         return self._backlog.amount
 
     def waiting_for(self) -> str:
-        """The partition that holds the resolved ts back, and why."""
+        """Tells which partition holds the resolved ts back, and why."""
         if self._until is not None and self.applied_ts >= self._until:
             return "nothing: --until is reached"
-        said = self._frontier.waiting_for()
+        reason = self._frontier.waiting_for()
         if self._boundary_seconds is not None and self._frontier.silence > VANISHED_SECONDS and self._backlog.rows:
-            said += (
-                "; changes came meanwhile: if the extension was switched off, switch it on again, or when it is to stay"
+            reason += (
+                "; changes came meanwhile: if the extension was switched off, switch it on again; if it has to stay"
                 " off, start the bridge again with --set debezium.without_boundaries=true"
             )
-        return said
+        return reason

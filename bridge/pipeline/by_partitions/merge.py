@@ -1,8 +1,8 @@
 """Merges the next row changes of several partitions into one order, and numbers them.  Pure.
 
-Formats without boundaries (internals, decision 13) know only the order of each partition.  Every message gets a ts of
-its own, ascending from the applied ts on and otherwise its event time, so that everything which moves the target by
-commit_ts works on them too; rows with a TSO share the ts of their commit_ts.
+Without boundaries (internals, decision 13), only the order within each partition is known.  Every message gets a number
+in the place of its commit_ts: its event time, or more, so that the numbers ascend from the applied ts.  Rows with a TSO
+share the number of their commit_ts.  So all code that moves the target by commit_ts works for them, too.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ from bridge.rows.gathering import taken
 
 Longs = npt.NDArray[np.int64]
 _HIGHEST: Final = 1 << 62
-"""Event times beyond it count as it, so that numbers above them still fit."""
+"""Higher event times are treated as this one, so that numbers above them fit into 64 bits."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Row changes of one partition in its order, with the columns that are computed with."""
+    """Row changes of one partition in its order, with the columns that the merge needs."""
 
     table: pa.Table
     times: Longs
-    """commit_ts as the messages have it."""
+    """The commit_ts of the messages."""
     offsets: Longs
     by_time: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Merged:
-    """table: row changes in one order; their commit_ts are the new numbers, ascending.
-    taken: how many rows of each partition are in it.  numbers: of each partition's rows, with their offsets."""
+    """Row changes of several partitions in one order.
+
+    table: the row changes; their commit_ts are the new numbers, ascending.
+    taken: how many rows of each partition are in it.
+    numbers: the numbers and the offsets of each partition's rows.
+    """
 
     table: pa.Table
     taken: Mapping[PartitionId, int]
@@ -47,20 +51,21 @@ class Merged:
 
 
 def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount) -> Merged:
-    """Row changes by event time, each partition's in its own order; numbers begin at `first` or above.
+    """Merges row changes by event time; each partition keeps its order.
 
-    waiting: at least one row in all.
-    most: about how much to take; a message is never cut, and neither are the rows of one TSO.
+    waiting: the rows of each partition, at least one in all.
+    first: the lowest number.
+    most: about how much to take; neither a message nor the rows of one TSO are divided.
     """
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
-    told = np.concatenate([rows.times for _, rows in waiting])
+    message_ts = np.concatenate([rows.times for _, rows in waiting])
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
     by_time = np.concatenate([rows.by_time for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
     order = np.argsort(times, kind="stable")
-    units = _units(times[order], told[order], partitions[order], offsets[order], by_time[order])
+    units = _units(times[order], message_ts[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
-    end = int(np.searchsorted(units, units[_wanted(table, order, most) - 1], "right"))
+    end = int(np.searchsorted(units, units[_count_to_take(table, order, most) - 1], "right"))
     order, units = order[:end], units[:end]
     numbers = _numbers(times[order], units, first)
     if end < table.num_rows or not np.array_equal(order, np.arange(end)):
@@ -75,8 +80,8 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount)
     )
 
 
-def _wanted(table: pa.Table, order: Longs, most: Amount) -> int:
-    """How many of the rows in this order are as much as is to be taken, at least one."""
+def _count_to_take(table: pa.Table, order: Longs, most: Amount) -> int:
+    """Returns how many rows, in this order, amount to `most`; at least one."""
     weight = weights(table, most)
     if weight is None:
         return min(most.rows, len(order))
@@ -84,27 +89,28 @@ def _wanted(table: pa.Table, order: Longs, most: Amount) -> int:
 
 
 def _merge_times(rows: Rows) -> Longs:
-    """Times that never go back within the partition and are one for all rows of a message."""
+    """Makes times that never go back within the partition and are the same for all rows of a message."""
     rising = np.maximum.accumulate(np.minimum(rows.times, _HIGHEST))
     last_of_message = np.searchsorted(rows.offsets, rows.offsets, "right") - 1
     latest: Longs = rising[last_of_message]
     return latest
 
 
-def _units(times: Longs, told: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:
-    """Numbers, from 0, of what must not be cut: messages, or all rows of a TSO.
+def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:
+    """Numbers, from 0, the units that must not be divided: messages, or all rows of a TSO.
 
-    told: commit_ts as the messages have it.  What a producer sends again comes with an earlier one than its place: each
-    of those is a unit of its own, since within a TSO an image would win over the delete that came after it.
+    message_ts: the commit_ts of the messages.  A message that the producer sent again has a lower one than its
+        neighbours.  It becomes a unit of its own: within one TSO, an image would win over the delete that came after
+        it.
     """
     starts = np.ones(len(times), dtype=bool)
     other_message = (partitions[1:] != partitions[:-1]) | (offsets[1:] != offsets[:-1])
-    parted = by_time[1:] | by_time[:-1] | (told[1:] != told[:-1])
-    starts[1:] = (times[1:] != times[:-1]) | (other_message & parted)
+    is_other_unit = by_time[1:] | by_time[:-1] | (message_ts[1:] != message_ts[:-1])
+    starts[1:] = (times[1:] != times[:-1]) | (other_message & is_other_unit)
     return np.cumsum(starts) - 1
 
 
 def _numbers(times: Longs, units: Longs, first: int) -> Longs:
-    """Ascending from unit to unit, at least the time of each."""
+    """Numbers the units in ascending order, each with at least its time."""
     highest = np.maximum.accumulate(np.maximum(times - units, first))
     return highest[np.searchsorted(units, units, "left")] + units

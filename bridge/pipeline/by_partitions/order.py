@@ -1,5 +1,5 @@
-"""The order of the partitions, for formats without boundaries: the end of a micro-batch is the boundary (internals,
-decision 13)."""
+"""The order of the partitions, for topics without boundaries: everything that was read is due (internals, decision
+13)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows
 
 POSITIONS_SECONDS: Final = 10.0
-"""Positions that move without a change (of tables that are filtered out) are written this often."""
+"""How often positions are recorded that moved without a change, by messages of tables that the filter excludes."""
 SETTLE_SECONDS: Final = 10.0
-"""How long rows are held for boundaries that have begun to come again; TiCDC sends them about once a second."""
+"""How long rows are held when boundaries have begun to come again; TiCDC sends them about once a second."""
 SETTLE_AGAIN_SECONDS: Final = 100.0
-"""So long after a vain wait they are not waited for again."""
+"""After a wait in vain, the bridge does not wait for boundaries again for so long."""
 
 RunsLike = Callable[[SchemaChange], Mapping[int, str]]
-"""A schema change to commit ts and position of those that ran with its text, in the millisecond of its commit_ts."""
+"""Finds the schema changes that ran with the same text, in the millisecond of this one: commit ts and position."""
 
 
 @dataclass(frozen=True)
 class IdlePolicy:
-    """How long a schema change waits for a partition that brings nothing.
+    """How long a schema change waits for a partition that is idle.
 
     seconds: the idle limit.
-    ends: the offsets at which the partitions end, asked when one has been idle for so long; None while nobody knows.
+    ends: looks up the end offsets of the partitions, when one has been idle for so long; None when Kafka does not
+        answer.
     """
 
     seconds: float
@@ -50,17 +51,18 @@ class IdlePolicy:
 
 
 class PartitionOrder:
-    """Prefixes of the partitions are due as soon as they are read, each target transaction with exact offsets.
+    """Yields what was read of each partition as soon as possible, in its order; every target transaction records exact
+    offsets.
 
-    runs_like: what ran already, so that copies of a schema change run once.
-    until: nothing at or above this time is due (TSO), None without an end.
-    settles: goes over to boundaries where they come again.
+    runs_like: finds what ran already, so that copies of a schema change run once.
+    until: nothing at or above this time is due (TSO); None for no limit.
+    settles: whether to change to the order of commit ts when boundaries come again.
     """
 
     by_partition: ClassVar[bool] = True
     on_executors: ClassVar[None] = None
     is_stuck: ClassVar[bool] = False
-    """A bad message stops its own partition only."""
+    """A bad message stops only its own partition."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class PartitionOrder:
         self._backlog, self._idle, self._runs_like = backlog, idle, runs_like
         self._tables, self._counts, self._until, self._clock = tables, counts, until, clock
         self._on_bad_message = on_bad_message
-        self._asked: dict[PartitionId, int] = {}
+        self._ends_asked: dict[PartitionId, int] = {}
         self._recorded: Positions = backlog.positions
         self._written_at = -math.inf
         self._waiting = ""
@@ -92,15 +94,15 @@ class PartitionOrder:
         self.bad_since = 0.0
         self.applied_ts = progress.applied_ts
 
-    # --- what a micro-batch brings in
+    # --- taking micro-batches
 
     @staticmethod
     def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:
-        """The events as they were read."""
+        """Makes a batch of the events in the order in which they were read."""
         return unsorted_batch(events, ends, is_cut=is_cut)
 
     def take(self, batch: UnsortedBatch) -> None:
-        """Takes one micro-batch in, all of whose changes are due now."""
+        """Takes one micro-batch, all of whose changes may be due now."""
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
@@ -110,53 +112,55 @@ class PartitionOrder:
         self._counts.repeated.update(repeated)
 
     def _with_cut_rows(self, events: pa.Table) -> pa.Table:
-        """Whatever the order, a message that TiCDC cut has a commit ts, at which its whole row can be read."""
+        """Adds the whole rows of messages that hold only the key; such messages of TiCDC have a commit ts in any
+        order."""
         cut_rows = self._on_bad_message.cut_rows
         return events if cut_rows is None else cut_rows.completed_among(events, self._backlog.floor)
 
     def tick(self) -> None:
-        """Lets partitions pass that have been idle for the limit, when nothing of them is left to read."""
+        """Counts a partition as having passed a schema change when it was idle for the limit and was read to its
+        end."""
         silent = self._backlog.silent(self._clock(), self._idle.seconds)
-        if any(where not in self._asked for where in silent):
+        if any(where not in self._ends_asked for where in silent):
             ends = self._idle.ends()
             if ends is None:
                 return
             for where in silent:
-                self._asked.setdefault(where, ends.get(where, 0))
+                self._ends_asked.setdefault(where, ends.get(where, 0))
         for where, read in silent.items():
-            if read >= self._asked[where]:
-                self._backlog.excuse(where)
+            if read >= self._ends_asked[where]:
+                self._backlog.count_as_passed(where)
 
     def end(self) -> None:
-        """Nothing more will be read: every partition counts as having passed everything."""
+        """Notes that nothing more will be read: every partition counts as having passed every schema change."""
         self._ended = True
         self._backlog.end()
 
     # --- what is due
 
     def due(self) -> Iterator[Due]:
-        """The steps of the backlog, and positions alone where they have not been written for long."""
+        """Yields the steps of the backlog, and the positions alone when they have not been recorded for long."""
         yield from self._steps()
-        if self._gives_up_settling():
+        if self._is_settling_in_vain():
             yield from self._steps()
         self._read_ts = self._backlog.last_time
         self._bad = self._backlog.bad()
         self.bad_since = (self.bad_since or self._clock()) if self._bad else 0.0
-        self._waiting = self._what_waits()
+        self._waiting = self._current_reason()
         if self._positions_moved() and self._clock() - self._written_at >= POSITIONS_SECONDS:
             yield Due(Segment(self.applied_ts, self.applied_ts), None)
         self._backlog.spill()
 
     def _steps(self) -> Iterator[Due]:
         while (step := self._backlog.next_step(self._judge)) is not None:
-            self._asked.clear()
+            self._ends_asked.clear()
             yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
-        """The change to run, None for one that the filter leaves out and for a copy of one that ran.
+        """Returns the schema change to run; None for one that the filter excludes, and for a copy of one that ran.
 
-        With a TSO a copy is known by it.  Without, a change of another partition with the same time and text is the
-        same one, broadcast; in one partition it happened twice, and runs under a number of its own.
+        With a TSO, a copy has the same TSO.  Without, a change of another partition with the same time and text is a
+        broadcast copy; in the same partition it is a second change, which gets a commit_ts of its own.
         """
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
@@ -168,13 +172,13 @@ class PartitionOrder:
         return replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in runs))
 
     def next_bad(self) -> Sequence[BadMessage]:
-        """Those that come next in their partitions."""
+        """Returns the bad messages that come next in their partitions."""
         return self._bad
 
-    # --- boundaries that come again
+    # --- back to boundaries
 
-    def _gives_up_settling(self) -> bool:
-        """Whether boundaries have been waited for in vain, so that the rows held for them are due."""
+    def _is_settling_in_vain(self) -> bool:
+        """Tells whether the bridge has waited for boundaries in vain, so that the rows held for them are due now."""
         now = self._clock()
         self._settled_ts = self._backlog.settle() if now >= self._no_settling_before else None
         if not self._backlog.is_settling:
@@ -189,18 +193,18 @@ class PartitionOrder:
         return True
 
     def handover(self) -> Handover | None:
-        """Boundaries come again: every partition has reached the same moment, below which everything is in the
-        target."""
+        """Changes to the order of commit ts when the boundaries of all partitions have reached the same moment, and
+        everything below it is in the target."""
         ts = self._settled_ts
         if ts is None:
             return None
         quarantined = self._backlog.quarantined(self.applied_ts, ts)
         advance = Advance(self.applied_ts, ts, self._backlog.settled_positions(ts), quarantined=quarantined)
-        return Handover(advance, "every partition has boundaries: transactions are whole from here on")
+        return Handover(advance, "every partition has boundaries again: from now on transactions are applied whole")
 
     def final_ts(self) -> int | None:
-        """`until`, where all of the input below it is in the target; otherwise only positions may have to be
-        written."""
+        """Returns `until` when all of the input below it is in the target; otherwise the applied ts if positions have
+        moved."""
         if self._until is not None and self._backlog.is_at_bound and not self._bad:
             return self._until
         return self.applied_ts if self._positions_moved() else None
@@ -208,7 +212,7 @@ class PartitionOrder:
     # --- what a restart needs
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        """Nothing is resolved: a step ends where its rows do."""
+        """Returns the change of progress: without a resolved ts, the end of the segment is its only limit."""
         return Advance(
             self.applied_ts,
             high,
@@ -219,7 +223,7 @@ class PartitionOrder:
         )
 
     def moved(self, step: Advance) -> None:
-        """A transaction was committed."""
+        """Notes that a transaction was committed."""
         self.applied_ts = step.new_ts
         self._backlog.release(step.new_ts)
         self._written_at = self._clock()
@@ -230,36 +234,36 @@ class PartitionOrder:
 
     @property
     def positions(self) -> Positions:
-        """Up to where each partition is read and taken."""
+        """How far each partition was read and taken."""
         return self._backlog.positions
 
-    # --- how it stands
+    # --- status
 
     @property
     def resolved_ts(self) -> int:
-        """The highest event time read so far."""
+        """The highest event time that was read (TSO)."""
         return max(self.applied_ts, self._read_ts)
 
     @property
     def until_reached(self) -> bool:
-        """Some partition has come to `until`, and everything below it that was read is in the target."""
+        """Whether a partition has reached `until`, and everything below it that was read is in the target."""
         return self._until is None or self.applied_ts == self._until
 
     @property
     def rows(self) -> int:
-        """How many row changes wait."""
+        """The number of row changes that wait."""
         return self._backlog.rows
 
     @property
     def held(self) -> Amount:
-        """None: what waits for long goes to the disk."""
+        """Nothing: what waits for long is moved to the disk."""
         return Amount(0, 0)
 
     def waiting_for(self) -> str:
-        """As it was when something was last applied."""
+        """Tells what the target waited for when something was last applied."""
         return self._waiting
 
-    def _what_waits(self) -> str:
+    def _current_reason(self) -> str:
         if self._bad:
             return f"a bad message at {self._bad[0].entry.position} stops its partition"
         change, held_by = self._backlog.waiting_change, self._backlog.held_by()
@@ -270,7 +274,7 @@ class PartitionOrder:
                 f" passed its time or been idle for {self._idle.seconds:g} s: {change.text[:80]}"
             )
         if (slow := self._backlog.slowest()) is not None and self._backlog.rows:
-            return f"{slow[0]}/{slow[1]} is still being read; what it holds may be earlier than what others brought"
+            return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
         if self._backlog.is_settling:
             return "boundaries have begun to come; rows are held until all partitions have reached the same moment"
         if self._until is not None and self._backlog.is_at_bound:

@@ -1,7 +1,7 @@
-"""The backlog of formats without boundaries: a queue per partition, of which only prefixes are ever applied.
+"""The backlog of topics without boundaries: a queue for each partition, which is applied from its head.
 
-Every target transaction records exact offsets, so that a restart begins right behind what is in the target (internals,
-decision 13).  While a schema change waits, every partition stops before its first row with a later time.
+Every target transaction records exact offsets, so that a restart begins right after what is in the target (internals,
+decision 13).  While a schema change waits, no partition is applied beyond its first row with a later time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
-"""A schema change as read, and whether it lacks a TSO, to the one that must run; None for a copy of one that ran and
-for one that the filter leaves out."""
+"""Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
+for one that the filter excludes."""
 
 
 class Step(NamedTuple):
-    """What comes next in the target: row changes in order, then perhaps a schema change.  high: the applied ts
-    afterwards; the rows' commit_ts are below it and ascend from the old one."""
+    """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
+    commit_ts of the rows ascend from the applied ts before, and are below it."""
 
     rows: pa.Table
     high: int
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Barrier:
-    """The schema change that is next by time; `bound`: the last time that counts as not later."""
+    """The earliest schema change that waits.  bound: the last time (TSO) that does not count as later than it."""
 
     where: PartitionId
     stop: Stop
@@ -55,24 +55,23 @@ class _Barrier:
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """A step's rows: their numbers and offsets by partition; where each partition stands behind its rows, and behind
-    the step's schema change."""
+class _StepRows:
+    """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
+    after_rows: the next offset of each partition after these rows."""
 
     high: int
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
-    behind_rows: Mapping[PartitionId, int]
-    behind: Mapping[PartitionId, int]
+    after_rows: Mapping[PartitionId, int]
 
 
 class PartitionBacklog:
     """The queues of all partitions.
 
-    positions: where each partition begins; a `floor` of None counts as `applied_ts`.
+    positions: where each partition begins; when `floor` is None, `applied_ts` is used.
     start_ts: where the pipeline began; everything below it counts as being in the target.
-    on_bad_message: whether a bad message stops its partition or is quarantined.
-    until: nothing at or above this time is applied (TSO), None without an end.
-    most: about how much of row changes a step holds, and how much stays in memory while it waits; more goes to disk.
+    on_bad_message: decides whether a bad message stops its partition or is quarantined.
+    until: nothing at or above this time is applied (TSO); None for no limit.
+    most: about how many row changes, and bytes, a step holds, and wait in memory; more are moved to the disk.
     """
 
     def __init__(
@@ -95,18 +94,18 @@ class PartitionBacklog:
         self._on_bad_message = on_bad_message
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
-        self._behind: set[PartitionId] = set()
+        self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
-        self._taken: _Taken | None = None
-        self._excused: set[PartitionId] = set()
+        self._step_rows: _StepRows | None = None
+        self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
 
-    # --- in
+    # --- taking micro-batches
 
     def take_in(self, events: pa.Table, read: Mapping[PartitionId, int], now: float) -> Counter[PartitionId]:
-        """One micro-batch (EVENT_SCHEMA, any order) and the offsets up to which it read; gives how many changes are in
-        the target already, by partition."""
+        """Takes the events of a micro-batch (EVENT_SCHEMA, any order); returns how many changes are in the target
+        already, by partition.  read: per partition, the offset after the last message read.  now: time of the clock."""
         dropped: Counter[PartitionId] = Counter()
         for where in read:
             self._queues.setdefault(where, PartitionQueue(0, now))
@@ -116,19 +115,19 @@ class PartitionBacklog:
             self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(self._without_quarantined(fresh), now):
-                self._excused.discard(where)
+                self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
 
     def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
-        """Tells where the partitions end: one that is not read so far may hold a schema change, and until it is no row
-        with a later time than the last one read of it is applied."""
-        self._behind = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+        """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
+        schema change, so no row with a later time than the last one read of it is applied."""
+        self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
 
     def _without_quarantined(self, events: pa.Table) -> pa.Table:
-        """The events without bad messages that do not stop; they are quarantined when their position is passed."""
+        """Removes the bad messages that do not stop the partition; they are quarantined when progress passes them."""
         is_bad = pc.equal(events["kind"], int(Kind.BAD))
         if not pc.any(is_bad).as_py():
             return events
@@ -138,7 +137,7 @@ class PartitionBacklog:
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
 
     def floor(self, where: PartitionId) -> int:
-        """The TSO below which everything of a partition is in the target."""
+        """Returns the TSO below which everything of a partition is in the target."""
         return max(self._floors.get(where, 0), self._begin(where))
 
     def _begin(self, where: PartitionId) -> int:
@@ -150,15 +149,15 @@ class PartitionBacklog:
         return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
 
     def spill(self) -> None:
-        """Moves what waits beyond `most` out of the memory; to be called when a micro-batch has been applied."""
+        """Moves waiting rows to the disk if they exceed `most`.  Call it when a micro-batch has been applied."""
         if Amount(self.rows, sum(queue.bytes_in_memory for queue in self._queues.values())).exceeds(self._most):
             for queue in self._queues.values():
                 queue.to_disk()
 
-    # --- out
+    # --- what is applied next
 
     def next_step(self, judge: Judge) -> Step | None:
-        """What is applied next, None while there is nothing that may be."""
+        """Takes what is applied next out of the queues; None when nothing may be applied now."""
         self._find_barrier(judge)
         rows = [(where, queue.rows_below(self._bound_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
@@ -167,15 +166,15 @@ class PartitionBacklog:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, count in merged.taken.items():
                 self._queues[where].advance(count)
-        behind_rows = self._offsets()
+        after_rows = self._offsets()
         changes = self._passed_change()
         if merged is None and not changes:
             return None
-        self._taken = _Taken(self._next_ts, merged.numbers if merged else {}, behind_rows, self._offsets())
+        self._step_rows = _StepRows(self._next_ts, merged.numbers if merged else {}, after_rows)
         return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
 
     def _bound_of(self, where: PartitionId) -> int:
-        bound = min((self._queues[slow].seen for slow in self._behind), default=_NO_BOUND)
+        bound = min((self._queues[slow].seen for slow in self._unread), default=_NO_BOUND)
         if self._barrier is not None and self._barrier.where != where:
             bound = min(bound, self._barrier.bound)
         return min(bound, self._hard_bound)
@@ -185,7 +184,8 @@ class PartitionBacklog:
         return self._bound if self._settling is None else min(self._bound, self._settling - 1)
 
     def _find_barrier(self, judge: Judge) -> None:
-        """The earliest of the partitions' first schema changes; those that must not run are taken out."""
+        """Finds the earliest of the schema changes that come first in their partitions, and drops those that must not
+        run."""
         while True:
             found = [
                 (stop.event["commit_ts"], where, stop)
@@ -205,13 +205,13 @@ class PartitionBacklog:
             self._queues[where].drop(stop)
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
-        """The schema change that waits, when every partition has passed it."""
+        """Takes out the schema change that waits, if every partition has passed it."""
         barrier = self._barrier
         if barrier is None or self.held_by():
             return ()
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._barrier = None
-        self._excused.clear()
+        self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (barrier.change,)
 
@@ -223,7 +223,7 @@ class PartitionBacklog:
         return self._barrier.change if self._barrier else None
 
     def held_by(self) -> list[PartitionId]:
-        """The partitions that have not passed the schema change that waits."""
+        """Returns the partitions that have not passed the schema change that waits."""
         return [where for where, queue in sorted(self._queues.items()) if not self._has_passed(where, queue)]
 
     def _has_passed(self, where: PartitionId, queue: PartitionQueue) -> bool:
@@ -237,49 +237,49 @@ class PartitionBacklog:
             return False
         time = queue.head_time
         if time is None:
-            return self._ended or where in self._excused or queue.boundary > barrier.bound
+            return self._ended or where in self._counted_as_passed or queue.boundary > barrier.bound
         return time > min(barrier.bound, self._hard_bound)
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
-        """Of the partitions that keep a schema change waiting, those that have brought nothing for so long since it
-        was read; with the offset up to which each is read."""
+        """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
+        each with the offset after the last message read.  now: time of the clock."""
         if self._barrier is None:
             return {}
         since = self._barrier.stop.arrived
         queues = ((where, self._queues[where]) for where in self.held_by())
         return {w: q.read for w, q in queues if not len(q) and now - max(since, q.arrived) >= seconds}
 
-    def excuse(self, where: PartitionId) -> None:
-        """Lets a partition count as having passed the schema change that waits, until it brings something."""
-        self._excused.add(where)
+    def count_as_passed(self, where: PartitionId) -> None:
+        """Counts a partition as having passed the schema change that waits, until something is read of it."""
+        self._counted_as_passed.add(where)
 
     def slowest(self) -> PartitionId | None:
-        """Of the partitions that are not read to their end, the one that holds rows of the others back."""
-        return min(self._behind, key=lambda where: self._queues[where].seen, default=None)
+        """Returns the partition that was not read to its end and holds the others back most; None if there is none."""
+        return min(self._unread, key=lambda where: self._queues[where].seen, default=None)
 
     def end(self) -> None:
-        """Nothing more will be read: every partition without a bad message counts as having passed everything."""
+        """Notes that nothing more will be read: partitions without a bad message count as having passed everything."""
         self._ended = True
-        self._behind.clear()
+        self._unread.clear()
 
     def bad(self) -> list[BadMessage]:
-        """The bad messages that come next in their partitions."""
+        """Returns the bad messages that come next in their partitions."""
         heads = (queue.head for _, queue in sorted(self._queues.items()))
         events = [head.event for head in heads if head is not None and head.is_bad]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
     @property
     def is_at_bound(self) -> bool:
-        """Some partition has come to `until`, and all that is below is in the target."""
+        """Whether a partition has reached `until`, and everything below it that was read is in the target."""
         times = [queue.head_time for queue in self._queues.values() if len(queue)]
         return bool(times) and all(time is not None and time > self._bound for time in times)
 
     # --- back to boundaries
 
     def settle(self) -> int | None:
-        """To be called when there is no next step.  When every partition has boundaries again (TSO), rows from a
-        moment on are held until all boundaries have reached it; that moment, then everything below it is in the target
-        and nothing else.  None until then."""
+        """Prepares the change to the order of commit ts.  Call it when there is no next step.  When every partition has
+        boundaries again, rows at or above the next ts are held until all boundaries have reached it.  Then returns that
+        ts: exactly what is below it is in the target.  Returns None before."""
         boundaries = [queue.boundary for queue in self._queues.values()]
         if not boundaries or not all(boundaries) or self._next_ts > self._bound:
             self._settling = None
@@ -292,17 +292,17 @@ class PartitionBacklog:
 
     @property
     def is_settling(self) -> bool:
-        """Rows are held until all boundaries have reached a moment."""
+        """Whether rows are held until all boundaries have reached a moment."""
         return self._settling is not None
 
     def unsettle(self) -> None:
-        """Gives up waiting for boundaries; they count from now on."""
+        """Stops waiting for boundaries, and forgets those that were read."""
         self._settling = None
         for queue in self._queues.values():
             queue.boundary = 0
 
     def settled_positions(self, ts: int) -> Starts:
-        """Where a restart with boundaries begins, once everything below ts is in the target."""
+        """Returns where a restart in the order of commit ts begins, when everything below ts is in the target."""
         return {
             where: PartitionStart(
                 queue.offset,
@@ -317,33 +317,33 @@ class PartitionBacklog:
 
     @property
     def rows(self) -> int:
-        """Row changes that wait."""
+        """The number of row changes that wait."""
         return sum(map(len, list(self._queues.values())))
 
     @property
     def last_time(self) -> int:
-        """The highest time read and not applied (TSO), 0 when nothing waits."""
+        """The highest time that was read and not applied (TSO), 0 when nothing waits."""
         return max((queue.last_time for queue in self._queues.values()), default=0)
 
     def restart_positions(self, applied_ts: int) -> Starts:
-        """Exact offsets: behind the last message of each partition whose rows are all below applied_ts."""
-        taken = self._taken
-        if taken is None or applied_ts >= taken.high:
+        """Returns exact offsets: after the last message of each partition whose rows are all below applied_ts."""
+        step = self._step_rows
+        if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
-        return self._at({where: _offset_at(taken, where, applied_ts) for where in self._queues})
+        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues})
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
-        """The bad messages that are behind the restart positions of `high`, and were not before."""
+        """Returns the bad messages that the restart positions of `high` have passed."""
         passed = self.restart_positions(high) if self._quarantined else {}
-        return tuple(entry for entry in self._quarantined if _is_behind(entry.position, passed))
+        return tuple(entry for entry in self._quarantined if _is_passed(entry.position, passed))
 
     def release(self, applied_ts: int) -> None:
-        """The step in hand, or a part of it, is in the target."""
+        """Notes that the present step, or a part of it, is in the target."""
         self._quarantined = [
-            e for e in self._quarantined if not _is_behind(e.position, self.restart_positions(applied_ts))
+            e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
-        if self._taken is not None and applied_ts >= self._taken.high:
-            self._taken = None
+        if self._step_rows is not None and applied_ts >= self._step_rows.high:
+            self._step_rows = None
 
     def _offsets(self) -> dict[PartitionId, int]:
         return {where: queue.offset for where, queue in self._queues.items()}
@@ -357,14 +357,14 @@ class PartitionBacklog:
         }
 
 
-def _offset_at(taken: _Taken, where: PartitionId, applied_ts: int) -> int:
-    numbers, offsets = taken.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
+def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
+    numbers, offsets = step.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
     first = int(np.searchsorted(numbers, applied_ts, "left"))
-    return int(offsets[first]) if first < len(offsets) else taken.behind_rows[where]
+    return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
 
 
 def _by_partition(events: pa.Table) -> Iterable[tuple[PartitionId, pa.Table]]:
-    """Events in order of topic and partition, cut into those of each."""
+    """Cuts events, in the order of topic and partition, into those of each partition."""
     counts = events.group_by(["topic", "partition"], use_threads=False).aggregate([([], "count_all")])
     start = 0
     names = ("topic", "partition", "count_all")
@@ -373,7 +373,7 @@ def _by_partition(events: pa.Table) -> Iterable[tuple[PartitionId, pa.Table]]:
         start += count
 
 
-def _is_behind(position: Position, positions: Starts) -> bool:
+def _is_passed(position: Position, positions: Starts) -> bool:
     return position.offset < positions[position.topic, position.partition].offset
 
 
@@ -391,7 +391,8 @@ def _schema_change(stop: Stop) -> SchemaChange:
 
 
 def _last_not_later(time: int, by_time: bool) -> int:
-    """The last time (TSO) that is not later than a schema change's; one in whole seconds stands for its second."""
+    """Returns the last time (TSO) that is not later than that of a schema change.  A time in whole seconds means all of
+    its second."""
     if not by_time:
         return time
     ms = tso_ms(time)

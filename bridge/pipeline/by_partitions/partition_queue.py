@@ -1,4 +1,4 @@
-"""What was read of one partition and is not in the target yet, in the partition's order."""
+"""Holds what was read of one partition and is not in the target yet, in the partition's order."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from bridge.pipeline.by_partitions.merge import Longs, Rows
 
 @dataclass(frozen=True)
 class Stop:
-    """An event that is no row change, and that nothing behind it may overtake.  index: how many rows are before it in
-    the queue; arrived: clock time at which it was read."""
+    """An event that is not a row change.  Nothing after it may be applied before it.
+
+    index: the number of rows before it in the queue.
+    arrived: time of the clock at which it was read.
+    """
 
     index: int
     event: dict[str, Any]
@@ -27,7 +30,7 @@ class Stop:
 
     @property
     def is_bad(self) -> bool:
-        """A message that cannot be decoded."""
+        """Whether it is a message that cannot be decoded."""
         return bool(self.event["kind"] == Kind.BAD)
 
 
@@ -45,7 +48,7 @@ class _Run:
         return len(self.times)
 
     def slice(self, start: int, end: int) -> _Run:
-        """Part of it; shares the memory."""
+        """Returns a part of the run, which shares its memory."""
         part = _Run.__new__(_Run)
         part.table, part.arrived, part.on_disk = self.table.slice(start, end - start), self.arrived, self.on_disk
         part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
@@ -53,7 +56,8 @@ class _Run:
         return part
 
     def to_disk(self) -> None:
-        """Moves the events into a file without a name, mapped into memory, which the kernel may drop and read again."""
+        """Moves the events to an unlinked file that is mapped into memory, so that the kernel can drop and reload its
+        pages."""
         if self.on_disk:
             return
         with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
@@ -62,8 +66,10 @@ class _Run:
             self.table, self.on_disk = pa.ipc.open_file(pa.memory_map(file.name)).read_all(), True
 
     def rows_below(self, bound: int) -> int:
-        """How many events come before the first stop and before the first row with a time above `bound`; a message is
-        never cut."""
+        """Counts the events before the first stop and before the first row with a time above `bound` (TSO).
+
+        A message is never divided: when one of its rows is above `bound`, none of them counts.
+        """
         end = int(self.stops[0]) if len(self.stops) else len(self)
         later = self.times[:end] > bound
         if not later.any():
@@ -75,8 +81,8 @@ class PartitionQueue:
     """Row changes and stops of one partition.
 
     read: the offset after the last message read.
-    boundary: the last boundary (TSO) behind every event without a TSO, 0 when there is none.
-    arrived: clock time of the last event.
+    boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
+    arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
     """
 
@@ -86,13 +92,14 @@ class PartitionQueue:
         self._count = 0
 
     def append(self, events: pa.Table, now: float) -> bool:
-        """Events of one micro-batch in order (EVENT_SCHEMA), boundaries among them; whether any is kept."""
+        """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
+        boundaries are not."""
         is_boundary = pc.equal(events["kind"], int(Kind.BOUNDARY))
         without_tso = np.flatnonzero(events["by_time"].to_numpy())
         if len(without_tso):
             self.boundary = 0
-        behind = int(without_tso[-1]) + 1 if len(without_tso) else 0
-        boundaries = events["commit_ts"].slice(behind).filter(is_boundary.slice(behind))
+        start = int(without_tso[-1]) + 1 if len(without_tso) else 0
+        boundaries = events["commit_ts"].slice(start).filter(is_boundary.slice(start))
         self.boundary = max(self.boundary, pc.max(boundaries).as_py() or 0)
         changes = events.filter(pc.invert(is_boundary))
         if changes.num_rows == 0:
@@ -107,17 +114,17 @@ class PartitionQueue:
 
     @property
     def bytes_in_memory(self) -> int:
-        """Of what is not on disk."""
+        """The bytes of the events that are not on disk."""
         return sum(run.table.nbytes for run in self._runs if not run.on_disk)
 
     @property
     def offset(self) -> int:
-        """Of the first message that is still here; `read` when there is none."""
+        """The offset of the first message in the queue; `read` when it is empty."""
         return int(self._runs[0].offsets[0]) if self._runs else self.read
 
     @property
     def head_time(self) -> int | None:
-        """The time (TSO) of what comes next, None when nothing is here or it is a bad message."""
+        """The time (TSO) of what comes next; None when the queue is empty, or a bad message comes next."""
         head = self.head
         if head is not None and head.is_bad:
             return None
@@ -125,18 +132,18 @@ class PartitionQueue:
 
     @property
     def last_time(self) -> int:
-        """The highest time here, 0 when nothing is."""
+        """The highest time in the queue (TSO), 0 when it is empty."""
         return max((int(run.times.max()) for run in self._runs), default=0)
 
     @property
     def head(self) -> Stop | None:
-        """The stop that comes next, None when a row does or nothing is here."""
+        """The stop that comes next; None when a row does, or the queue is empty."""
         if not self._runs or not len(self._runs[0].stops) or self._runs[0].stops[0] > 0:
             return None
         return self._stop(self._runs[0], 0, 0)
 
     def first_stop(self, bound: int) -> Stop | None:
-        """The first stop, unless a row with a time above `bound` comes before it."""
+        """Returns the first stop, unless a row with a time above `bound` comes before it."""
         before = 0
         for run in self._runs:
             count = run.rows_below(bound)
@@ -146,7 +153,7 @@ class PartitionQueue:
         return None
 
     def rows_below(self, bound: int) -> Rows:
-        """What comes before the first stop and before the first row with a time above `bound`."""
+        """Returns the rows before the first stop and before the first row with a time above `bound`."""
         parts = list(self._parts_below(bound))
         return Rows(
             pa.concat_tables([EVENT_SCHEMA.empty_table(), *(part.table for part in parts)]),
@@ -156,7 +163,7 @@ class PartitionQueue:
         )
 
     def drop(self, stop: Stop) -> None:
-        """Takes a stop out."""
+        """Removes a stop."""
         before = stop.index
         for i, run in enumerate(self._runs):
             if before < len(run):
@@ -168,7 +175,7 @@ class PartitionQueue:
         self._count -= 1
 
     def advance(self, rows: int) -> None:
-        """Forgets the first rows."""
+        """Removes the first rows."""
         self._count -= rows
         while rows:
             run = self._runs.popleft()
@@ -177,7 +184,7 @@ class PartitionQueue:
             rows -= min(rows, len(run))
 
     def to_disk(self) -> None:
-        """Moves the newest micro-batch's events out of the memory."""
+        """Moves the events of the newest micro-batch to the disk."""
         if self._runs:
             self._runs[-1].to_disk()
 

@@ -1,1 +1,1 @@
-"""What a running pipeline shows of itself: counts, status, heartbeat, and how it ended."""
+"""What a running pipeline reports: counts, status, heartbeat, and how it ended."""

@@ -1,4 +1,4 @@
-"""What a pipeline has counted so far."""
+"""What a pipeline has counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 @dataclass
 class Counts:
-    """For status, summary and metrics.  The applier's thread counts; others may look."""
+    """Counts for the status and the summary.  The applier's thread writes them; other threads may read them."""
 
     messages: int = 0
     rows: int = 0
@@ -28,10 +28,10 @@ class Counts:
     left_out: Counter[TableName] = field(default_factory=Counter)
     """Row changes that are never written, by table (`reserved_schemas`)."""
     tables: set[TableName] = field(default_factory=set)
-    """Those that were met, replicated or not."""
+    """The tables that occurred in messages, replicated or not."""
 
     def note_left_out(self, left_out: Iterable[LeftOut]) -> None:
-        """Counts the rows of tables that are not replicated; the log names each table once whose rows never are."""
+        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written."""
         for schema, table, why, position, rows in left_out:
             name = TableName(schema, table)
             self.tables.add(name)
@@ -39,7 +39,7 @@ class Counts:
                 continue
             if name not in self.left_out:
                 log.warning(
-                    "row changes of a table are left out; such rows are never written",
+                    "row changes of a table are left out: nothing is written to its database",
                     table=str(name),
                     why=why,
                     position=str(position),

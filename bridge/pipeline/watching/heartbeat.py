@@ -1,4 +1,4 @@
-"""The heartbeat of the owner, and the status: both have a clock, a thread and a session of their own."""
+"""Writes the owner's heartbeat and reports the status, in a thread and with a session of its own."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = structlog.get_logger()
 
 
 class Heartbeat:
-    """Heartbeat and status, on a thread and a session of their own, for as long as the block lasts.
+    """Writes the heartbeat and reports the status while the `with` block lasts.
 
-    It begins before there is an applier to look at: Spark takes long to start, and a pipeline without a heartbeat is
-    there for the taking.
+    It starts before there is an applier: Spark takes long to start, and another bridge may take over a pipeline that
+    has no heartbeat.
 
-    seconds: how often `on_status` is told; the heartbeat has its own interval.
+    seconds: how often `on_status` is called; the heartbeat is written every HEARTBEAT_SECONDS.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Heartbeat:
         self._failure: BaseException | None = None
         self._end = threading.Event()
         self._session: Session | None = None
-        self._has_failed = False
+        self._is_logged = False
         self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
@@ -57,56 +57,57 @@ class Heartbeat:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
-        self._beat(self._look())
+        self._beat(self._read_status())
         if self._session is not None:
             self._session.close()
 
     def report_on(self, reporter: StatusReporter) -> None:
-        """Tells from now on what this one sees."""
+        """Sets where the status comes from, from now on."""
         self._reporter = reporter
 
     def raise_failure(self) -> None:
-        """Raises what ended the thread, if anything did: who does not beat any more is taken over while it writes."""
+        """Raises the error that ended the thread, if there is one: without a heartbeat, another bridge may take
+        over."""
         if self._failure is not None:
             raise self._failure
 
     def _work(self) -> None:
         try:
-            self._beat_on()
+            self._beat_until_end()
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
             self._failure = error
 
-    def _beat_on(self) -> None:
+    def _beat_until_end(self) -> None:
         next_beat = next_status = time.monotonic()
         next_status += self._seconds
         while not self._end.wait(max(0.05, min(next_beat, next_status) - time.monotonic())):
             now = time.monotonic()
-            status = self._look()
+            status = self._read_status()
             if status is not None and now >= next_status:
                 next_status = now + self._seconds
-                self._tell(status)
+                self._report(status)
             if now >= next_beat:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
 
-    def _look(self) -> Status | None:
+    def _read_status(self) -> Status | None:
         try:
-            return None if self._reporter is None else self._reporter.look()
-        except Exception as error:  # noqa: BLE001  # the heartbeat goes on without a status
-            self._failed(error)
+            return None if self._reporter is None else self._reporter.status()
+        except Exception as error:  # noqa: BLE001  # the heartbeat continues without a status
+            self._log_once(error)
             return None
 
-    def _tell(self, status: Status) -> None:
+    def _report(self, status: Status) -> None:
         try:
             self._on_status(status)
         except Exception as error:  # noqa: BLE001  # as above
-            self._failed(error)
+            self._log_once(error)
 
-    def _failed(self, error: Exception) -> None:
-        """Says so once; only the status is missing."""
-        if not self._has_failed:
-            self._has_failed = True
-            log.error("the status cannot be told; please report this", error=repr(error))
+    def _log_once(self, error: Exception) -> None:
+        """Logs the first error.  Only the status is missing then."""
+        if not self._is_logged:
+            self._is_logged = True
+            log.error("the status cannot be made, which is a bug in the bridge; please report it", error=repr(error))
 
     def _beat(self, status: Status | None) -> None:
         try:
@@ -114,11 +115,11 @@ class Heartbeat:
                 self._session = self._target.connect(autocommit=True)
             state = orjson.dumps(status.document() if status else {}).decode()
             self._ownership.beat(self._session, self._writer.connections, state)
-        except Exception as error:  # noqa: BLE001  # a connection that was cut may raise anything; another one is tried
+        except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another
             session, self._session = self._session, None
             if session is not None:
                 with suppress(Exception):
                     session.close()
             if not isinstance(error, MySQLError | OSError | TargetError):
-                self._failed(error)
-            log.warning("no heartbeat: the target does not answer", error=str(error))
+                self._log_once(error)
+            log.warning("the heartbeat could not be written: the target does not answer", error=str(error))

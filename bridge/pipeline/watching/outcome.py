@@ -14,15 +14,16 @@ from bridge.pipeline.applier import Applier
 class Outcome:
     """How a pipeline ended.
 
-    seconds: from start to end; stream_seconds: the part of it after Spark had started; apply_seconds: the part of that
-        since the first transaction with row changes began.
-    rest: row changes read but at or above the last boundary.
-    quarantined: messages and rows put into the quarantine.
-    left_out: row changes that are never written, as they are of the server's own databases or the bridge's, by table.
-    unmatched: rules of the filter that matched none of the tables that were met.
+    seconds: from start to end.
+    stream_seconds: from the start of Spark's query to the end.
+    apply_seconds: from the first transaction with row changes to the end.
+    rest: row changes that were read and not applied, since they are at or above the last boundary.
+    quarantined: messages and rows that were quarantined.
+    left_out: row changes of the server's or the bridge's own databases, which are never written, by table.
+    unmatched: filter rules that matched none of the tables that occurred.
     until_reached: False when `--until` was given and not reached.
-    interrupted: it was asked to stop before it came to the end of the input.
-    by_partition: in the order of the partitions, so that applied_ts is only the highest event time.
+    interrupted: a stop came before the end of the input.
+    by_partition: applied in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
     applied_ts: int
@@ -53,7 +54,7 @@ def outcome_of(
     unmatched: tuple[str, ...],
     interrupted: bool,
 ) -> Outcome:
-    """What the last applier and the writer say; the other values as Outcome has them."""
+    """Makes the outcome from the last applier and the writer; the other values are those of Outcome."""
     order, counts = applier.order, applier.counts
     return Outcome(
         applied_ts=order.applied_ts,

@@ -1,4 +1,4 @@
-"""What a running pipeline says of itself."""
+"""The status of a running pipeline."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bridge.tso import tso_time
 
 @dataclass(frozen=True)
 class Status:
-    """One look at a running pipeline.
+    """The status of a running pipeline at one moment.
 
     source_lag, apply_lag: seconds from the resolved ts to now, and from the applied ts to the resolved ts; None while
         there is no boundary.
-    rows_per_second: since the last look.
-    messages, messages_total: read so far, and to read as seen at the start.
-    left_out: row changes of databases that nothing is ever written to.
-    waiting_for: what holds the target back, and why.
+    rows_per_second: since the last status.
+    messages, messages_total: messages read so far, and the number that was to be read at the start.
+    left_out: row changes of databases to which nothing is ever written.
+    waiting_for: what the target waits for, and why.
     """
 
     applied_ts: int
@@ -42,5 +42,5 @@ class Status:
         return tso_time(self.applied_ts)
 
     def document(self) -> dict[str, object]:
-        """As a JSON document."""
+        """Returns the status as a JSON document."""
         return {**asdict(self), "applied_time": self.applied_time}

@@ -1,4 +1,4 @@
-"""Looks at a running pipeline."""
+"""Makes the status of a running pipeline."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from bridge.tso import tso_ms
 
 
 class StatusReporter:
-    """Looks at the applier and says how it stands."""
+    """Makes the status from the applier and the writer."""
 
     def __init__(self, applier: Applier[Any], writer: Writer, messages_total: int) -> None:
         self._applier, self._writer, self._messages_total = applier, writer, messages_total
-        self._last_rows, self._last_look = 0, time.monotonic()
+        self._last_rows, self._last_time = 0, time.monotonic()
 
-    def look(self) -> Status:
-        """The status now; rows/s since the last look."""
+    def status(self) -> Status:
+        """Returns the present status; its rows/s are those since the last call."""
         order, counts, writer = self._applier.order, self._applier.counts, self._writer.counts
         now, rows, resolved = time.monotonic(), counts.rows, order.resolved_ts
-        rate = (rows - self._last_rows) / max(now - self._last_look, 1e-3)
-        self._last_rows, self._last_look = rows, now
+        rate = (rows - self._last_rows) / max(now - self._last_time, 1e-3)
+        self._last_rows, self._last_time = rows, now
         return Status(
             applied_ts=order.applied_ts,
             resolved_ts=resolved,
