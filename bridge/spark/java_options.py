@@ -23,7 +23,8 @@ QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def driver_java_options(given: str = "") -> str:
-    """Returns all options of the driver's JVM.  given: the operator's options, which come last and so override the others."""
+    """Returns all options of the driver's JVM.  given: the operator's options, which come last and so override the
+    others."""
     return " ".join(filter(None, (_ALWAYS, java_options(), given)))
 
 
