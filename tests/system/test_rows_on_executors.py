@@ -48,7 +48,7 @@ def test_pieces_keep_values_of_target_only_columns_apart(
 ) -> None:
     """Unique values that change places among rows of many Spark partitions: all statements run in one session, and
     each row keeps what only the target has."""
-    monkeypatch.setattr(executor_rows, "_TOGETHER", Amount(1, 1 << 30))
+    monkeypatch.setattr(executor_rows, "_RENDERED_TOGETHER", Amount(1, 1 << 30))
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
     count = 12
     session.execute("INSERT INTO m.t VALUES " + ",".join(f"({i},{i},{100 + i})" for i in range(count)))
