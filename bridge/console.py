@@ -1,6 +1,6 @@
-"""Prints: results to stdout, everything else to stderr.
+"""Prints results to stdout, and everything else to stderr.
 
-Only `cli/output.py` prints besides, tables and pages: what is shown may come from messages, servers and files, and goes
+Besides, only `cli/output.py` prints: tables and pages.  Text may come from messages, servers and files, so it goes
 through `foreign_text.visible`.
 """
 
@@ -19,13 +19,13 @@ def note(text: str) -> None:
 
 
 def detail(text: str) -> None:
-    """Prints a line that belongs to the note before it.  It is indented, so that no text passes for a line of
+    """Prints a line that belongs to the note before it.  It is indented, so that it cannot be mistaken for a line of
     the log."""
     print(f"  | {visible(text)}", file=sys.stderr)
 
 
 def flush() -> None:
-    """Sends off what was printed; raises the OSError when stdout does not take it."""
+    """Flushes stdout; raises OSError when it cannot be written."""
     print(end="", flush=True)
 
 

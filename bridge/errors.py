@@ -1,13 +1,13 @@
 """Every expected failure of the bridge.
 
-BridgeError                 what, where, what to do; carries the exit code
+BridgeError                 says what, where and what to do; has the exit code
 +-- UnknownPipelineError    1   the target knows no pipeline of that name
-+-- UsageError              2   wrong flags, settings, or a file that is not there
++-- UsageError              2   wrong flags or settings, or a file that does not exist
 +-- StoppedError            3   a failure that a retry did not cure
 |   +-- BadMessageError     3   a message that cannot be decoded
 |   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
 |   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
-|   |   +-- RefusedRowsError 3  single rows are to blame: a quarantine can take them
+|   |   +-- RefusedRowsError 3  single rows are the cause: they can be quarantined
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   +-- TargetError         3   the target cannot be reached or lacks something
 +-- HeldError               4   a schema change waits for the operator
@@ -24,9 +24,9 @@ from typing import ClassVar
 class BridgeError(Exception):
     """An expected failure.
 
-    what: what happened, in one sentence, with the server's own words where there are any.
-    where: topic/partition/offset, table, commit ts, as far as known.
-    fix: what the operator does now.
+    what: what happened, in one sentence, with the server's message if there is one.
+    where: topic/partition/offset, table or commit ts, as far as known.
+    fix: what the operator has to do.
     """
 
     exit_code: ClassVar[int] = 3
@@ -76,10 +76,11 @@ class ApplyError(StoppedError):
 
 
 class RefusedRowsError(ApplyError):
-    """The target refuses the values of some row, or does not have a row that is to change.
+    """The target refuses the values of a row, or does not have a row that has to be changed.
 
-    table: which one, as (schema, table).  code: `events.Code`, in short.
-    is_exact: `where` names the row's own commit_ts, not only its transaction's.
+    table: schema and name of the table.
+    code: the reason, as an `events.Code`.
+    is_exact: whether `where` names the commit_ts of the row itself, not only that of its transaction.
     """
 
     def __init__(

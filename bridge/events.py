@@ -1,16 +1,16 @@
-"""The vocabulary: what protocols decode messages to, and what the stream and the target work with.
+"""Events: what protocols decode messages to, and what the rest of the bridge works with.
 
-A protocol turns one message, ``(key, value)`` bytes, into `Event`s.  The stream adds the message's position
-(topic, partition, offset) and carries events as Arrow record batches of `EVENT_SCHEMA`.
+A protocol decodes one message, ``(key, value)`` bytes, to `Event`s.  With the position of the message (topic,
+partition, offset) they are passed on as Arrow record batches of `EVENT_SCHEMA`.
 
-Row images travel as *ready SQL literals*: one string per image, the literals of its columns joined by NUL.  A real
-NUL can stand in neither a column name nor a literal (`protocols.literals` escapes it), so an image can be split
-again, and ``image.replace(SEP, ",")`` is the body of a VALUES row.
+Row images are *exact SQL literals*: one string for each image, the literals of its columns joined by NUL.  Neither a
+column name nor a literal contains NUL (`protocols.values.literals` escapes it), so an image can be split again, and
+``image.replace(SEP, ",")`` is the body of a VALUES row.
 
-Some formats do not say the types of their values.  Their images hold *raw* literals, which the target's catalog of the
-segment makes exact (internals, decision 9): behind the names, `columns` then has RAW and the forms of the values.
-There stand the upstream's types, too, where messages declare them.  `protocols.values.untyped` tells what forms there
-are, `rows.types.resolve_types.typed` looks at all that and takes it away before anything else.
+Some formats do not give the types of their values.  Their images hold *raw* literals, which become exact with the
+target's catalog at the time of the segment (internals, decision 9).  In this case `columns` has, after the names, RAW
+and the forms of the values, and the types of the upstream if messages declare them.  `protocols.values.untyped` lists
+the forms; `rows.types.resolve_types.typed` makes the literals exact before any other code uses them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 SEP: Final = "\0"
-"""Joins column names and literals of an image."""
+"""Separates the column names, and the literals, of an image."""
 
 RAW: Final = SEP + SEP
-"""In `Event.columns`, between names and the forms and types of values.  No name is empty, so it stands nowhere else."""
+"""Separates the names in `Event.columns` from the forms and types of values.  No name is empty, so it occurs only
+once."""
 
 
 class Kind(IntEnum):
@@ -35,45 +36,47 @@ class Kind(IntEnum):
     DELETE = 3
     SCHEMA_CHANGE = 4
     BOUNDARY = 5
-    """Every change of this partition with a commit_ts *below* this one has been sent."""
+    """Says that every change of this partition with a commit_ts *below* this one has been sent (resolved ts,
+    watermark)."""
     BAD = 6
     """A message that could not be decoded; `text` says why."""
     LEFT_OUT = 7
-    """A row of a table that is not replicated: every one that must never be written (`reserved_schemas`), as `text`
-    says; without a text, the first that a decoder meets of a table that the filter leaves out (on request)."""
+    """A row of a table that is not replicated.  With a text: a row that must never be written (`reserved_schemas`), and
+    why.  Without: the first row that a decoder sees of a table that the filter excludes (on request)."""
 
 
 class Code(StrEnum):
-    """Short names of the reasons why a message could not be decoded, or a row not applied.  They stay as they are:
-    people and programs sort the quarantine by them."""
+    """Short names of the reasons why a message could not be decoded, or a row could not be applied.  They must not
+    change: people and programs sort the quarantine by them."""
 
     MALFORMED = "malformed"
-    """Not what the format describes."""
+    """The message does not follow its format."""
     UNKNOWN_TYPE = "unknown-type"
-    """A column type, or a kind of event, that the format's description does not have."""
+    """A column type, or a kind of event, that is not in the description of the format."""
     BAD_VALUE = "bad-value"
     """A value that its column's type cannot hold."""
     NO_TIMEZONE = "no-timezone"
     """A TIMESTAMP in a zone that neither the message nor --timezone tells."""
     LOST_VALUE = "lost-value"
-    """The format itself has lost a value, such as a local time that stands for two moments."""
+    """The format itself has lost a value, such as a local time that means two moments."""
     HANDLE_KEY_ONLY = "handle-key-only"
-    """A row cut to its key, as it was too large for the topic (TiCDC, large-message-handle-option)."""
+    """The message holds only the handle key, since the row was too large for the topic (TiCDC,
+    large-message-handle-option)."""
     CLAIM_CHECK = "claim-check"
-    """A row that was put elsewhere, as it was too large for the topic (same option)."""
+    """The row is stored elsewhere, since it was too large for the topic (same option)."""
     NO_COMMIT_TS = "no-commit-ts"
     """A message without the commit ts that its topic's other messages have, or that its format needs."""
     OTHER_PROTOCOL = "other-protocol"
-    """A message of another protocol than the one that is read."""
+    """The message is of another protocol than the one that is read."""
     SCHEMA_CHANGE = "schema-change"
-    """A schema change that cannot be read: never quarantined, since everything behind it depends on it."""
+    """A schema change that cannot be decoded.  It is never quarantined, since everything after it depends on it."""
     NOT_READ_BACK = "not-read-back"
-    """A row cut to its key that the upstream does not show any more."""
+    """The message holds only the handle key, and the upstream no longer shows the row."""
     TARGET_REFUSED = "target-refused"
     """A row that the target refused."""
     ROW_NOT_FOUND = "row-not-found"
-    """A change of a row that is not on the target, but would have to be: the table has no key, or the message holds a
-    part of the row."""
+    """The target lacks the row of a change that needs it: the table has no key, or the message holds a part of the
+    row."""
 
 
 class Event(NamedTuple):
@@ -89,9 +92,9 @@ class Event(NamedTuple):
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
         A BAD holds the message's key and value here, in base64 (None where they are null).
     text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change: None, or the `Code` that says why the
-        images hold the key's columns only (given on request: `DecodeOptions.cut_rows`).
-    by_time: a row or schema change whose commit_ts is only an event time: the order is the partition's, not that of
-        commit_ts (internals, decision 13).
+        images hold only the columns of the key (on request: `DecodeOptions.cut_rows`).
+    by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
+        (internals, decision 13).
     """
 
     kind: Kind
@@ -125,14 +128,14 @@ EVENT_SCHEMA: Final = pa.schema(
         pa.field("by_time", pa.bool_(), nullable=False),
     ]
 )
-"""Position, then the fields of `Event`."""
+"""The position of the message, then the fields of `Event`."""
 
 EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[3:])
 """The fields of `Event` alone."""
 
 
 class Position(NamedTuple):
-    """Where a message lies."""
+    """The position of a message."""
 
     topic: str
     partition: int

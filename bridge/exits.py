@@ -1,11 +1,11 @@
-"""How a command ends: its exit code, and one line on stderr for whatever is not 0 (manual, operating).
+"""Ends a command with its exit code and, unless that is 0, with one line on stderr (manual, operating).
 
-0 done, 1 different or unknown, 2 wrong usage, 3 stopped by a failure, 4 something is left, 5 owned by another bridge:
-from `errors`.  Beside them:
+From `errors`: 0 done, 1 different or unknown, 2 wrong usage, 3 stopped by a failure, 4 not completely done, 5 owned by
+another bridge.  Besides:
 
-70   a failure that nobody expected: a bug.  Never 1, which would be an answer.
+70   an unexpected failure, which is a bug.  Never 1, which means "different" or "unknown".
 130  Ctrl-C.
-141  whoever read stdout went away, as `head` does.
+141  the reader of stdout has closed it, as `head` does.
 """
 
 from __future__ import annotations
@@ -29,35 +29,39 @@ from bridge.foreign_text import without_secrets
 BUG: Final = 70
 INTERRUPTED: Final = 130
 _READER_GONE: Final = 141
-_MACHINE: Final = frozenset(
+_MACHINE_ERRORS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.EACCES, errno.EPERM}
 )
-"""No room, no memory, too many files, no right: such failures are the machine's, not the bridge's."""
+"""No space, no memory, too many open files, no permission: such failures are not bugs of the bridge."""
 
 
 def exit_code(command: Callable[[], object]) -> int:
-    """Runs a command; says on stderr why it did not end well."""
+    """Runs a command and returns its exit code; prints on stderr why it failed."""
     try:
-        return _ended(command)
+        return _run(command)
     except BridgeError as error:
-        return _said(error)
+        return _report(error)
     except NoArgsIsHelpError as error:
         error.show()
         return 2
     except TyperException as error:
-        return _wrong_usage(error)
+        return _report_wrong_usage(error)
     except KeyboardInterrupt:
         console.note("interrupted")
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  # the last one who can say what happened
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
+    except Exception as error:  # noqa: BLE001  # nothing above this could report it
+        if isinstance(error, BrokenPipeError) and _is_reader_gone():
             return _READER_GONE
-        return _machine(error) if isinstance(error, MemoryError) or _number(error) in _MACHINE else _bug(error)
+        return (
+            _report_machine_error(error)
+            if isinstance(error, MemoryError) or _errno_of(error) in _MACHINE_ERRORS
+            else _report_bug(error)
+        )
     finally:
-        _give_stdout_up()
+        _replace_closed_stdout()
 
 
-def _ended(command: Callable[[], object]) -> int:
+def _run(command: Callable[[], object]) -> int:
     code = 0
     try:
         command()
@@ -67,43 +71,43 @@ def _ended(command: Callable[[], object]) -> int:
     return code
 
 
-def _wrong_usage(error: TyperException) -> int:
+def _report_wrong_usage(error: TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "bridge"
-    return _said(UsageError(error.format_message().rstrip("."), fix=f"see {command} --help"))
+    return _report(UsageError(error.format_message().rstrip("."), fix=f"see {command} --help"))
 
 
-def _machine(error: Exception) -> int:
+def _report_machine_error(error: Exception) -> int:
     what = str(error) or "no memory is left"
-    return _said(StoppedError(f"the machine refuses: {what}", fix="see its disks, memory, limits and rights"))
+    return _report(StoppedError(f"the machine refuses: {what}", fix="check its disks, memory, limits and permissions"))
 
 
-def _said(error: BridgeError) -> int:
+def _report(error: BridgeError) -> int:
     console.note(str(error))
     return error.exit_code
 
 
-def _bug(error: Exception) -> int:
-    said = (without_secrets(str(error)).splitlines() or [""])[0]
+def _report_bug(error: Exception) -> int:
+    reason = (without_secrets(str(error)).splitlines() or [""])[0]
     console.note(
-        f"this is a bug in the bridge: {type(error).__name__}: {said}; fix: report it with the traceback that follows"
+        f"this is a bug in the bridge: {type(error).__name__}: {reason}; fix: report it with the traceback that follows"
     )
-    for line in _traceback(error):
+    for line in _traceback_lines(error):
         console.detail(line)
     return BUG
 
 
-def _traceback(error: Exception) -> Iterator[str]:
+def _traceback_lines(error: Exception) -> Iterator[str]:
     for part in traceback.format_exception(error):
         yield from map(without_secrets, part.splitlines())
 
 
-def _number(error: Exception) -> int | None:
+def _errno_of(error: Exception) -> int | None:
     return error.errno if isinstance(error, OSError) else None
 
 
-def _nobody_reads() -> bool:
-    """Whether stdout is a pipe whose reader is gone."""
+def _is_reader_gone() -> bool:
+    """Tells whether stdout is a pipe whose reader has closed it."""
     try:
         stdout = select.poll()
         stdout.register(sys.stdout.fileno(), select.POLLERR)
@@ -112,9 +116,9 @@ def _nobody_reads() -> bool:
     return bool(stdout.poll(0))
 
 
-def _give_stdout_up() -> None:
-    """Replaces stdout when it takes nothing more: otherwise Python would complain at its end, with an exit code of its
-    own."""
+def _replace_closed_stdout() -> None:
+    """Replaces stdout when it can no longer be written.  Otherwise Python would print an error when it exits, and use
+    an exit code of its own."""
     try:
         console.flush()
     except OSError:

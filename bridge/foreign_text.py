@@ -1,4 +1,4 @@
-"""Makes text from elsewhere - messages, servers, files, the command line - fit to be shown to people."""
+"""Makes text from messages, servers, files and the command line safe to print."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ _QUERY: Final = re.compile(r"(:/[^\s?]*\?)[^\s;,)]+")
 
 
 def visible(text: str) -> str:
-    """Text as one line that leaves the terminal as it is: characters that would steer it, end the line, turn the
-    direction of reading or cannot be encoded stand as Python writes them."""
+    """Returns the text as one line that has no effect on a terminal.  Characters that control it, end the line, change
+    the direction of reading or cannot be encoded are replaced with Python's escapes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def is_text(text: str) -> bool:
-    """Whether the text can be encoded.  Python holds arguments that are not UTF-8 as lone surrogates."""
+    """Tells whether the text can be encoded.  Python represents arguments that are not UTF-8 with lone surrogates."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def redacted(text: str) -> str:
-    """The text, in whose URLs the password before the host and the query are hidden."""
+    """Hides the password and the query of URLs in the text."""
     return _QUERY.sub(r"\1***", _LOGIN.sub(_without_password, text)) if ":/" in text else text
 
 
 def keep_secret(secret: str) -> None:
-    """Remembers a password, so that no traceback ever shows it."""
+    """Remembers a password, so that `without_secrets` hides it in tracebacks."""
     if secret:
         _SECRETS.update((secret, repr(secret)[1:-1]))
 
 
 def without_secrets(text: str) -> str:
-    """The text without the secrets of URLs and without remembered passwords."""
+    """Hides the secrets of URLs and the remembered passwords in the text."""
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, "***")
     return redacted(text)

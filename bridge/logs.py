@@ -1,4 +1,4 @@
-"""Logs: key=value lines on stderr."""
+"""Configures the logs: key=value lines on stderr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.foreign_text import redacted, visible
 
 
 def configure_logs(level: int = logging.INFO) -> None:
-    """Sends the bridge's logs to stderr; third-party loggers stay at warnings."""
+    """Sends the bridge's logs to stderr; loggers of libraries stay at WARNING."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_drop)
     structlog.configure(
@@ -29,10 +29,11 @@ def configure_logs(level: int = logging.INFO) -> None:
 
 
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
-    """Makes texts, which may come from messages and servers, fit for one line; other values are shown by their repr."""
+    """Makes texts, which may come from messages and servers, safe to print on one line; other values are shown by
+    repr."""
     return {name: visible(redacted(value)) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _drop(_: logging.LogRecord) -> bool:
-    """Drops the traceback that Py4J logs when the JVM has ended.  Nobody else logs to the root logger itself."""
+    """Drops the traceback that Py4J logs when the JVM has ended.  Nothing else uses the root logger itself."""
     return False

@@ -1,6 +1,6 @@
-"""The words that every part of the bridge shares: tables, places in the source, schema changes, steps of progress.
+"""The values that all parts of the bridge share: tables, positions, schema changes, steps of progress.
 
-Values only: nothing here knows Spark, a server or a driver of one.
+Nothing here uses Spark, a server or its driver.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from bridge.events import Event, Position
 PartitionId = tuple[str, int]
 """Topic and partition."""
 NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
-"""The ends of no partitions."""
+"""End offsets of no partitions."""
 
 WHOLE_MESSAGE: Final = -1
-"""The index of an entry of the quarantine that is a whole message."""
+"""The index of a quarantine entry that is a whole message."""
 
 
 class TableName(NamedTuple):
@@ -35,7 +35,7 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the target: `charset` and `collation` are None for types without one."""
+    """A column of the target.  `charset` and `collation` are None for types without one."""
 
     name: str
     type: str
@@ -49,12 +49,12 @@ class Column:
 class Table:
     """A table of the target.
 
-    columns: by lower-case name, in table order.
-    keys: candidate keys, the primary key first, then unique keys of NOT NULL columns, as lower-case column names.
+    columns: the columns by lower-case name, in the order of the table.
+    keys: the candidate keys as lower-case column names: the primary key, then unique keys of NOT NULL columns.
     uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
         or a hidden column holds ``""`` for that part.
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
-    counts: it has an AUTO_INCREMENT column.
+    counts: whether it has an AUTO_INCREMENT column.
     """
 
     name: TableName
@@ -73,12 +73,12 @@ class Table:
 class PartitionStart(NamedTuple):
     """Where a restart begins in one partition.
 
-    offset: first offset to read; everything before it is in the target or below the pipeline's start.
+    offset: the first offset to read; everything before it is in the target or below the start of the pipeline.
     boundary: the last boundary before that offset (TSO), 0 when there was none.
-    read: the offset after the last one read so far; a change below applied_ts at or behind it is late.
-    floor: what lies at or behind `offset` and is in the target all the same: changes with a TSO below it; None where
-        that is applied_ts.  A number means that applied_ts only counts (formats without boundaries).
-    begin: where the topic began, if not with the pipeline (TSO): everything of it below counts as in the target, too.
+    read: the offset after the last one read so far; a change at or after it is late if it is below applied_ts.
+    floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
+        number means the order of the partitions, in which applied_ts is only a counter.
+    begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
     """
 
     offset: int
@@ -92,12 +92,12 @@ Positions = Mapping[PartitionId, PartitionStart]
 
 
 def goes_by_partition(positions: Positions) -> bool:
-    """Whether progress goes by the order of the partitions, not by commit ts."""
+    """Tells whether changes are applied in the order of the partitions instead of commit ts."""
     return any(start.floor is not None for start in positions.values())
 
 
 def topic_begins(positions: Positions) -> dict[str, int]:
-    """Where each of the topics began, 0 for those that began with the pipeline."""
+    """Returns where each topic began (TSO), 0 for those that began with the pipeline."""
     begins: dict[str, int] = {}
     for (topic, _), start in positions.items():
         begins[topic] = max(begins.get(topic, 0), start.begin)
@@ -117,16 +117,16 @@ class SchemaChange:
 
     @property
     def statement_hash(self) -> str:
-        """Tells schema changes of one commit_ts apart."""
+        """Distinguishes schema changes of the same commit_ts."""
         return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A message, or one of its row changes, to be quarantined.
+    """A message, or one of its row changes, that has to be quarantined.
 
-    commit_ts: of the row change; of a message, the boundary before it (it has none of its own that could be read).
-    key, value: the message's, in base64, None where they are null; both None for a row change.
+    commit_ts: of a row change, its own; of a message, whose own cannot be read, the boundary before it.
+    key, value: those of the message in base64, None when they are null; both None for a row change.
     change: the row change, None for a message.
     """
 
@@ -141,7 +141,7 @@ class Entry:
 
     @property
     def index(self) -> int:
-        """Of the row change in its message, WHOLE_MESSAGE for a message."""
+        """The index of the row change in its message, WHOLE_MESSAGE for a message."""
         return self.change.index if self.change else WHOLE_MESSAGE
 
 
@@ -149,7 +149,7 @@ class Entry:
 class Advance:
     """What one target transaction changes in the progress row, and quarantines.
 
-    bounds: what new_ts must not pass: the segment's end, and the resolved ts, which that must not pass.
+    bounds: new_ts must not exceed the first, nor each of them the next: the end of the segment, then the resolved ts.
     """
 
     old_ts: int
@@ -160,14 +160,14 @@ class Advance:
     bounds: tuple[int, ...] = ()
 
     def check(self) -> None:
-        """Raises ProgressOrderError when progress would go back, or past what it speaks for."""
+        """Raises ProgressOrderError when progress would go back, or beyond what is complete."""
         moments = (self.old_ts, self.new_ts, *self.bounds)
         if list(moments) != sorted(moments):
             raise ProgressOrderError(
-                f"progress was to move from commit ts {self.old_ts} to {self.new_ts}, while the segment and what is"
-                f" resolved end at {', '.join(map(str, self.bounds))}; nothing was written"
+                f"progress had to move from commit ts {self.old_ts} to {self.new_ts}, but segment and resolved ts"
+                f" end at {', '.join(map(str, self.bounds))}; nothing was written"
             )
 
 
 class ProgressOrderError(Exception):
-    """Progress would go back, or past what is complete: a fault of the bridge itself, for which no retry helps."""
+    """Progress would go back, or beyond what is complete: a bug of the bridge, which no retry cures."""

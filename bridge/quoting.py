@@ -7,5 +7,5 @@ from functools import lru_cache
 
 @lru_cache(maxsize=100_000)
 def quote_name(*parts: str) -> str:
-    """The identifier in backticks; its parts are joined by dots."""
+    """Returns the identifier with each part in backticks, joined by dots."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -1,7 +1,7 @@
 """Keeps secrets out of configuration files and out of command lines, which every user of the machine can read.
 
-The bridge's own passwords come from the environment or a file (`password_file`).  Properties of Kafka's clients and of
-Spark that are secrets are referred to: ``env:NAME`` or ``file:PATH``.
+The bridge's own passwords come from the environment or from a file (`password_file`).  Secret properties of Kafka's
+clients and of Spark are given as references: ``env:NAME`` or ``file:PATH``.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ SECRET_NAMES: Final = (
     "(?i)password|passphrase|secret|token|access[._-]?key|private[._-]?key|credential|jaas|key[.]pem|keystore[.]key"
     "|oauthbearer[.]config"
 )
-"""A regular expression for Python and Java."""
+"""The names of secret properties, as a regular expression for Python and Java."""
 _SECRET: Final = re.compile(SECRET_NAMES)
-_NO_SECRET: Final = re.compile(
+_NOT_SECRET: Final = re.compile(
     "(?i)(file|location|path|url|mechanism|enabled|bitlength|class|class[.]?name|type|provider|interval|renewalratio)$"
 )
-"""Names that speak of a secret and hold none."""
+"""Names that contain such a word although their values are not secret."""
 _SECRET_IN_VALUE: Final = re.compile(r"(?i)(password|passphrase|secret|token|key)\s*=\s*\S|://[^/@\s]*:[^@]+@")
 _REFERENCE: Final = re.compile(r"(env|file):(.+)", re.DOTALL)
-_OWN: Final[Mapping[tuple[str, ...], str]] = {
+_OWN_PASSWORDS: Final[Mapping[tuple[str, ...], str]] = {
     ("target", "password"): "BRIDGE_TARGET_PASSWORD or target.password_file",
     ("upstream", "password"): "BRIDGE_SOURCE_PASSWORD or upstream.password_file",
     ("source", "kafka_password"): "BRIDGE_KAFKA_PASSWORD",
     ("source", "kafka", "sasl.password"): "BRIDGE_KAFKA_PASSWORD",
 }
-"""Where the bridge's own passwords come from."""
+"""Where each of the bridge's own passwords has to come from."""
 _URLS: Final = {
-    ("target", "url"): _OWN["target", "password"],
-    ("upstream", "url"): _OWN["upstream", "password"],
+    ("target", "url"): _OWN_PASSWORDS["target", "password"],
+    ("upstream", "url"): _OWN_PASSWORDS["upstream", "password"],
 }
-_PROPERTIES: Final = (("source", "kafka"), ("spark",))
-"""Sections of properties that are not the bridge's."""
+_PROPERTY_SECTIONS: Final = (("source", "kafka"), ("spark",))
+"""Sections that hold properties of Kafka's clients and of Spark."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the property of a Kafka client or of Spark is to be kept secret."""
-    return _SECRET.search(name) is not None and _NO_SECRET.search(name) is None
+    """Tells whether a property of a Kafka client or of Spark is secret."""
+    return _SECRET.search(name) is not None and _NOT_SECRET.search(name) is None
 
 
 def refuse_secrets(settings: Mapping[str, Any], where: str) -> None:
     """Raises UsageError when settings from `where`, a file or the command line, hold a secret."""
     for place, value in _leaves(settings, ()):
-        if instead := _instead(place, value):
-            raise UsageError(f"{where} holds a password: {'.'.join(place)}", fix=f"use {instead}")
+        if where_from := _source_for(place, value):
+            raise UsageError(f"{where} holds a password: {'.'.join(place)}", fix=f"use {where_from}")
 
 
-def _instead(place: tuple[str, ...], value: object) -> str:
-    """Where the secret in a setting has to come from; "" when there is none."""
-    if place in _OWN:
-        return _OWN[place]
+def _source_for(place: tuple[str, ...], value: object) -> str:
+    """Returns where the secret in a setting has to come from; "" when it holds none."""
+    if place in _OWN_PASSWORDS:
+        return _OWN_PASSWORDS[place]
     if place in _URLS:
         return _URLS[place] if re.search("://[^/@]*:[^@]+@", str(value)) else ""
-    for section in _PROPERTIES:
+    for section in _PROPERTY_SECTIONS:
         if place[: len(section)] == section:
-            return _instead_of_property(".".join(place[len(section) :]), value)
+            return _source_for_property(".".join(place[len(section) :]), value)
     return ""
 
 
-def _instead_of_property(name: str, value: object) -> str:
+def _source_for_property(name: str, value: object) -> str:
     if is_secret(name):
         reference = isinstance(value, str) and _REFERENCE.fullmatch(value)
         return "" if reference else "a reference: env:NAME for an environment variable, file:PATH for a file"
@@ -83,22 +83,22 @@ def _leaves(settings: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[tup
 
 
 def resolve(properties: dict[str, Any], section: str) -> dict[str, Any]:
-    """Properties with the secrets that they refer to; UsageError for a variable or a file that cannot be read."""
+    """Replaces references to secrets with the secrets; UsageError for a variable or a file that cannot be read."""
     return {
-        name: _referred(value, f"{section}.{name}") if is_secret(name) and isinstance(value, str) else value
+        name: _resolved(value, f"{section}.{name}") if is_secret(name) and isinstance(value, str) else value
         for name, value in properties.items()
     }
 
 
-def _referred(value: str, setting: str) -> str:
+def _resolved(value: str, setting: str) -> str:
     found = _REFERENCE.fullmatch(value)
     if found is None:
         return value
     kind, name = found.groups()
-    return read_secret(name, setting) if kind == "file" else _variable(name, setting)
+    return read_secret(name, setting) if kind == "file" else _read_variable(name, setting)
 
 
-def _variable(name: str, setting: str) -> str:
+def _read_variable(name: str, setting: str) -> str:
     secret = os.environ.get(name)
     if not secret:
         raise UsageError(f"the environment variable {name} is not set", where=setting, fix="set it")
@@ -106,7 +106,7 @@ def _variable(name: str, setting: str) -> str:
 
 
 def read_secret(path: str, setting: str) -> str:
-    """A secret out of a file, without the blanks around it; UsageError for a file that cannot be read."""
+    """Reads a secret from a file, without the white space around it; UsageError when the file cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, then the environment (`BRIDGE_*`), then flags; the later wins."""
+"""Reads settings from a TOML file, the environment (`BRIDGE_*`) and flags; later sources override earlier ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT_NAMES = {
     "source_password": ("upstream", "password"),
     "max_load": ("verify", "max_load"),
 }
-"""Flags and environment variables, by their names, whose place in the file has another name."""
+"""Flags and environment variables whose place in the file has another name, by their names."""
 _LISTS = {
     *(("source", "topics"), ("source", "quarantine"), ("filter",), ("verify", "max_load"), ("stream", "tuning_off")),
     *(("ddl", verdict) for verdict in ("allow", "ignore", "hold", "refuse")),
@@ -53,7 +53,7 @@ _SECTIONS: Mapping[str, type[Section]] = {
     "ckafka": CkafkaSection,
     "debezium": DebeziumSection,
 }
-"""Sections that environment variables reach."""
+"""The sections whose settings have environment variables."""
 
 
 def load_settings(
@@ -61,36 +61,37 @@ def load_settings(
 ) -> Settings:
     """Merges the configuration file, the environment, assignments and flags.
 
-    flags: by their names with `_`, None where a flag was not given.
-    assignments: `section.key=value` texts.
-    Raises UsageError naming the setting that is wrong.
+    environment: the variables of the process.
+    flags: the values by name (with `_`), None for a flag that was not given.
+    assignments: texts of the form `section.key=value`.
+    Raises UsageError that names the wrong setting.
     """
     merged = _read_toml(config) if config else {}
     refuse_secrets(merged, f"the configuration {config}")
     for name, value in environment.items():
         place = _place_of(name.removeprefix(_PREFIX).lower()) if name.startswith(_PREFIX) and value else None
         if place:
-            _put(merged, place, value.split(",") if place in _LISTS else value)
+            _set_value(merged, place, value.split(",") if place in _LISTS else value)
     for assignment in assignments:
-        place, value = _assigned(assignment)
+        place, value = _parse_assignment(assignment)
         alone: dict[str, Any] = {}
-        _put(alone, place, value)
+        _set_value(alone, place, value)
         refuse_secrets(alone, "--set, which every user of this machine can read,")
-        _put(merged, place, value.split(",") if place in _LISTS else value)
+        _set_value(merged, place, value.split(",") if place in _LISTS else value)
     for name, value in flags.items():
         if value is not None and value != [] and value != ():
-            _put(merged, SHORT_NAMES.get(name, (name,)), value)
+            _set_value(merged, SHORT_NAMES.get(name, (name,)), value)
     _resolve_references(merged)
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        raise _usage_error(error) from None  # it holds what was given
+        raise _usage_error(error) from None  # the original error holds the given value, which may be secret
 
 
-def _assigned(assignment: str) -> tuple[tuple[str, ...], str]:
+def _parse_assignment(assignment: str) -> tuple[tuple[str, ...], str]:
     path, equals, value = assignment.partition("=")
     if not equals:
-        raise UsageError(f"--set {_named(path)} has no value", fix="write it as --set section.key=value")
+        raise UsageError(f"--set {_shown_name(path)} has no value", fix="write it as --set section.key=value")
     return _path(path), value
 
 
@@ -123,8 +124,8 @@ def _place_of(name: str) -> tuple[str, ...] | None:
 
 
 def _path(text: str) -> tuple[str, ...]:
-    """The place of `section.key`.  Names of Kafka and Spark properties hold dots themselves; collations are a section
-    within one."""
+    """Splits `section.key`.  Names of Kafka and Spark properties contain dots; collations are a section within a
+    section."""
     section, _, key = text.partition(".")
     for owner, inner in (("source", "kafka"), ("ddl", "collations")):
         if section == owner and key.startswith(f"{inner}."):
@@ -136,7 +137,7 @@ def _keys(model: type[BaseModel]) -> set[str]:
     return {field.alias or name for name, field in model.model_fields.items()}
 
 
-def _put(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
+def _set_value(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
     for part in place[:-1]:
         merged = _section(merged, part)
     merged[place[-1]] = value
@@ -145,39 +146,40 @@ def _put(merged: dict[str, Any], place: tuple[str, ...], value: object) -> None:
 def _section(merged: dict[str, Any], name: str) -> dict[str, Any]:
     section = merged.setdefault(name, {})
     if not isinstance(section, dict):
-        raise _no_section(_named(name), section)
+        raise _section_error(_shown_name(name), section)
     return section
 
 
-def _no_section(name: str, given: object) -> UsageError:
+def _section_error(name: str, given: object) -> UsageError:
     return UsageError(
-        f"{name} is a section of settings, not a setting{_given(name, given)}",
-        fix=f"set what is in it, as conf/bridge.toml shows: {name}.<setting>",
+        f"{name} is a section of settings, not a setting{_shown_value(name, given)}",
+        fix=f"set one of its settings, as conf/bridge.toml shows: {name}.<setting>",
     )
 
 
 def _usage_error(error: ValidationError) -> UsageError:
     first = error.errors(include_url=False, include_input=True)[0]
-    place = ".".join(_named(str(part)) for part in first["loc"])
+    place = ".".join(_shown_name(str(part)) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return UsageError(f"there is no setting {place}", fix="conf/bridge.toml lists them all")
     if first["type"] == "model_type":
-        return _no_section(place, first["input"])
+        return _section_error(place, first["input"])
     if isinstance(first["input"], dict):
         return UsageError(
-            f"the setting {place} is wrong: {first['msg']}", fix="put the name of a property in quotes, dots and all"
+            f"the setting {place} is wrong: {first['msg']}",
+            fix="put the whole name of a property, with its dots, in quotes",
         )
     return UsageError(
-        f"the setting {place} is wrong: {first['msg']}{_given(place, first['input'])}", fix="see conf/bridge.toml"
+        f"the setting {place} is wrong: {first['msg']}{_shown_value(place, first['input'])}", fix="see conf/bridge.toml"
     )
 
 
-def _named(name: str) -> str:
-    """The name of a setting.  What is no name is not shown, since it may be a secret."""
+def _shown_name(name: str) -> str:
+    """Returns the name of a setting, or a placeholder if it does not look like a name: it may be a secret."""
     return name if _NAME.fullmatch(name) else "of that name"
 
 
-def _given(place: str, value: object) -> str:
-    """A wrong value, unless it may hold a secret."""
+def _shown_value(place: str, value: object) -> str:
+    """Returns a wrong value for a message; "" when it may hold a secret."""
     is_shown = not is_secret(place) and not place.endswith("url") and isinstance(value, str | int | float)
     return f" (given: {value!r})" if is_shown and not set("@:") & set(str(value)) else ""

@@ -1,4 +1,4 @@
-"""Timestamps of TiDB (TSO): milliseconds and a counter in one number."""
+"""TiDB's timestamps (TSO): milliseconds and a counter in one number."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ TSO_LOGICAL_BITS: Final = 18
 
 
 def tso_ms(tso: int) -> int:
-    """Milliseconds since 1970 of a TSO."""
+    """Returns the milliseconds since 1970 of a TSO."""
     return tso >> TSO_LOGICAL_BITS
 
 
 def ms_tso(ms: int) -> int:
-    """The first TSO of a millisecond."""
+    """Returns the first TSO of a millisecond (since 1970)."""
     return ms << TSO_LOGICAL_BITS
 
 
 def tso_time(tso: int) -> str:
-    """A TSO as wall-clock time in UTC, "never" for 0."""
+    """Returns a TSO as wall-clock time in UTC (ISO 8601), "never" for 0."""
     if tso == 0:
         return "never"
     return (

@@ -1,4 +1,4 @@
-"""The demo: a bank that never loses money, replicated by a bridge that is killed in mid-stream."""
+"""The demo: a bank that never loses money, and a bridge that replicates it and is killed meanwhile."""
 
 from bridge.demo.run import run_demo
 

@@ -1,4 +1,4 @@
-"""An upstream in memory: a bank whose money moves between tables and never changes in sum."""
+"""An upstream in memory: a bank whose money moves between tables, while its sum never changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPENED_AT_ONCE: Final = 6
 LEDGER_ROWS: Final = 200
 """The most rows of the ledger; older entries are deleted, two at a time."""
 LOGICAL_STEP: Final = 1 << 18
-"""The most between two commit_ts (TSO); about half of them share a millisecond."""
+"""The largest step between two commit_ts (TSO); about half of them share a millisecond with the one before."""
 
 _BALANCE: Final = BankColumn("balance", "bigint")
 _CHECKING: Final = TableVersion(
@@ -78,7 +78,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 class Account(NamedTuple):
-    """The place of an account: its table and key."""
+    """An account, by its table and key."""
 
     table: str
     key: Value
@@ -87,12 +87,12 @@ class Account(NamedTuple):
 class Bank:
     """Accounts in several tables and a ledger.
 
-    The same seed, accounts and start_ms give the same steps, as long as `advance_to` is called alike.
+    The same seed, accounts and start_ms give the same steps, if the calls of `advance_to` are the same.
 
-    accounts: how many are opened, and about how many stay open.
-    start_ms: when its clock starts, milliseconds since 1970; now by default.
+    accounts: how many accounts are opened, and about how many stay open.
+    start_ms: the start of its clock, in milliseconds since 1970; now by default.
     tables: the state, by table name.
-    total: the sum of all balances, after every transaction.
+    total: the sum of all balances after every transaction.
     """
 
     def __init__(self, seed: int, *, accounts: int = 300, start_ms: int | None = None) -> None:
@@ -118,7 +118,7 @@ class Bank:
         self._tso = max(self._tso, ms_tso(ms))
 
     def boundary(self) -> int:
-        """A TSO that no further step will be below; the next one may be exactly at it."""
+        """Returns a TSO; no further step will be below it, but one may be exactly at it."""
         return self._tso + 1
 
     def _tick(self) -> int:
@@ -131,16 +131,16 @@ class Bank:
     # --- schema changes
 
     def schema(self) -> list[BankSchemaChange]:
-        """What makes the bank's database and tables; comes before everything else, once."""
+        """Creates the database and the tables of the bank.  Call it once, before everything else."""
         database = BankSchemaChange(self._tick(), DdlKind.CREATE_DATABASE, SCHEMA, None, f"CREATE DATABASE `{SCHEMA}`")
         return [database, *(self._create(shape) for shape in (_CHECKING, _SAVINGS, _BROKERAGE, _LEDGER))]
 
     def create_table(self) -> BankSchemaChange:
-        """Makes the table `pension`, in which accounts are opened from now on; once."""
+        """Creates the table `pension`, in which accounts are opened from now on.  Call it once."""
         return self._create(_PENSION)
 
     def add_column(self) -> BankSchemaChange:
-        """Adds a column to `checking`, which transfers write from now on; once."""
+        """Adds a column to `checking`, which transfers write from now on.  Call it once."""
         table = self.tables[_CHECKING.name]
         shape = replace(table.shape, columns=(*table.shape.columns, _NOTE))
         table.add_columns(shape)
@@ -157,10 +157,10 @@ class Bank:
     # --- transactions
 
     def transfer(self) -> Transaction:
-        """The next transaction, of 2 to 10 rows in several tables.
+        """Makes the next transaction, of 2 to 10 rows in several tables.
 
-        The first one founds the bank with one account that holds all money, the next ones open the others; then
-        money moves, and now and then an account is opened or closed, or two exchange their unique numbers.
+        The first one opens an account that holds all the money, the next ones open the others.  Then money moves;
+        sometimes an account is opened or closed, or two accounts exchange their unique numbers.
         """
         if not self._accounts:
             return self._booked([self._insert(self.total)], self.total)
@@ -190,7 +190,8 @@ class Bank:
         return self._booked(changes, amount)
 
     def _exchange_numbers(self) -> Transaction:
-        """Two savings accounts exchange their IBANs.  A changed unique key is a delete and an insert (TiCDC)."""
+        """Lets two savings accounts exchange their IBANs.  TiCDC sends a changed unique key as a delete and an
+        insert."""
         table = self.tables[_SAVINGS.name]
         one, other = (table.rows[key] for key in self._two_of(table))
         at = table.shape.at["iban"]
@@ -202,7 +203,7 @@ class Bank:
         return self._booked(deleted, 0, inserted)
 
     def _two_of(self, table: BankTable) -> list[Value]:
-        """The keys of two accounts of a table that holds so many."""
+        """Draws the keys of two accounts of a table, which must hold at least two."""
         drawn: list[Value] = []
         while len(drawn) < 2:
             account = self._random.choice(self._accounts)
@@ -220,22 +221,22 @@ class Bank:
         return self._booked(changes, sum(amounts))
 
     def _payer(self, least: int) -> Account:
-        """An account with that much money; there are always some, so that drawing comes to an end."""
+        """Draws an account with at least so much money.  There is always one."""
         while self._balance(account := self._random.choice(self._accounts)) < least:
             continue
         return account
 
     def _payees(self, payer: Account, count: int) -> list[Account]:
-        """Other accounts, not all in the payer's table."""
+        """Draws other accounts, not all of them in the payer's table."""
         while True:
             drawn = [account for account in self._random.sample(self._accounts, count + 1) if account != payer]
             if any(account.table != payer.table for account in drawn[:count]):
                 return drawn[:count]
 
     def _booked(self, changes: Iterable[Change], amount: int, split_inserts: Iterable[Change] = ()) -> Transaction:
-        """Commits: writes the ledger and puts the changes into TiCDC's order.
+        """Commits a transaction: writes the ledger, and sorts the changes as TiCDC does.
 
-        Within a table deletes come first, then updates, then inserts; inserts of split updates come last of all.
+        Within a table deletes come first, then updates, then inserts; inserts of split updates come last.
         """
         commit_ts = self._tick()
         changes = [*changes, *self._ledger(amount)]
@@ -274,7 +275,7 @@ class Bank:
         return _applied(table, Change(table.shape, before, after))
 
     def _insert(self, balance: int) -> Change:
-        """Opens an account in the table that has the fewest."""
+        """Opens an account in the table with the fewest accounts."""
         self._opened += 1
         table = self.tables[min(self._per_table, key=self._per_table.__getitem__)]
         is_savings = table.shape.name == _SAVINGS.name
@@ -298,7 +299,7 @@ class Bank:
         return _applied(table, change)
 
     def _iban(self) -> Value:
-        """The number of a closed account where there is one."""
+        """Returns the IBAN of a closed account if there is one, otherwise a new one."""
         return self._free_ibans.popleft() if self._free_ibans else f"XX{self._opened:032d}"
 
     def _delete(self, account: Account) -> Change:

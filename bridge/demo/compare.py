@@ -1,4 +1,4 @@
-"""Compares every table of the target with the upstream's at the end of the demo, row by row."""
+"""Compares the tables of the target with those of the upstream at the end of the demo, row by row."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ NO_SUCH_TABLE: Final = 1146
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """How a table compares.
+    """The result for one table.
 
-    rows: how many the upstream has.  difference: "" when the target has the same columns and rows.
+    rows: how many rows the upstream has.
+    difference: "" when the target has the same columns and rows.
     """
 
     table: str
@@ -59,7 +60,7 @@ def _row_difference(found: list[tuple[Any, ...]], expected: set[tuple[Any, ...]]
     if not (missing or extra or doubled):
         return ""
     return (
-        f"{len(missing)} rows are missing {_some(missing)}, {len(extra)} are too many {_some(extra)},"
+        f"{len(missing)} rows are missing {_some(missing)}, {len(extra)} are extra {_some(extra)},"
         f" {doubled} are there twice"
     )
 

@@ -1,4 +1,4 @@
-"""The upstream's steps as Kafka messages, byte for byte as TiCDC writes them (seen in genuine captures).
+"""Encodes the upstream's steps as Kafka messages, byte for byte as TiCDC writes them (known from genuine captures).
 
 Rows go to partitions by the hash of schema, table and handle column (TiCDC's index-value dispatcher).
 """
@@ -27,7 +27,10 @@ class EncodedMessage(NamedTuple):
 
 
 class TypeCode(NamedTuple):
-    """How a column type is numbered: java.sql.Types in Canal-JSON, MySQL's protocol in Open Protocol."""
+    """The numbers of a column type.
+
+    sql: in Canal-JSON (java.sql.Types).  mysql: in Open Protocol (MySQL's protocol).
+    """
 
     sql: int
     mysql: int
@@ -51,26 +54,27 @@ _ROW, _DDL, _RESOLVED = 1, 2, 3
 
 
 class Encoder(ABC):
-    """Pure: the same step gives the same messages.  Raises ValueError for a column type it does not know."""
+    """Encodes steps; the same step gives the same messages.  Raises ValueError for an unknown column type."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
 
     @abstractmethod
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
-        """The messages of its rows."""
+        """Returns the messages of the rows of a transaction."""
 
     @abstractmethod
     def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
-        """The messages of a schema change."""
+        """Returns the messages of a schema change."""
 
     @abstractmethod
     def boundary(self, ts: int) -> list[EncodedMessage]:
-        """The boundary `ts` (TSO), one message for every partition: everything with a commit_ts below it has
-        been sent."""
+        """Returns a message for every partition that says that everything with a commit_ts below `ts` (TSO) was
+        sent."""
 
     def partition_of(self, change: Change) -> int:
-        """Where a row change goes: by its handle, which an update never changes (TiCDC splits such updates)."""
+        """Returns the partition of a row change, by its handle key, which no update changes (TiCDC splits such
+        updates)."""
         shape = change.shape
         row = change.before if change.after is None else change.after
         assert row is not None
@@ -87,18 +91,18 @@ class CanalJsonEncoder(Encoder):
     _DDL_TYPES: Final = {DdlKind.CREATE_DATABASE: "QUERY", DdlKind.CREATE_TABLE: "CREATE", DdlKind.ADD_COLUMN: "ALTER"}
 
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
-        """One message a row, with an empty key."""
+        """Returns one message for each row, with an empty key."""
         ts = transaction.commit_ts
         return [EncodedMessage(self.partition_of(c), b"", self._row(c, ts)) for c in transaction.changes]
 
     def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
-        """One message, without key."""
+        """Returns one message, without key."""
         table = change.shape.name if change.shape else ""
         fields = {"database": change.schema, "table": table, "isDdl": True, "type": self._DDL_TYPES[change.kind]}
         return [EncodedMessage(0, None, _no_row(fields, change.statement, change.commit_ts, "commitTs"))]
 
     def boundary(self, ts: int) -> list[EncodedMessage]:
-        """A TIDB_WATERMARK for every partition, without key."""
+        """Returns a TIDB_WATERMARK for every partition, without key."""
         fields = {"database": "", "table": "", "isDdl": False, "type": "TIDB_WATERMARK"}
         return self._to_all(None, _no_row(fields, "", ts, "watermarkTs"))
 
@@ -128,7 +132,7 @@ class CanalJsonEncoder(Encoder):
 
 
 def _types_of(shape: TableVersion, commit_ts: int) -> dict[str, str]:
-    """The types, in another order each time, as TiCDC writes them (golden captures)."""
+    """Returns the types by column, in a different order each time, as TiCDC writes them (golden captures)."""
     columns = sorted(shape.columns, key=lambda column: zlib.crc32(column.name.encode()) * commit_ts % 65521)
     return {column.name: column.mysql_type for column in columns}
 
@@ -154,7 +158,7 @@ def _no_row(fields: dict[str, Any], statement: str, ts: int, ts_name: str) -> by
 
 
 def _texts(shape: TableVersion, row: BankRow) -> dict[str, str | None]:
-    """Every value as text."""
+    """Returns every value as text, by column."""
     return {c.name: None if v is None else str(_plain(c, v)) for c, v in zip(shape.columns, row, strict=True)}
 
 
@@ -164,7 +168,7 @@ class OpenProtocolEncoder(Encoder):
     _DDL_CODES: Final = {DdlKind.CREATE_DATABASE: 1, DdlKind.CREATE_TABLE: 3, DdlKind.ADD_COLUMN: 5}
 
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
-        """Rows of one partition in batches, in the transaction's order."""
+        """Returns the rows of each partition in batches, in the order of the transaction."""
         by_partition: dict[int, list[Change]] = {}
         for change in transaction.changes:
             by_partition.setdefault(self.partition_of(change), []).append(change)
@@ -175,13 +179,13 @@ class OpenProtocolEncoder(Encoder):
         ]
 
     def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
-        """The statement, for every partition."""
+        """Returns the statement, for every partition."""
         table = change.shape.name if change.shape else ""
         key = _open_key([{"ts": change.commit_ts, "scm": change.schema, "tbl": table, "t": _DDL}])
         return self._to_all(key, _frame(orjson.dumps({"q": change.statement, "t": self._DDL_CODES[change.kind]})))
 
     def boundary(self, ts: int) -> list[EncodedMessage]:
-        """A resolved event for every partition; its value is one frame of no length."""
+        """Returns a resolved event for every partition; its value is one empty frame."""
         return self._to_all(_open_key([{"ts": ts, "t": _RESOLVED}]), _frame(b""))
 
     def _batch(self, partition: int, changes: Iterable[Change], commit_ts: int) -> EncodedMessage:
@@ -208,7 +212,7 @@ def _open_image(shape: TableVersion, row: BankRow) -> dict[str, dict[str, Any]]:
 
 
 def _open_column(shape: TableVersion, column: BankColumn) -> dict[str, Any]:
-    """Type and flags: 1 binary, 2 handle, 8 primary, 16 unique, 64 nullable."""
+    """Returns type and flags of a column: 1 binary, 2 handle, 8 primary, 16 unique, 64 nullable."""
     code, is_handle = _type(column), column == shape.handle
     flags = code.binary | is_handle << 1 | column.nullable << 6 | {"": 0, "primary": 8, "unique": 16}[column.key]
     return {"t": code.mysql, **({"h": True} if is_handle else {}), "f": flags}
@@ -230,7 +234,7 @@ def _type(column: BankColumn) -> TypeCode:
 
 
 def _plain(column: BankColumn, value: Value) -> int | str:
-    """Integers as they are, everything else as the upstream's text."""
+    """Returns an integer as it is, and any other value as the upstream's text."""
     _type(column)
     if isinstance(value, datetime):
         return _datetime_text(value, int(column.size or 0))
@@ -245,7 +249,7 @@ def _datetime_text(value: datetime, digits: int) -> str:
 
 
 def _html_safe(document: dict[str, Any]) -> bytes:
-    """JSON with & < > escaped, as Canal-JSON has them (Open Protocol does not); they can stand in strings only."""
+    """Returns JSON with & < > escaped, as in Canal-JSON (not in Open Protocol); they occur in strings only."""
     packed = orjson.dumps(document)
     return packed.replace(b"&", b"\\u0026").replace(b"<", b"\\u003c").replace(b">", b"\\u003e")
 

@@ -1,4 +1,4 @@
-"""What an upstream consists of: tables, rows, transactions, schema changes; and replaying them."""
+"""The parts of an upstream: tables, rows, transactions and schema changes; and the state that they lead to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ BankRow = tuple[Value, ...]
 class BankColumn:
     """A column.
 
-    mysql_type: the base word, in lower case.  size: what stands in parentheses behind it, "" for nothing.
+    mysql_type: the name of the type, in lower case.
+    size: the text in parentheses after it, "" for none.
     key: "primary", "unique" or "".
     """
 
@@ -30,7 +31,7 @@ class BankColumn:
     default: str | None = None
 
     def ddl(self) -> str:
-        """The column as TiDB prints it."""
+        """Returns the definition of the column as TiDB prints it."""
         sql = f"`{self.name}` {self.mysql_type.upper()}" + (f"({self.size})" if self.size else "")
         if self.key == "primary":
             return f"{sql} PRIMARY KEY"
@@ -41,7 +42,7 @@ class BankColumn:
 
 @dataclass(frozen=True)
 class TableVersion:
-    """A table's name and columns at some time."""
+    """The name and the columns of a table at some time."""
 
     schema: str
     name: str
@@ -49,17 +50,17 @@ class TableVersion:
 
     @cached_property
     def at(self) -> dict[str, int]:
-        """Column name -> its place in a row."""
+        """The index of each column in a row, by name."""
         return {column.name: i for i, column in enumerate(self.columns)}
 
     @cached_property
     def handle(self) -> BankColumn:
-        """The column that identifies a row: the primary key, else the first unique one that is NOT NULL."""
+        """The handle key: the primary key, otherwise the first unique column that is NOT NULL."""
         keys = [c for c in self.columns if c.key and not c.nullable]
         return next((c for c in keys if c.key == "primary"), keys[0])
 
     def key_of(self, row: BankRow) -> Value:
-        """The value of the handle column."""
+        """Returns the value of the handle key."""
         return row[self.at[self.handle.name]]
 
 
@@ -74,9 +75,10 @@ class Change(NamedTuple):
 class BankTotals(NamedTuple):
     """What a reader of all tables can compute of one state of the bank.
 
-    accounts: how many there are.  total: the sum of their balances, which never changes.
-    weighted: the sum of each balance times the CRC-32 of ``table:key``, which tells states of one total apart.
-    entries: rows of the ledger.
+    accounts: the number of accounts.
+    total: the sum of their balances, which never changes.
+    weighted: the sum of each balance times the CRC-32 of ``table:key``; it differs between states of the same total.
+    entries: the number of rows of the ledger.
     """
 
     accounts: int
@@ -88,8 +90,8 @@ class BankTotals(NamedTuple):
 class Transaction(NamedTuple):
     """A transaction of the bank.
 
-    entry: the ledger entry that it wrote, one higher for each transaction.
-    moment: the totals after it.
+    entry: the id of the ledger entry that it wrote, one higher for each transaction.
+    moment: the totals after the transaction.
     """
 
     commit_ts: int
@@ -127,21 +129,21 @@ class BankTable:
     rows: dict[Value, BankRow] = field(default_factory=dict)
 
     def apply(self, change: Change) -> None:
-        """Makes one row change."""
+        """Applies one row change."""
         if change.before is not None:
             del self.rows[self.shape.key_of(change.before)]
         if change.after is not None:
             self.rows[self.shape.key_of(change.after)] = change.after
 
     def add_columns(self, shape: TableVersion) -> None:
-        """Takes the new shape; existing rows get the defaults of the columns that are new."""
+        """Changes the columns; existing rows get the defaults of the new ones."""
         added = tuple(column.default for column in shape.columns[len(self.shape.columns) :])
         self.rows = {key: row + added for key, row in self.rows.items()}
         self.shape = shape
 
 
 def replay(steps: Iterable[BankStep], below: int | None = None) -> dict[str, BankTable]:
-    """The state that the steps lead to, or had led to below a commit_ts (TSO); made from the changes alone."""
+    """Returns the state that the steps lead to, or only those below a commit_ts (TSO), from the changes alone."""
     tables: dict[str, BankTable] = {}
     for step in steps:
         if below is not None and step.commit_ts >= below:

@@ -1,4 +1,4 @@
-"""The upstream at work: draws transactions from the bank and sends them to Kafka at a steady pace."""
+"""Takes transactions from the bank, and sends them to Kafka at a steady rate."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ FLUSH_SECONDS: Final = 30.0
 
 @dataclass
 class Sent:
-    """What has been sent; written by the producer's thread only.
+    """What has been sent.  Only the producer's thread writes it.
 
-    boundary: the last one (TSO), 0 before the first.  seconds: time spent sending, pauses left out.
+    boundary: the last boundary (TSO), 0 before the first.
+    seconds: the time spent sending, without pauses.
     """
 
     transactions: int = 0
@@ -40,7 +41,7 @@ class BankProducer:
     """Sends a bank's steps; `start` and `pause` may alternate.
 
     per_beat: transactions between two boundaries.
-    on_transaction: told each transaction before it is sent.
+    on_transaction: called with each transaction before it is sent.
     """
 
     bank: Bank
@@ -60,7 +61,7 @@ class BankProducer:
                 "log_level": 0,
             }
         )
-        self._asked: queue.SimpleQueue[Callable[[], BankSchemaChange]] = queue.SimpleQueue()
+        self._scheduled: queue.SimpleQueue[Callable[[], BankSchemaChange]] = queue.SimpleQueue()
         self._pause = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -76,17 +77,17 @@ class BankProducer:
         self._end()
 
     def start(self) -> None:
-        """Begins to send, or goes on."""
+        """Starts to send, or continues after a pause."""
         self._pause.clear()
         self._thread = threading.Thread(target=self._work, name="upstream", daemon=True)
         self._thread.start()
 
-    def ask(self, make: Callable[[], BankSchemaChange]) -> None:
-        """Has a schema change made and sent between two transactions."""
-        self._asked.put(make)
+    def schedule(self, make: Callable[[], BankSchemaChange]) -> None:
+        """Lets `make` make a schema change, and sends it between two transactions."""
+        self._scheduled.put(make)
 
     def pause(self) -> int:
-        """Stops sending; gives a boundary (TSO) above everything sent, which Kafka has got."""
+        """Stops sending; returns a boundary (TSO) above everything that was sent, which Kafka has received."""
         self._end()
         self.check()
         self._send_boundary()
@@ -94,7 +95,7 @@ class BankProducer:
         return self.sent.boundary
 
     def check(self) -> None:
-        """Raises what ended the thread, if anything did."""
+        """Raises the error that ended the thread, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -121,8 +122,8 @@ class BankProducer:
             self._send(self.encoder.transaction(transaction))
             self.sent.transactions += 1
             self.sent.rows += len(transaction.changes)
-        while not self._asked.empty():
-            self._send_schema_change(self._asked.get()())
+        while not self._scheduled.empty():
+            self._send_schema_change(self._scheduled.get()())
         self._send_boundary()
         self._producer.poll(0)
 
@@ -140,10 +141,10 @@ class BankProducer:
 
     def _delivered(self, error: KafkaError | None, _: object) -> None:
         if error is not None and self._failure is None:
-            self._failure = SourceError(f"Kafka did not take a message: {error}", where=self.topic)
+            self._failure = SourceError(f"Kafka did not accept a message: {error}", where=self.topic)
 
     def _flush(self) -> None:
         left = self._producer.flush(FLUSH_SECONDS)
         self.check()
         if left:
-            raise SourceError(f"Kafka did not take {left} messages within {FLUSH_SECONDS:.0f} s", where=self.topic)
+            raise SourceError(f"Kafka did not accept {left} messages within {FLUSH_SECONDS:.0f} s", where=self.topic)

@@ -1,4 +1,4 @@
-"""The bridge of the demo: a process of its own, started, killed and stopped as an operator would."""
+"""The bridge of the demo: a process that is started, killed and stopped as an operator would do it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Replica:
     """`bridge run` as a subprocess that leads its own process group.
 
     arguments: what follows `bridge run`.
-    folder: for its log, and while this lives for its temporary files, which a killed process leaves behind.
+    folder: holds its log and, until `__exit__`, its temporary files, which a killed process would leave.
     """
 
     def __init__(self, arguments: Sequence[str], folder: Path) -> None:
@@ -30,7 +30,7 @@ class Replica:
         assignments = [part for name, value in local.items() for part in ("--set", f"spark.spark.{name}={value}")]
         self._arguments = [*arguments, *assignments]
         self.log = folder / "bridge.log"
-        """Takes what it prints."""
+        """The file that its output is appended to."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Replica:
@@ -43,19 +43,19 @@ class Replica:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def start(self) -> None:
-        """Starts it; Ctrl-C in the terminal does not reach it."""
+        """Starts the bridge.  Ctrl-C in the terminal does not reach it."""
         with self.log.open("ab") as log:
-            self._process = self._started("run", log, log)
+            self._process = self._spawn("run", log, log)
 
-    def ask(self, command: str) -> tuple[int, str]:
-        """Another `bridge` command with the same arguments, to its end: its exit code, and what it printed."""
+    def run_command(self, command: str) -> tuple[int, str]:
+        """Runs another `bridge` command with the same arguments; returns its exit code and its standard output."""
         with self.log.open("ab") as log:
-            process = self._process = self._started(command, subprocess.PIPE, log)
+            process = self._process = self._spawn(command, subprocess.PIPE, log)
         printed, _ = process.communicate()
         self.kill()
         return process.returncode, printed.decode()
 
-    def _started(self, command: str, output: Any, log: Any) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: str, output: Any, log: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "bridge", command, *self._arguments],
             stdin=subprocess.DEVNULL,
@@ -66,12 +66,12 @@ class Replica:
         )
 
     def check(self) -> None:
-        """Raises StoppedError, with the end of its log, when it has ended by itself."""
+        """Raises StoppedError, with the last line of the log, when the bridge has ended by itself."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise self._failure(f"the bridge ended by itself with exit code {code}")
 
     def kill(self) -> None:
-        """SIGKILL for the whole group; nothing when it is not running."""
+        """Sends SIGKILL to the whole process group, if it is running."""
         process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError):
@@ -79,18 +79,18 @@ class Replica:
             process.wait()
 
     def stop(self) -> None:
-        """SIGTERM; raises StoppedError unless it ends within 30 s with exit code 0."""
+        """Sends SIGTERM; raises StoppedError unless the bridge ends within 30 s with exit code 0."""
         self.check()
         assert self._process is not None
         self._process.terminate()
         try:
             code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise self._failure(f"the bridge did not end within {STOP_SECONDS:.0f} s of SIGTERM") from None
+            raise self._failure(f"the bridge did not end within {STOP_SECONDS:.0f} s after SIGTERM") from None
         if code != 0:
-            raise self._failure(f"the bridge ended with exit code {code} at SIGTERM")
-        self.kill()  # what it might have left of its group
+            raise self._failure(f"the bridge ended with exit code {code} after SIGTERM")
+        self.kill()  # whatever is left of its process group
 
     def _failure(self, what: str) -> StoppedError:
         lines = self.log.read_text(errors="replace").splitlines() or ["empty"]
-        return StoppedError(f"{what}; the end of its log is: {lines[-1]}", fix=f"read {self.log}")
+        return StoppedError(f"{what}; the last line of its log is: {lines[-1]}", fix=f"read {self.log}")

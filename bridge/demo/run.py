@@ -1,4 +1,4 @@
-"""`bridge demo`: servers, upstream, bridge and reader; what happens to them, and how it ended."""
+"""`bridge demo`: starts servers, upstream, bridge and reader, kills the bridge once, and shows the result."""
 
 from __future__ import annotations
 
@@ -41,21 +41,24 @@ PARTITIONS: Final = 4
 PER_BEAT: Final = 40
 """Transactions between two boundaries."""
 KEPT_PER_BEAT: Final = 2
-"""Transactions between two boundaries with --keep, which may go on for days."""
+"""Transactions between two boundaries with --keep, which may run for days."""
 TOPIC_SETTINGS: Final = {"retention.bytes": str(256 << 20), "segment.bytes": str(32 << 20)}
 LIVE_SECONDS: Final = 4.0
-"""How long the bridge replicates before it is killed, and after it has come back."""
+"""How long the bridge replicates before it is killed, and after it has caught up again."""
 CATCH_UP_SECONDS: Final = 150.0
 POLL_SECONDS: Final = 0.25
 
 
 class DemoInterrupted(KeyboardInterrupt):
-    """Ctrl-C, SIGTERM or SIGHUP."""
+    """Ends the demo after Ctrl-C, SIGTERM or SIGHUP."""
 
 
 @dataclass
 class Servers:
-    """All that runs, from the first start to the end of the demo."""
+    """Everything that the demo has started, and what it has found.
+
+    began: the time of the start, monotonic seconds.
+    """
 
     kafka: Kafka
     mariadb: MariaDB
@@ -67,25 +70,26 @@ class Servers:
     kills: int = 0
     compared: list[ComparedTable] = field(default_factory=list)
     verified: str = ""
-    """The last word of `bridge verify`; "" when it did not end with equal."""
+    """The last line of `bridge verify`; "" unless the tables were equal."""
 
     def check(self) -> None:
-        """Raises what ended any of them by itself."""
+        """Raises the error that ended one of them."""
         self.upstream.check()
         self.watcher.check()
         self.replica.check()
 
     def is_good(self) -> bool:
-        """All tables are equal, and every snapshot was a state of the upstream."""
+        """Tells whether all tables are equal, and every snapshot was a state of the upstream."""
         equal = bool(self.compared) and not any(table.difference for table in self.compared)
         return equal and bool(self.verified) and self.watcher.snapshots > 0 and self.watcher.violations == 0
 
 
 def run_demo(keep: bool = False) -> int:
-    """Runs the demo; 0 when the target was equal to the upstream at the end and at every look before, 1 when it was
-    not; StoppedError when it did not come so far.
+    """Runs the demo, and returns its exit code.
 
-    keep: goes on replicating after the comparison, until Ctrl-C or SIGTERM.
+    0: every snapshot of the target was a state of the upstream, and at the end both were equal.  1: they were not.
+    Raises StoppedError when the demo did not get to the comparison.
+    keep: continues to replicate after the comparison, until Ctrl-C or SIGTERM.
     """
     with _interruptible():
         try:
@@ -132,7 +136,7 @@ def _bridge_arguments(kafka: Kafka, mariadb: MariaDB) -> list[str]:
     return [
         *("--name", PIPELINE, "--protocol", PROTOCOL, "--topic", TOPIC),
         *("--bootstrap-servers", kafka.bootstrap_servers, "--target", mariadb.url),
-        *("--set", "target.retry_seconds=30"),  # so that it ends soon should the demo be killed
+        *("--set", "target.retry_seconds=30"),  # so that the bridge ends soon when the demo is killed
     ]
 
 
@@ -141,15 +145,15 @@ def _replicate(servers: Servers) -> None:
     _say("the bank is open: money moves, a reader watches the target")
     _catch_up(servers, upstream.sent.boundary)
     _say("ALTER TABLE upstream")
-    upstream.ask(upstream.bank.add_column)
-    _live(servers)
+    upstream.schedule(upstream.bank.add_column)
+    _replicate_steadily(servers)
     _say("killing the bridge (SIGKILL) and starting it again; CREATE TABLE upstream meanwhile")
     replica.kill()
     servers.kills += 1
-    upstream.ask(upstream.bank.create_table)
+    upstream.schedule(upstream.bank.create_table)
     replica.start()
     _catch_up(servers, upstream.sent.boundary)
-    _live(servers)
+    _replicate_steadily(servers)
     _say("the upstream pauses; waiting for the bridge")
     _catch_up(servers, upstream.pause())
 
@@ -166,25 +170,27 @@ def _compare(servers: Servers) -> None:
 
 def _verify(servers: Servers) -> None:
     _say("bridge verify: Spark computes every row anew from the messages")
-    code, printed = servers.replica.ask("verify")
+    code, printed = servers.replica.run_command("verify")
     servers.verified = printed.splitlines()[-1] if code == 0 else ""
 
 
 def _keep(servers: Servers) -> None:
-    """Goes on until interrupted."""
+    """Replicates until it is interrupted."""
     servers.upstream.per_beat = KEPT_PER_BEAT
     servers.upstream.start()
     servers.replica.start()
-    _say("replicating on until Ctrl-C")
+    _say("replicating until Ctrl-C")
     try:
         _wait(servers, lambda: False, None)
     except DemoInterrupted:
         watcher = servers.watcher
-        _say(f"stopping; {watcher.snapshots:,} snapshots read in all, {watcher.violations} violations")
+        _say(
+            f"stopping; {watcher.snapshots:,} snapshots were read in all, {watcher.violations} of them were violations"
+        )
 
 
-def _live(servers: Servers) -> None:
-    """Replicates steadily for some seconds, after it has caught up with what has piled up."""
+def _replicate_steadily(servers: Servers) -> None:
+    """Waits until the bridge has caught up, then lets it replicate for some seconds and measures the latency."""
     _catch_up(servers, servers.upstream.sent.boundary)
     servers.watcher.is_timing = True
     until = time.monotonic() + LIVE_SECONDS
@@ -193,7 +199,7 @@ def _live(servers: Servers) -> None:
 
 
 def _catch_up(servers: Servers, boundary: int) -> None:
-    """Waits until everything below a boundary (TSO) is in the target; StoppedError when that takes too long."""
+    """Waits until everything below a boundary (TSO) is in the target; StoppedError after 150 s."""
     table = ProgressTable(PIPELINE)
 
     def has_passed() -> bool:
@@ -231,7 +237,7 @@ def _print_result(servers: Servers) -> None:
     for table in servers.compared:
         if table.difference:
             _say(f"{SCHEMA}.{table.table}: {table.difference}")
-    for words in servers.watcher.said:
+    for words in servers.watcher.first_violations:
         _say(f"violation: {words}")
 
 
@@ -256,8 +262,8 @@ def _print_places(servers: Servers, keep: bool) -> None:
         ("bridge's log", servers.replica.log),
     ]
     if keep:
-        facts.append(("look", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
-        facts.append(("ask", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
+        facts.append(("its status", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
+        facts.append(("open target", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
     for name, value in facts:
         console.line(f"{name:15}{value}")
     sys.stdout.flush()
@@ -269,7 +275,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """The first signal raises DemoInterrupted; later ones must not cut the clean-up short."""
+    """Lets the first signal raise DemoInterrupted, and ignores later ones, so that the clean-up is not interrupted."""
     is_ending = False
 
     def end(*_: object) -> None:

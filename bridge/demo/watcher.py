@@ -1,4 +1,4 @@
-"""Reads the target all the time, and checks that each state it sees is one that the bank really had."""
+"""Reads the target continuously, and checks that each state it sees is one that the bank had."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KEPT_VIOLATIONS: Final = 5
 
 
 class Watcher:
-    """Takes one consistent snapshot of all tables after the other, and compares each with what the bank was then.
+    """Takes consistent snapshots of all tables, one after the other, and compares each with the bank at that moment.
 
-    Snapshots of a bank that is still empty do not count.  A reader may not go back in time either.
+    Snapshots of an empty bank do not count.  A snapshot must not be older than one before it.
     """
 
     def __init__(self, target: Target) -> None:
@@ -38,11 +38,11 @@ class Watcher:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="watcher", daemon=True)
         self.is_timing = False
-        """Whether latencies count now; they do not while the bridge catches up."""
+        """Whether latencies are measured now; they are not while the bridge catches up."""
         self.snapshots = 0
         self.violations = 0
-        self.said: list[str] = []
-        """The first violations, in words."""
+        self.first_violations: list[str] = []
+        """Descriptions of the first violations."""
 
     def __enter__(self) -> Watcher:
         self._thread.start()
@@ -53,16 +53,17 @@ class Watcher:
         self._thread.join()
 
     def expect(self, transaction: Transaction) -> None:
-        """Makes a state known; to be called before the transaction can be seen."""
+        """Adds a state that may be seen.  Call it before the transaction is sent."""
         self._moments[transaction.entry] = transaction.commit_ts, transaction.moment
 
     def check(self) -> None:
-        """Raises what ended the thread, if anything did."""
+        """Raises the error that ended the thread, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def latency(self) -> float | None:
-        """Median seconds from a commit of the upstream to its being seen, while `is_timing`; None without any."""
+        """Returns the median seconds from a commit of the upstream until the watcher saw it, while `is_timing`; None if
+        there are none."""
         return median(self._latencies) if self._latencies else None
 
     def _work(self) -> None:
@@ -71,13 +72,13 @@ class Watcher:
             try:
                 session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 while not self._end.wait(PAUSE_SECONDS):
-                    self._look(session)
+                    self._check_snapshot(session)
             finally:
                 session.close()
         except BaseException as error:  # noqa: BLE001  # raised again by check, in the main thread
             self._failure = error
 
-    def _look(self, session: Session) -> None:
+    def _check_snapshot(self, session: Session) -> None:
         session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
         seen_at = time.time()
         try:
@@ -107,14 +108,14 @@ class Watcher:
 
     def _violated(self, words: str) -> None:
         self.violations += 1
-        if len(self.said) < KEPT_VIOLATIONS:
-            self.said.append(words)
+        if len(self.first_violations) < KEPT_VIOLATIONS:
+            self.first_violations.append(words)
 
 
 def _read(session: Session) -> tuple[int, BankTotals] | None:
-    """The newest ledger entry and the state, None for a bank without any row.
+    """Reads the newest ledger entry and the state; None for a bank without rows.
 
-    A table that the list does not have yet was created after the snapshot, so nothing in it is in the snapshot.
+    A table that is not listed yet was created after the snapshot, so the snapshot holds none of its rows.
     """
     tables = [name for (name,) in session.rows(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (SCHEMA,)

@@ -179,7 +179,7 @@ def measure(
     with connect(servers.mariadb.url):
         compared = compare(Target(servers.mariadb.url).connect(autocommit=True), SCHEMA, bank.tables)
     assert not [table for table in compared if table.difference], compared
-    assert not watcher.violations, watcher.said
+    assert not watcher.violations, watcher.first_violations
     return {
         "protocol": protocol,
         "consistency": consistency,

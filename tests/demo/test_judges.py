@@ -73,7 +73,7 @@ def test_true_states_are_no_violations(copy: Copy) -> None:
             copy.session.execute(copy.bank.add_column().statement)
             copy.session.execute(copy.bank.create_table().statement)
     copy.looked_at()
-    assert copy.watcher.said == []
+    assert copy.watcher.first_violations == []
     assert copy.watcher.violations == 0
     assert [table.difference for table in compare(copy.session, SCHEMA, copy.bank.tables)] == [""] * 5
 
@@ -113,7 +113,7 @@ def test_going_back_in_time_is_a_violation(copy: Copy) -> None:
     [
         ("UPDATE checking SET balance = balance + 1 ORDER BY id LIMIT 1", "1 rows are missing"),
         ("DELETE FROM savings ORDER BY id LIMIT 1", "1 rows are missing"),
-        ("INSERT INTO ledger VALUES (999999, 1, NOW(3), NULL)", "1 are too many"),
+        ("INSERT INTO ledger VALUES (999999, 1, NOW(3), NULL)", "1 are extra"),
         ("ALTER TABLE ledger ADD COLUMN surplus INT", "its columns are"),
         ("DROP TABLE brokerage", "doesn't exist"),
         ("CREATE TABLE surplus (id INT PRIMARY KEY)", "the upstream has no such table"),

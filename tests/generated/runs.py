@@ -303,7 +303,9 @@ class Run:
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if self._choice["where"] == "executors":
                 stack.enter_context(
-                    patch.object(executors, "_RENDERED_TOGETHER", Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30))
+                    patch.object(
+                        executors, "_RENDERED_TOGETHER", Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
+                    )
                 )
             yield
 

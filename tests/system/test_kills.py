@@ -68,13 +68,13 @@ def survive(
         feed.start()
         for number in range(kills):
             if number == kills // 3:
-                feed.ask(feed.bank.add_column)
+                feed.schedule(feed.bank.add_column)
             if number == kills * 2 // 3:
-                feed.ask(feed.bank.create_table)
+                feed.schedule(feed.bank.create_table)
             victim.live_and_die(number)
         victim.live_on(feed)
         watcher.check()
-    assert watcher.said == []
+    assert watcher.first_violations == []
     assert watcher.violations == 0
     assert watcher.snapshots > 20
     assert_equal(target, feed.bank)

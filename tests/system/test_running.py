@@ -107,7 +107,7 @@ def test_status_shows_the_owner(bridge_at_work: Running) -> None:
 
 def test_a_schema_change_runs_while_it_runs(bridge_at_work: Running) -> None:
     """Rows before it and after it arrive."""
-    bridge_at_work.feed.ask(bridge_at_work.feed.bank.add_column)
+    bridge_at_work.feed.schedule(bridge_at_work.feed.bank.add_column)
     time.sleep(0.5)
     bridge_at_work.catches_up()
     assert sql(bridge_at_work.target, "SHOW COLUMNS FROM bank.checking LIKE 'note'")
@@ -131,7 +131,7 @@ def test_killed_connections_are_opened_again(bridge_at_work: Running) -> None:
         "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'",
     ):
         sql(bridge_at_work.target, f"KILL {connection}", "SELECT 1")
-    bridge_at_work.feed.ask(bridge_at_work.feed.bank.create_table)
+    bridge_at_work.feed.schedule(bridge_at_work.feed.bank.create_table)
     time.sleep(0.5)
     bridge_at_work.catches_up()
     second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))

@@ -100,7 +100,7 @@ def test_replay_brings_a_topic_to_its_end(target: str, kafka: Kafka, topic: Topi
         feed.open_bank()
         for _ in range(30):
             feed.beat()
-        feed.ask(feed.bank.add_column)
+        feed.schedule(feed.bank.add_column)
         for _ in range(10):
             feed.beat()
         feed.finish()
@@ -110,7 +110,7 @@ def test_replay_brings_a_topic_to_its_end(target: str, kafka: Kafka, topic: Topi
         assert_equal(target, feed.bank)
         again = bridge(*arguments)
         assert (again.code, again.out.startswith("applied 0 row changes and 0 schema changes")) == (0, True), again.err
-        feed.ask(feed.bank.create_table)
+        feed.schedule(feed.bank.create_table)
         for _ in range(10):
             feed.beat()
         feed.finish()

@@ -109,12 +109,12 @@ def test_an_owner_that_slept_through_a_take_over_ends_with_5(
         feed.open_bank()
         feed.start()
         first.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-        feed.ask(feed.bank.add_column)
+        feed.schedule(feed.bank.add_column)
         first.signal_group(signal.SIGSTOP)
         slept_at = applied_ts(target)
         with running(tmp_path / "second", kafka.bootstrap_servers, name, target, "--take-over") as second:
             second.wait_for(lambda: applied_ts(target) > slept_at, "a transaction after the take-over")
-            feed.ask(feed.bank.create_table)
+            feed.schedule(feed.bank.create_table)
             first.signal_group(signal.SIGCONT)
             assert first.wait() == 5, first.end_of_log
             assert "another bridge has taken over the pipeline 'bridge'" in first.lines[-1]
@@ -125,6 +125,6 @@ def test_an_owner_that_slept_through_a_take_over_ends_with_5(
             second.signal(signal.SIGTERM)
             assert second.wait() == 0, second.end_of_log
         watcher.check()
-    assert watcher.said == []
+    assert watcher.first_violations == []
     assert_equal(target, feed.bank)
     assert_ran_once(target, feed.schema_changes)

@@ -81,7 +81,7 @@ def test_a_killed_bridge_loses_and_repeats_nothing(
         for make in (feed.bank.add_column, feed.bank.create_table):
             with running(folder, *arguments) as process:
                 live(process, target, chance.uniform(0, 2))
-                feed.ask(make)
+                feed.schedule(make)
                 time.sleep(chance.uniform(0, 2))
         feed.finish()
         with running(folder, *arguments) as process:
