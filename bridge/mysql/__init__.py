@@ -1,1 +1,1 @@
-"""MySQL-compatible servers: connections, and what a server tells about itself."""
+"""Connects to MySQL-compatible servers, and asks what a server tells about itself."""

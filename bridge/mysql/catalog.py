@@ -1,4 +1,4 @@
-"""What the target's tables look like now: columns, keys, generated columns."""
+"""Loads the target's tables as they are now: columns, keys, generated columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to a server: one way to open them, one way to run statements.  SQLAlchemy is used here only (README)."""
+"""Opens connections to a server and runs statements, in one way for all.  SQLAlchemy is used only here (README)."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ from bridge.secret_settings import read_secret
 log = structlog.get_logger()
 
 SESSION_SETTINGS: Final = (
-    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are values upstream (internals, 15).
+    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are valid values upstream (internals,
+    # 15).
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""Seconds idle, seconds between probes, probes: a target that is gone without a word is noticed in a minute."""
+"""Seconds idle, seconds between probes, number of probes: a target that vanishes is noticed within a minute."""
 
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PACKET_BYTES: Final = 256 * 1024
-"""How much of a load goes in one packet: less than other statements of the bridge take."""
+"""How many bytes of a load one packet holds: fewer than other statements of the bridge."""
 
 
 class Target:
-    """Where the target is, and how to open sessions on it.
+    """The address of a server, and how to open sessions on it.
 
     url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
-    role: target, or source for the upstream: what the flag and the environment variable are called by.
+    role: target, or source for the upstream; the flag and the environment variable are named after it.
     timeout_seconds: how long a server may be silent before it is asked what it does (`silence`).
     Raises UsageError for a URL that cannot be read, and for TLS settings or files that cannot be used.
     """
@@ -86,7 +87,7 @@ class Target:
                 **{"charset": "utf8mb4", "program_name": "bridge"},
                 **{"connect_timeout": login, "read_timeout": login, "write_timeout": self._timeout},
                 "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
-                # Not PyMySQL's local_infile, with which it would send any file that a server asks for.
+                # PyMySQL's local_infile is off: with it, the driver would send any file that a server asks for.
                 "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if self._role == "target" else 0),
                 **tls,
             },
@@ -99,7 +100,7 @@ class Target:
         """Opens a new session with the bridge's settings.
 
         timeout_seconds: as of the target, where this session has another one.
-        Raises TargetError when the server refuses the login or TLS comes not about, MySQLError when it cannot be
+        Raises TargetError when the server refuses the login or TLS cannot be established, MySQLError when it cannot be
         reached.
         """
         with typed_errors():
@@ -125,7 +126,7 @@ class Target:
         return reason_lost(session.server, now, command, session.connection_id, seconds)
 
     def announce(self, session: Session) -> None:
-        """Says in the log where a session leads, and how it is protected."""
+        """Logs where a session connects to, and how it is protected."""
         log.info("connected", **{self._role: str(self)}, encryption=session.encryption)
 
     def _raw_connection(self) -> Any:
@@ -155,7 +156,7 @@ class Target:
 
 
 class LoadAnswer(NamedTuple):
-    """What a server says of a load: how many warnings, and its counts in words."""
+    """What a server answers to a load: the number of warnings, and its counts in words."""
 
     warnings: int
     message: bytes
@@ -164,7 +165,8 @@ class LoadAnswer(NamedTuple):
 class Session:
     """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
 
-    load_objection: why it does not take loads, "" when it does, None before anybody asked (`load_data`).
+    load_objection: why rows must not be loaded into its server, "" when they may, None before it was asked
+    (`load_data`).
     """
 
     load_objection: str | None = None
@@ -205,19 +207,19 @@ class Session:
     def write(self, sql: str) -> int:
         """Runs one statement that writes rows; gives the number of rows matched.
 
-        Digits that a DECIMAL loses, and blanks that a VARCHAR does, are a note even to a strict server; here they are
-        a DataError like any other value that does not fit.
+        Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses.  Here they are a
+        DataError, like any other value that does not fit.
         """
         with typed_errors(), self._raw.cursor() as cursor:
             matched = int(cursor.execute(sql))
-            if cursor.warning_count:  # the server tells without being asked
+            if cursor.warning_count:  # the server's answer holds the count
                 for _, code, message in self.rows("SHOW WARNINGS"):
                     if code == CUT_VALUE:
                         raise pymysql.err.DataError(code, message)
             return matched
 
     def load(self, sql: str, body: memoryview) -> LoadAnswer:
-        """Runs one LOAD DATA LOCAL statement, which is given `body` whatever file the server names."""
+        """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for."""
         try:
             with typed_errors():
                 return self._load(sql, body)
@@ -226,7 +228,7 @@ class Session:
                 raise LostConnectionError(CR.CR_SERVER_LOST, str(error)) from error
             raise
         except BaseException:
-            self.close()  # in the middle of a conversation
+            self.close()  # the exchange with the server is incomplete
             raise
 
     def _load(self, sql: str, body: memoryview) -> LoadAnswer:
@@ -247,8 +249,8 @@ class Session:
             return list(cursor.fetchall())
 
     def stream(self, sql: str, count: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Runs one query; gives its rows by at most `count` at a time, as the server sends them.  Nothing else may run
-        on the session meanwhile; after a stream that was not read to its end the session is closed."""
+        """Runs one query, and gives its rows in blocks of at most `count`, as the server sends them.  Nothing else may
+        run on the session meanwhile.  If the stream is not read to its end, the session is closed."""
         cursor = self._raw.cursor(SSCursor)
         is_read = False
         with typed_errors():
@@ -260,13 +262,13 @@ class Session:
             finally:
                 if not is_read:
                     if cursor._result is not None:
-                        cursor._result.unbuffered_active = False  # or the driver would read on to the end
+                        cursor._result.unbuffered_active = False  # otherwise the driver would read to the end
                     self.close()
                 cursor.close()
 
     def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Runs one query; texts come as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are, which
-        is no UTF-8."""
+        """Runs one query, and gives texts as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are,
+        which may not be UTF-8."""
         self._raw.use_unicode = False
         try:
             return self.rows(sql)
@@ -324,7 +326,7 @@ def _parse(url: str, flag: str) -> URL:
 def _check_place(parsed: URL, flag: str) -> None:
     if "@" in str(parsed.host):
         raise UsageError(
-            f"{flag} has more than one @", fix="write an @ in the password as %40, or give it by the environment"
+            f"{flag} has more than one @", fix="write an @ in the password as %40, or set it in the environment"
         )
     try:
         str(parsed.host).encode("idna")
@@ -335,15 +337,15 @@ def _check_place(parsed: URL, flag: str) -> None:
 
 
 def _check_query(parsed: URL, flag: str) -> None:
-    """Refuses what the driver need not know to find the server: everything else has a setting, or is for the bridge to
-    choose."""
+    """Refuses options that the driver does not need to find the server: all others have a setting, or the bridge
+    chooses them."""
     for name in parsed.query.keys() - _IN_URL:
         section = "target" if flag == "--target" else "upstream"
         fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
         if name.startswith(("ssl", "tls")):
             fix = f'set {section}.tls = "verify-identity" (or off, preferred, required, verify-ca) and {section}.tls_ca'
         elif "pass" in name:
-            fix = f"give the password by BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
+            fix = f"set the password in BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
         raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", fix=fix)
 
 

@@ -1,4 +1,4 @@
-"""What a target can do, asked of the server itself."""
+"""Asks a target what it can do."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UNKNOWN_COLUMN: Final = 1054
 
 
 def probe(session: Session) -> Capabilities:
-    """Asks the server what it is."""
+    """Asks the server for its version and settings."""
     said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
     flavour, version = read_version(str(said))
     return Capabilities(flavour, version, probe_collations(session), int(packet), int(lower_case))
 
 
 def probe_collations(session: Session) -> KnownCollations:
-    """Asks the server.  From MariaDB 10.10 on a collation has a name per character set."""
+    """Asks the server for its collations.  From MariaDB 10.10 on, a collation has a name for each character set."""
     names = [name for (name,) in session.rows("SELECT collation_name FROM information_schema.collations")]
     try:
         names += [

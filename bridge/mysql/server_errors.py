@@ -1,14 +1,14 @@
-"""Errors of a server.  Their type says whether a retry may help.
+"""Gives errors of a server a type that tells whether a retry may help.
 
-The driver's errors carry a number.  Where they enter the bridge, in `connection`, `typed_errors` gives those that may
-pass by themselves a type of their own; any other error of the driver is terminal.
+The driver's errors carry a number.  Where they enter the bridge, in `connection`, `typed_errors` gives a type to those
+that a retry may cure; any other error of the driver is terminal.
 
 MySQLError                  terminal: the server refuses the statement
 +-- LostConnectionError     transient: the connection ended, and nobody knows what the statement did
 +-- LockConflictError       transient: another transaction was in the way
 OSError                     transient: the connection ended below the driver
 
-What retries names one of the tuples LOST and TRANSIENT.
+Code that retries catches one of the tuples LOST and TRANSIENT.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from typing import Final
 from pymysql.err import InterfaceError, MySQLError, OperationalError
 
 LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
-"""The server shuts down, or the connection was killed or cut (MariaDB error codes; 1927 is "Connection was killed")."""
+"""The server is shutting down, or the connection was killed or cut (MariaDB error codes; 1927 is "Connection was
+killed")."""
 UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
 LOCK_CONFLICT: Final = frozenset({1205, 1213})
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
 LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
-"""Digits or blanks were cut off; a mere note where strictness forbids no more."""
+"""Digits or blanks were cut off; a server reports it only as a note where strict mode allows it."""
 REFUSED_VALUE: Final = frozenset(
     {1048, 1118, 1264, CUT_VALUE, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416}
     | {1525, 1526, 1690, 1748, 3140, 3819, 4025}
@@ -36,11 +37,12 @@ for it, a CHECK constraint (MariaDB and MySQL error codes)."""
 
 
 class LostConnectionError(OperationalError):
-    """The connection ended before the answer came, or could not be made: what the statement did is not known."""
+    """Raised when the connection ended before the answer came, or could not be made: nobody knows what the statement
+    did."""
 
 
 class LockConflictError(OperationalError):
-    """Another transaction was in the way; the server has rolled this one, or the statement, back."""
+    """Raised when another transaction was in the way; the server has rolled back this one, or the statement."""
 
 
 LOST: Final = (LostConnectionError, OSError)
@@ -49,7 +51,7 @@ TRANSIENT: Final = (*LOST, LockConflictError)
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Raises the driver's errors by their type."""
+    """Raises the driver's errors with their type."""
     try:
         yield
     except MySQLError as error:
@@ -74,5 +76,5 @@ def error_code(error: BaseException) -> int:
 
 
 def server_words(error: BaseException) -> str:
-    """Gives an error as the server said it: ``1146 (Table 'a.b' doesn't exist)``."""
+    """Gives an error in the server's words: ``1146 (Table 'a.b' doesn't exist)``."""
     return f"{error.args[0]} ({error.args[1]})" if len(error.args) > 1 else str(error)

@@ -1,9 +1,9 @@
-"""What is done about a server that is silent.
+"""Decides whether a silent server is still working or the connection is lost.
 
-Hours without a byte may be right: so long may a schema change take, or a lock be waited for.  They may as well be the
-network's fault, which no end may ever learn of: a proxy that forgot the connection, a machine that is gone.  So the
-rule is not a limit of time: when nothing has come for a while, the server is asked over another connection whether it
-is still working for this one.  As long as it says so it is waited for; else the connection is lost.
+A server may send nothing for hours for a good reason: a schema change or a wait for a lock may take that long.  Or the
+network may have failed without telling either end: a proxy has forgotten the connection, or a machine is gone.  So
+there is no limit of time.  When nothing has come for a while, the server is asked over another connection whether it is
+still working for this one.  As long as it says so, the bridge waits; otherwise the connection is lost.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ WAIT_SECONDS: Final = 60.0
 LOGIN_SECONDS: Final = 10.0
 """How long it may be silent while a connection is made."""
 _LAST_SECONDS: Final = 1.0
-"""An answer that was on its way while the server was asked comes so soon."""
+"""How long to wait for an answer that was on its way while the server was asked."""
 
 WHICH_SERVER: Final = "CONCAT_WS(' ', @@hostname, @@port, @@server_id)"
-"""Behind one address there may be several servers, each with connections of the same ids."""
+"""Identifies the server: one address may lead to several servers, which use the same ids of connections."""
 WHAT_IT_DOES: Final = f"SELECT {WHICH_SERVER}, (SELECT MAX(command) FROM information_schema.processlist WHERE id = %s)"
-"""The server, and what it does for a connection, NULL when it does not know it."""
+"""Selects the server's identity, and what it does for a connection; NULL when it does not know the connection."""
 _IDLE: Final = "Sleep"
 
 log = structlog.get_logger()
 
 
 class PatientReader(io.RawIOBase):
-    """Reads from a connection.
+    """Reads from a connection, and waits as long as the server works for it.
 
-    why_lost: asked when nothing has come for the socket's timeout; why the connection is lost, "" when the server is
-        still working for it.
+    why_lost: is called when nothing has come for the socket's timeout; it tells why the connection is lost, "" when
+        the server is still working for it.
     """
 
     def __init__(self, peer: socket.socket, why_lost: Callable[[], str]) -> None:
         self._peer, self._why_lost = peer, why_lost
 
     def readable(self) -> bool:
-        """It is."""
+        """Tells that it can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Waits for bytes; LostConnectionError when the server does not work for the connection any more."""
+        """Waits for bytes.  Raises LostConnectionError when the server does not work for the connection any more."""
         while True:
             try:
                 return self._peer.recv_into(buffer)
@@ -71,8 +71,8 @@ class PatientReader(io.RawIOBase):
 def reason_lost(server: str, now: str, command: str | None, connection: int, seconds: float) -> str:
     """Tells from its answer why a server does not work for a connection any more; "" when it does.
 
-    server, now: which one the connection leads to, and which one has answered.
-    command: what it does for the connection, None when it does not know it.
+    server, now: the server that the connection leads to, and the server that has answered.
+    command: what the server does for the connection; None when it does not know the connection.
     """
     silent = f"no answer within {seconds:g} s"
     if now != server:

@@ -1,4 +1,4 @@
-"""What a table looks like on a server, as far as comparing it needs: columns with their types, keys, indexes."""
+"""Loads the definition of a table for comparisons: columns with their types, keys, indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TABLES_PER_QUERY: Final = 500
 
 
 class ServerKind(StrEnum):
-    """What kind of server it is."""
+    """The kind of a server."""
 
     MYSQL = "MySQL"
     MARIADB = "MariaDB"
@@ -55,7 +55,7 @@ _CLASSES: Final[Mapping[str, ValueClass]] = {
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), ValueClass.BINARY),
     "json": ValueClass.JSON,
 }
-"""Classes by DATA_TYPE of information_schema.  Types beside the dates have, as those, texts without commas."""
+"""Classes by DATA_TYPE of information_schema.  Types listed with the dates also have texts without commas."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ColumnInfo:
 
     @property
     def must_be_given(self) -> bool:
-        """A row without a value for it is refused."""
+        """Whether a row without a value for it is refused."""
         return not (self.nullable or self.generated or self.is_automatic or self.default is not None)
 
     @property
@@ -90,7 +90,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class Index:
-    """parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value.
+    """An index.  parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value.
 
     distinct: about how many different values it has, 0 for one that has no order (FULLTEXT).
     """
@@ -112,7 +112,8 @@ class Definition:
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
-        """What identifies rows: the primary key, then unique keys of whole NOT NULL columns, in order of name."""
+        """The keys that identify rows: the primary key, then unique keys of whole NOT NULL columns, in the order of
+        their names."""
         return tuple(index.parts for index in self.indexes.values() if self._identifies(index))
 
     def _identifies(self, index: Index) -> bool:
@@ -123,7 +124,7 @@ class Definition:
 
 
 def server_kind(session: Session) -> ServerKind:
-    """Asks the server what it is."""
+    """Asks the server for its kind."""
     version = str(session.value("SELECT VERSION()")).lower()
     if "tidb" in version:
         return ServerKind.TIDB
@@ -131,7 +132,7 @@ def server_kind(session: Session) -> ServerKind:
 
 
 def list_tables(session: Session) -> list[TableName]:
-    """Lists every base table outside of the system's databases."""
+    """Lists all base tables outside of the system databases."""
     rows = session.rows(
         "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
         " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
@@ -216,7 +217,7 @@ def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, d
 
 
 def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:
-    """Finds MariaDB's JSON columns, by the check that makes them so; none elsewhere."""
+    """Finds MariaDB's JSON columns by their check constraint; other servers have none of these."""
     places = ",".join(["%s"] * len(schemas))
     try:
         rows = session.rows(

@@ -1,7 +1,7 @@
-"""Unique keys that the target has and the upstream has not.
+"""Finds unique keys that the target has and the upstream lacks.
 
-Rows that stand side by side upstream may not do so under such a key: the second one is refused with error 1062, and
-safe mode then deletes the first, as it must where a row of an overlapping initial load is in the way.
+Two rows of the upstream may not be allowed together under such a key: the second one is refused with error 1062, and
+safe mode then deletes the first, as it must for rows of an overlapping initial load.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from bridge.model import TableName
 from bridge.mysql.connection import Session
 
-FIX: Final = "drop it on the target, or make it upstream as well: rows that it does not let stand are deleted"
+FIX: Final = "drop it on the target, or create it upstream as well: rows that it does not allow together are deleted"
 
 _SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
 
 
 class ExtraKey(NamedTuple):
-    """A unique key of the target's own."""
+    """A unique key that only the target has."""
 
     table: TableName
     key: str
@@ -31,7 +31,7 @@ class ExtraKey(NamedTuple):
 def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
     """Finds unique keys of tables that both have, under which the target may refuse rows that the upstream holds.
 
-    A key that holds all columns of a unique key of the upstream's is none.  Keys on expressions are not looked at.
+    A key that holds all columns of one of the upstream's unique keys does not count.  Keys on expressions are ignored.
     """
     known = _uniques(upstream)
     return [

@@ -1,4 +1,4 @@
-"""TLS to a server: what the settings ask for, what a connection has, and what went wrong."""
+"""Handles TLS to a server: what the settings ask for, what a connection has, and what went wrong."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bridge.errors import TargetError, UsageError
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
 VERIFIED: Final = frozenset({"verify-ca", "verify-identity"})
 _CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""The connection ended in the midst of it: as any other lost connection, it may come back."""
+"""The connection ended during the handshake: like any other lost connection, it may come back."""
 _INSECURE: Final = frozenset({3159, 4031, 4086, 4155})
-"""The server takes no connections without TLS (MySQL, MariaDB)."""
+"""The server accepts no connections without TLS (MySQL, MariaDB)."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """What the settings of a server say.  section: target or upstream, where they stand.
+    """The TLS settings of a server.  section: the section of the settings, target or upstream.
 
     mode: off; preferred: TLS where the server has it, and no certificate is checked; required: TLS, unchecked;
-        verify-ca: the certificate is one of `ca`, or of the machine's own authorities without it; verify-identity: and
-        it names the host.
-    cert, key: of the client, where the server asks for one; the key may lie in the same file.
+        verify-ca: the certificate is signed by `ca`, or without it by one of the machine's own authorities;
+        verify-identity: it also names the host.
+    cert, key: the client's, where the server asks for one; the key may be in the same file.
     """
 
     mode: TlsMode = "preferred"
@@ -39,7 +39,7 @@ class Tls:
 
     @property
     def falls_back(self) -> bool:
-        """A server without TLS will do."""
+        """Whether a server without TLS is accepted."""
         return self.mode == "preferred"
 
     def driver_settings(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.mode == "verify-identity"
         context.verify_mode = ssl.CERT_REQUIRED if self.mode in VERIFIED else ssl.CERT_NONE
-        # The certificates that MySQL makes for itself lack what strictness asks for (Python 3.13).
+        # The certificates that MySQL makes for itself lack fields that the strict check needs (Python 3.13).
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.ca:
             self._load("tls_ca", self.ca, lambda: context.load_verify_locations(cafile=self.ca))
@@ -73,14 +73,14 @@ class Tls:
     def _load(self, setting: str, path: str, load: Any) -> None:
         try:
             for part in filter(None, (path, self.key if setting == "tls_cert" else None)):
-                Path(part).open("rb").close()  # the library does not say which of the two it is
+                Path(part).open("rb").close()  # the library does not say which of the two files it cannot read
             load()
         except ssl.SSLError as error:
             what = "no certificate" if setting == "tls_ca" else "no certificate with its key"
             self._wrong(f"{setting} {path} holds {what}: {error}", "give a PEM file")
         except OSError as error:
             self._wrong(
-                f"{setting}: {error.filename or path} cannot be read: {error.strerror}", "see its name and rights"
+                f"{setting}: {error.filename or path} cannot be read: {error.strerror}", "check its name and rights"
             )
 
     def _passphrase(self) -> NoReturn:
@@ -117,7 +117,7 @@ class Tls:
         return TargetError(
             f"TLS with the {role} fails: {cause}",
             where=where,
-            fix=f"see which versions of TLS the server has, and whether it accepts {self.section}.tls_cert",
+            fix=f"check which versions of TLS the server has, and whether it accepts {self.section}.tls_cert",
         )
 
     def _fix_of(self, cause: ssl.SSLCertVerificationError) -> str:
@@ -147,7 +147,7 @@ def is_encrypted(connected: socket.socket) -> bool:
 
 
 def in_words(connected: socket.socket) -> str:
-    """Tells how a connection is protected: `TLSv1.3, TLS_AES_256_GCM_SHA384, certificate not checked`."""
+    """Describes how a connection is protected: `TLSv1.3, TLS_AES_256_GCM_SHA384, certificate not checked`."""
     if not isinstance(connected, ssl.SSLSocket):
         return "not encrypted" + (", a socket of this machine" if connected.family == socket.AF_UNIX else "")
     context, cipher = connected.context, connected.cipher()

@@ -1,9 +1,9 @@
-"""What the target would do by itself when rows are written: triggers, and foreign keys that should cascade (internals,
-decision 15).
+"""Finds what the target would change by itself when rows are written: by triggers, and by foreign keys that cascade
+(internals, decision 15).
 
-The upstream's triggers have run there, and what they wrote is in the log; on the target they would run a second time.
-Cascades run inside of MySQL's storage engine, below its log: a log that comes from there lacks the rows they changed,
-and the target, whose foreign keys are not followed, would keep them.  TiCDC sends them as ordinary rows.
+The upstream's triggers have run there, and the log holds the rows that they wrote; on the target they would run a
+second time. Cascades run inside MySQL's storage engine, below the binlog: the binlog lacks the rows that they changed,
+and the target, which does not follow foreign keys, would keep these rows.  TiCDC sends them as ordinary rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
 
 
 class SideEffect(NamedTuple):
-    """A trigger, or a foreign key, of a table; `what` says so in words."""
+    """A trigger or a foreign key of a table.  what: its description in words."""
 
     table: TableName
     what: str
@@ -30,9 +30,9 @@ class SideEffect(NamedTuple):
 def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
-    """Finds the side effects of the named tables, or of all with None; foreign keys only with `cascades`.
+    """Finds the side effects of the named tables, or of all tables with None; of foreign keys only with `cascades`.
 
-    Triggers are seen only by a user with the TRIGGER privilege on their table.
+    Only a user with the TRIGGER privilege on a table sees its triggers.
     """
     if names is not None and not names:
         return []
@@ -44,7 +44,7 @@ def find_side_effects(
 
 
 def find_cascades_of(session: Session, name: TableName) -> list[SideEffect]:
-    """Foreign keys of a table, and those that refer to it."""
+    """Finds the foreign keys of a table, and those that refer to it."""
     own = _among("constraint_schema", "table_name", [name], "")
     referring = _among("unique_constraint_schema", "referenced_table_name", [name], "")
     return _cascades(session, f" AND ({own} OR {referring})", [*name, *name])
@@ -80,7 +80,7 @@ def _cascades(session: Session, among: str, parts: Sequence[str]) -> list[SideEf
         f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){among}",
         parts,
     )
-    fix = "drop the foreign key on the target: MySQL's log does not hold the rows that a cascade changed upstream"
+    fix = "drop the foreign key on the target: MySQL's binlog does not hold the rows that a cascade changed upstream"
     return [
         SideEffect(
             TableName(schema, table),

@@ -123,7 +123,7 @@ def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(
         (update(10, {"at": AT}, {"at": OTHER}), "DO 0", "not on the target as it was"),
         (update(10, {"at": AT}, {"at": OTHER}), "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
         ({**row(10, 1, at=AT), "type": "DELETE"}, "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
-        ({**row(10, 1, at=AT), "type": "UPDATE"}, "INSERT INTO m.t VALUES (1, NULL)", "does not hold the row"),
+        ({**row(10, 1, at=AT), "type": "UPDATE"}, "INSERT INTO m.t VALUES (1, NULL)", "does not hold the old row"),
         (row(10, 1, at=AT), "DROP TABLE m.t", "no table m.t"),
         (row(10, 1, at=AT), "ALTER TABLE m.t DROP COLUMN at", "lacks the column at"),
         (row(10, 1, at=AT), "ALTER TABLE m.t ADD CHECK (id <> 1)", "the target refused rows of m.t: 4025"),

@@ -16,8 +16,8 @@ from bridge.rows.sql.statement import Rendering, Statement
 
 
 def apply_if_unchanged(session: Session, net: NetChanges, change: Event, rendering: Rendering) -> str:
-    """Applies one row change, whose net changes are `net`, in the session's open transaction; gives why it must not
-    be, "" when it was.
+    """Applies one row change, whose net changes are `net`, in the session's open transaction.  Gives "" when it did, or
+    the reason why it must not.
 
     The row must equal the change's before-image, and must be absent for an insert; it is locked until the
     transaction ends.  Raises ApplyError when the target lacks a column, refuses the row or would keep other values,
@@ -32,8 +32,8 @@ def apply_if_unchanged(session: Session, net: NetChanges, change: Event, renderi
 
 
 def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterable[Statement]:
-    """Gives the statements of a change.  The row of an update is there and is altered in its place, so that columns
-    which the message lacks stay."""
+    """Gives the statements of a change.  The row of an update exists and is updated in place, so that columns which the
+    message lacks keep their values."""
     key = _key_of(net.table, change)
     if change.kind is not Kind.UPDATE or not key:
         return render(net, rendering)
@@ -49,14 +49,14 @@ def _changed_since(session: Session, table: Table, change: Event) -> str:
         if not _finds(session, table, binary_match(table, Image(columns, change.before))):
             return f"the row of {table.name} is not on the target as it was before this change"
     elif change.kind is not Kind.INSERT:
-        return "the message does not hold the row as it was before, so it cannot be told whether it is so still"
+        return "the message does not hold the old row, so nothing tells whether the target's row is still the same"
     if change.after is None:
         return ""
     other = ""
     if change.before is not None:
         if _key_values(change, change.before, key) == _key_values(change, change.after, key):
             return ""
-        # The key may be the same to the target, in another spelling.
+        # To the target, the key may be the same in another spelling.
         other = f" AND NOT ({_key_match(table, change, change.before, key)})" if key else ""
     if _finds(session, table, _key_match(table, change, change.after, key) + other):
         return f"{table.name} has a row of this key, which was not there before this change"

@@ -1,4 +1,4 @@
-"""What the server shows of everything a schema change touches: it tells whether an interrupted one ran."""
+"""Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ class Ran(Enum):
 
 
 class Conclusion(NamedTuple):
-    """What two looks say.  why: what makes it unclear, in words for the operator."""
+    """What two fingerprints tell.  why: why it is unclear, in words for the operator."""
 
     ran: Ran
     why: str = ""
 
 
 class Evidence(NamedTuple):
-    """The state of what a statement touches; each part a digest, "" what could not be seen.
+    """The state of everything that a statement touches.  Each part is a digest, "" where it could not be seen.
 
-    definitions: as SHOW CREATE prints them.  printed_by: the server's version and settings, which decide how it prints.
-    order: the ids of tables and partitions by their names, on this server.  ids: the same without the names.
+    definitions: as SHOW CREATE prints them.  printed_by: the server's version and settings, which decide how it prints
+    them.
+    order: the ids of tables and partitions with their names, on this server.  ids: the same without the names.
     """
 
     definitions: str
@@ -56,9 +57,10 @@ class Evidence(NamedTuple):
 
 
 def conclude(before: str, now: Evidence, swaps: Swap | None) -> Conclusion:
-    """Compares the fingerprint from before a statement with the look of now; only what both could see counts.
+    """Compares the fingerprint from before a statement with the present one.  Only parts that both could see count.
 
-    A statement that swaps nothing changes a definition, or may run again: nothing is written to the target meanwhile.
+    A statement that swaps nothing changes a definition, or may run again, since nothing is written to the target
+    meanwhile.
     """
     parts = before.split(":")
     if len(parts) != len(Evidence._fields):
@@ -97,7 +99,8 @@ def _conclude_by_ids(old: Evidence, now: Evidence) -> Conclusion:
 
 
 class _TableIds(NamedTuple):
-    """From `since` on, ids of a table and its partitions, which change when contents are swapped or truncated.
+    """How a flavour shows the ids of a table and its partitions from version `since` on.  Ids change when contents are
+    swapped or truncated.
 
     args: "path" and "partitions" as InnoDB names files, or "schema" and "table".
     """
@@ -136,7 +139,7 @@ _SERVER: Final = ("server_uuid", "hostname", "port")
 
 
 def evidence(session: Session, target: Capabilities, classified: Classified) -> Evidence:
-    """Looks at everything that `classified` touches, as the server shows it now; at ids only where they may tell."""
+    """Reads everything that `classified` touches, as the server shows it now; reads ids only where they may matter."""
     databases = [_database(session, classified.database)] if classified.database else []
     shapes = [definition(session, name) for name in classified.tables]
     variables = _variables(session)
@@ -147,7 +150,7 @@ def evidence(session: Session, target: Capabilities, classified: Classified) -> 
     ids = [_table_ids(session, target, name) for name in classified.tables]
     if any(_is_table(shape) and not of_table for shape, of_table in zip(shapes, ids, strict=True)):
         return look
-    where = "" if target.flavour is Flavour.TIDB else _server(variables)  # ids of TiDB are the cluster's
+    where = "" if target.flavour is Flavour.TIDB else _server(variables)  # in TiDB, ids belong to the cluster
     only_ids = sorted(str(number) for of_table in ids for _, number in of_table)
     return look._replace(order=_digest([where, *ids], 8), ids=_digest([where, *only_ids], 8))
 
@@ -157,13 +160,13 @@ def _is_table(shape: str | None) -> bool:
 
 
 def _variables(session: Session) -> dict[str, str]:
-    """Reads the variables that decide how definitions are printed, and those that tell which server it is."""
+    """Reads the variables that decide how definitions are printed, and those that identify the server."""
     names = ", ".join(f"'{name}'" for name in (*_PRINTING, *_SERVER))
     return dict(session.rows(f"SHOW VARIABLES WHERE variable_name IN ({names})"))
 
 
 def _server(variables: Mapping[str, str]) -> str:
-    """Tells which server it is.  MariaDB has no id that a copy of its files would not have too."""
+    """Identifies the server.  MariaDB has no id that a copy of its files would not share."""
     return variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
 
 
@@ -173,10 +176,10 @@ def _digest(parts: Iterable[object], length: int) -> str:
 
 
 def definition(session: Session, name: TableName) -> str | None:
-    """Gives SHOW CREATE without the object's own name and counter; None when it does not exist."""
+    """Gives SHOW CREATE without the object's name and counter; None when the object does not exist."""
     try:
         text = _show_create(session, "TABLE", name)
-        if re.search(r" SEQUENCE=1$", text):  # MariaDB shows the columns that hold its state, not what it is
+        if re.search(r" SEQUENCE=1$", text):  # MariaDB shows a sequence as the table that holds its state
             text = _show_create(session, "SEQUENCE", name)
     except MySQLError as error:
         if error_code(error) in _NO_SUCH:
@@ -216,5 +219,5 @@ def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[
 
 
 def _file_name(name: str) -> str:
-    """Spells a name as InnoDB does: anything but letters, digits and _ is @ and four hex digits."""
+    """Spells a name as InnoDB does: characters other than letters, digits and _ become @ and four hex digits."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)

@@ -1,9 +1,9 @@
-"""Runs schema changes on the target, each with exactly one effect although DDL is not transactional (decision 5).
+"""Runs schema changes on the target, each exactly once, although DDL is not transactional (internals, decision 5).
 
 Before a statement runs, an intent with a fingerprint of everything it touches is written.  When a restart finds the
 intent open, the fingerprint as it is now tells whether the statement ran: an InnoDB schema change either happened or
-did not.  What runs is the statement in the target's words; one that the policy holds waits for the operator, one that
-is refused stops the bridge.
+did not.  The statement that runs is the one rewritten for the target.  A statement that the policy holds waits for the
+operator; one that is refused stops the bridge.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, St
 _NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
 _SESSION: Final = (
-    # What a statement names is written out; these two would make servers of one flavour differ.
+    # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     "SET SESSION character_set_collations = ''",
     "SET SESSION explicit_defaults_for_timestamp = 1",
 )
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
-"""How often one packet may have to hold a statement: the journal's row has it as it came, as it runs, and before and
-after its changes, with what must be escaped."""
+"""How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
+after its changes, with escapes."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class _StatementToRun:
-    """What is to run: the statement in the target's words, which the policy, or the operator, lets run."""
+    """The statement to run: rewritten for the target, and allowed by the policy or the operator."""
 
     rewritten: Rewritten
 
@@ -77,7 +77,7 @@ class SchemaChangeRunner:
     """Runs one pipeline's schema changes on the control session.
 
     rules: policy, source and collations, from the settings.
-    trace: told the name of each step (tests crash there).
+    trace: is called with the name of each step (tests crash there).
     """
 
     def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
@@ -88,7 +88,7 @@ class SchemaChangeRunner:
         self._held: set[str] = set()
 
     def run(self, session: Session, change: SchemaChange) -> None:
-        """Gives `change` its one effect and records the outcome.
+        """Runs `change` exactly once, and records the outcome.
 
         Raises HeldError while it waits for the operator, SchemaChangeError when the policy or the target refuses it,
         MySQLError when the connection is lost (the intent stays open; run it again on a new session).
@@ -120,8 +120,8 @@ class SchemaChangeRunner:
     def _is_to_run(
         self, session: Session, change: SchemaChange, plan: _StatementToRun, intent: JournalEntry, now: Evidence
     ) -> bool:
-        """Tells whether a change that has an intent still has to run; one that ran is recorded.  Raises HeldError when
-        nothing shows which it is."""
+        """Tells whether a change with an open intent still has to run, and records a change that ran.  Raises HeldError
+        when nothing shows whether it ran."""
         found = self._conclusion(session, plan.classified, intent, now)
         if found.ran is Ran.YES:
             self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
@@ -135,13 +135,14 @@ class SchemaChangeRunner:
         return True
 
     def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
-        """Raises SchemaChangeError when the server would not read what progress or the journal has to say of these."""
+        """Raises SchemaChangeError when the rows of progress or of the journal would be too long for the server with
+        these changes."""
         longest = max(changes, key=lambda change: len(change.text))
         size, packet = sum(len(change.text.encode()) for change in changes), self._target(session).max_allowed_packet
         if size * COPIES_IN_A_PACKET > packet:
             raise SchemaChangeError(
                 f"schema changes of {size:,} bytes are too long for the target: its max_allowed_packet of {packet:,}"
-                f" bytes lets the bridge record and run {packet // COPIES_IN_A_PACKET:,}; the longest begins:"
+                f" bytes allows statements of {packet // COPIES_IN_A_PACKET:,} bytes; the longest one begins:"
                 f" {longest.text[:200]}",
                 where=_where(longest),
                 fix=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
@@ -160,7 +161,7 @@ class SchemaChangeRunner:
         return self._probed[1]
 
     def _plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> _StatementToRun | None:
-        """Decides what is to run; None when nothing is, which is recorded then."""
+        """Decides what to run.  Gives None, and records it, when there is nothing to run."""
         state = entry.state if entry is not None else None
         if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
@@ -192,7 +193,7 @@ class SchemaChangeRunner:
             plain = classify(change.text, change.schema)
             if not approved or isinstance(plain, Refused):
                 raise self._hold(session, change, str(unsupported), None) from unsupported
-            found = Rewritten(change.text, plain)  # the operator wants it sent as it is
+            found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
         return self._allowed(session, change, found)
 
     def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
@@ -203,13 +204,13 @@ class SchemaChangeRunner:
         return found
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
-        """Goes on with the text that was sent before the interruption."""
+        """Takes the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema)
-        assert isinstance(classified, Classified), entry.run_text  # it was when it was recorded
+        assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
         return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
-        """Takes the operator's text as it is; it is checked like any other schema change."""
+        """Takes the operator's text, and checks it like any other schema change."""
         classified = classify(entry.replacement, change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
         return _StatementToRun(self._allowed(session, change, found))
@@ -263,9 +264,10 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
             where=_where(change),
-            fix="bring the target by hand to where the statement would have brought it, then start the bridge again:"
-            " it sees that the definition of what the statement touches has changed and goes on behind it; or bridge"
-            f" ddl replace {_id(change)} with what the target understands, or bridge ddl skip {_id(change)}",
+            fix="change the target by hand as the statement would have, then start the bridge again:"
+            " it sees that the statement's effect is there and goes on after it; or bridge"
+            f" ddl replace {_id(change)} with a statement that the target understands, or bridge ddl skip"
+            f" {_id(change)}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
@@ -296,8 +298,8 @@ class SchemaChangeRunner:
         return "ran"
 
     def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
-        """Sets the session up.  The current database is the message's; where every name has a database, it may be
-        missing."""
+        """Sets the session up.  The current database is the message's.  It may be missing where every name has a
+        database."""
         try:
             session.execute(f"USE {quote_name(change.schema or self._schema)}")
         except MySQLError as error:
@@ -310,7 +312,7 @@ class SchemaChangeRunner:
             except MySQLError as error:
                 if error_code(error) not in _NOT_SETTABLE:
                     raise
-        # Defaults of CURRENT_TIMESTAMP take the moment of the upstream's change.
+        # Defaults of CURRENT_TIMESTAMP use the time of the upstream's change.
         session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
@@ -346,7 +348,7 @@ def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
 
 
 def _raise_skipped(session: Session) -> None:
-    """Raises the error that IF NOT EXISTS has kept back: it leaves what exists as it is, whatever that is."""
+    """Raises the error that IF NOT EXISTS suppresses: it leaves an existing object as it is, even one that differs."""
     for _, code, message in session.rows("SHOW WARNINGS"):
         if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
             raise OperationalError(code, message)

@@ -1,6 +1,7 @@
-"""Objects that a schema change would make and that are on the target already, as after an earlier replay.
+"""Compares the objects that a schema change would make with those that exist on the target already, as after an earlier
+replay.
 
-An existing object counts as made when it has everything that the statement would have given it.  To see that, the
+An existing object counts as made when it has everything that the statement would have given it.  To find out, the
 statement runs on a scratch copy.
 """
 
@@ -38,8 +39,8 @@ _MOST_UNDONE: Final = 100
 def exists_already(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
 ) -> str:
-    """Tells whether `error`, with which the target refused `text`, means that its effect is there already.  Gives the
-    outcome to record, "" when it is not."""
+    """Tells whether the target refused `text` with `error` because its effect exists already.  Gives the outcome to
+    record, "" when that is not so."""
     code = error_code(error)
     if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
         return _alter_to(session, text, classified)
@@ -62,7 +63,7 @@ def exists_already(
 def _made_as(
     session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
 ) -> bool:
-    """Runs the statement on the probe instead, and compares."""
+    """Runs the statement on the probe, and compares the table with the probe."""
     sent = classify(text, current_schema)
     if isinstance(sent, Refused):
         return False
@@ -78,7 +79,7 @@ def _made_as(
 
 
 def _alter_to(session: Session, text: str, classified: Classified) -> str:
-    """Gives a database that is there the defaults that the statement would have given it."""
+    """Gives an existing database the defaults that the statement would have given it."""
     options = statement_parts(text, classified, tidb=False).options
     if options:
         start, end = span_of(options)
@@ -87,15 +88,15 @@ def _alter_to(session: Session, text: str, classified: Classified) -> str:
 
 
 def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
-    """Tells whether the table has all that the probe has; with `nothing_else`, also whether it has nothing that the
-    statement would have dropped (CREATE TABLE LIKE copies no foreign keys)."""
+    """Tells whether the table has all that the probe has.  With `nothing_else` it must also have nothing more (CREATE
+    TABLE LIKE copies no foreign keys)."""
     made, there = _parts(session, probe), _parts(session, table)
     dropped = {part for part in there - made if " FOREIGN KEY " not in part}
     return made <= there and not (nothing_else and dropped)
 
 
 def _redo(session: Session, statement: str, probe: TableName) -> None:
-    """Takes from the copy what the server says is there already, until the statement runs on it."""
+    """Drops from the copy whatever the server says exists already, until the statement runs on it."""
     for _ in range(_MOST_UNDONE):
         try:
             session.execute(statement)
@@ -110,7 +111,7 @@ def _redo(session: Session, statement: str, probe: TableName) -> None:
 
 
 def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
-    """Gives the scratch database the defaults of another one, which what is made without a collation takes."""
+    """Gives the scratch database the defaults of another one, since objects made without a collation take these."""
     (charset, collation), *_ = session.rows(
         "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
         " WHERE schema_name = %s",
@@ -120,6 +121,6 @@ def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> Non
 
 
 def _parts(session: Session, name: TableName) -> set[str]:
-    """Gives columns, keys and options of a table, or the body of a view, whoever made it and with whatever rights."""
+    """Gives columns, keys and options of a table, or the body of a view without its account and rights."""
     text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
     return {line.strip().rstrip(",") for line in text.splitlines()}

@@ -1,4 +1,4 @@
-"""Asks the server which keys it holds for one (see `rows.keys.key_spellings`)."""
+"""Asks the server which keys it takes for one (see `rows.keys.key_spellings`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
     lengths = table.prefixes.get(key, (None,) * len(key))
     compared = [f"LEFT({c},{n})" if n else c for c, n in zip(columns, lengths, strict=True)]
     session.execute(f"DROP TEMPORARY TABLE IF EXISTS {scratch}")
-    # Servers with sql_require_primary_key want one of every table.
+    # Servers with sql_require_primary_key want a primary key of every table.
     session.execute(
         f"CREATE TEMPORARY TABLE {scratch} (`key number` BIGINT AUTO_INCREMENT PRIMARY KEY) AS"
         f" SELECT {','.join(columns)} FROM {quote_name(*table.name)} WHERE 1 = 0"

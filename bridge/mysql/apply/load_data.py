@@ -1,8 +1,8 @@
-"""Loads rows by LOAD DATA LOCAL INFILE, and what the server's answer must say.
+"""Loads rows by LOAD DATA LOCAL INFILE, and checks the server's answer.
 
-It is used only where it does what INSERT does (`rows.sql.load_format`), or says that it did not.  A transaction of
-which a load did not say that it took every row without a warning (LOCAL makes warnings of errors) goes by INSERT, all
-of it: INSERT then takes the rows, or says why not.
+A load is used only where it does what INSERT does (`rows.sql.load_format`), or reports that it did not.  LOCAL turns
+errors into warnings.  So a transaction is written again by INSERT, as a whole, if one of its loads did not report that
+it took every row without a warning; INSERT then takes the rows, or reports why not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.rows.sql.load_format import Load
 log = structlog.get_logger()
 
 LOAD_BYTES: Final = 2 * 1024 * 1024
-"""Rows are cut to loads of about so many bytes: smaller ones cost more, larger ones gain nothing (measured)."""
+"""Rows are cut to loads of about this many bytes: smaller loads cost more, larger ones are no faster (measured)."""
 
 _KNOWN_SERVER: Final = re.compile(
     r"(?:\d+\.){2}\d+(?:-MariaDB\b.*|(?:[-.~+]\d[\w.~+]*|-(?:log|debug|commercial|cloud))*)", re.IGNORECASE
@@ -35,8 +35,8 @@ _NUMBERS: Final = re.compile(rb"\d+")
 
 
 class LoadRefusedError(Exception):
-    """A load did not take its rows as INSERT would, or nobody can tell; the transaction must be rolled back, and rows
-    of `table` go by INSERT as long as it is what it is."""
+    """Raised when a load did not take its rows as INSERT would, or may not have.  The transaction must be rolled back,
+    and rows of `table` are written by INSERT until its definition changes."""
 
     def __init__(self, table: TableName, reason: str) -> None:
         super().__init__(f"LOAD DATA into {table}: {reason}")
@@ -44,10 +44,10 @@ class LoadRefusedError(Exception):
 
 
 def objection(variables: Mapping[str, str]) -> str:
-    """Tells why rows are not loaded into a server with these variables (lower-case names), "" when they are.
+    """Tells why rows must not be loaded into a server with these variables (lower-case names); "" when they may.
 
-    Other servers that speak MySQL's protocol may commit loads by themselves, as Galera may (wsrep_load_data_splitting);
-    a hidden primary key would change; without notes nobody is told of digits that a DECIMAL loses.
+    Other servers with MySQL's protocol may commit loads on their own, as Galera does (wsrep_load_data_splitting); a
+    hidden primary key would change; and without notes the server does not report digits that a DECIMAL loses.
     """
     if not _KNOWN_SERVER.fullmatch(variables.get("version", "")):
         return f"the server, {variables.get('version')}, is neither MySQL nor MariaDB by its version"
@@ -63,12 +63,13 @@ def objection(variables: Mapping[str, str]) -> str:
 
 
 def server_objection(session: Session) -> str:
-    """Tells why rows are not loaded into a session's server, "" when they are; the server is asked once."""
+    """Tells why rows must not be loaded into a session's server; "" when they may.  It asks the server once per
+    session."""
     if session.load_objection is None:
         names = ",".join(f"'{name}'" for name in _VARIABLES)
         try:
             found = session.rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
-        except MySQLError as error:  # as after an upgrade of MySQL 5.7 that was left half-way
+        except MySQLError as error:  # as after an incomplete upgrade from MySQL 5.7
             if isinstance(error, TRANSIENT):
                 raise
             session.load_objection = server_words(error)
@@ -78,8 +79,8 @@ def server_objection(session: Session) -> str:
 
 
 def transactional(session: Session, names: Collection[TableName]) -> set[TableName]:
-    """Gives those of the named tables that are plain tables of InnoDB.  Views are not, nor are tables with system
-    versions: REPLACE would make other versions than UPDATE."""
+    """Gives those of the named tables that are plain InnoDB tables.  It leaves out views, and system-versioned tables,
+    in which REPLACE would make other versions than UPDATE."""
     if not names:
         return set()
     rows = session.rows(
@@ -109,11 +110,11 @@ def run(session: Session, sql: str, load: Load) -> None:
 
 
 def shortfall(answer: LoadAnswer, rows: int) -> str:
-    """Tells why an answer does not say that so many rows were taken as they are, "" when it does.
+    """Tells why an answer does not say that this many rows were taken as they are; "" when it does.
 
     It reads `Records: 3  Deleted: 0  Skipped: 0  Warnings: 0`, in the language of the server's messages.
     """
-    numbers = [int(number) for number in _NUMBERS.findall(answer.message)][-4:]  # before them may stand its length
+    numbers = [int(number) for number in _NUMBERS.findall(answer.message)][-4:]  # its length may come first
     is_whole = len(numbers) == 4 and (numbers[0], numbers[2], numbers[3]) == (rows, 0, 0)
     if is_whole and answer.warnings == 0:
         return ""

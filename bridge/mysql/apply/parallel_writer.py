@@ -1,10 +1,10 @@
-"""`parallel` consistency: several connections write the net changes of one step, and progress moves after all of them
-(internals, decision 3).
+"""Writes with `parallel` consistency: several connections write the net changes of one step, and progress moves after
+all of them (internals, decision 3).
 
-Every connection commits its part by itself, so a reader may see one part of a step before another.  Nothing is lost
-or done twice by that: what a connection writes are last images of keys, which come out the same when they are written
-again, and after a crash all of them are.  What must not be written twice (rows without a key, rows made of what is left
-of old ones that are deleted) goes into the transaction that moves progress.
+Every connection commits its part on its own, so a reader may see one part of a step before another.  Nothing is lost or
+applied twice: connections write the last images of keys, which give the same result when they are written again, and
+after a crash all of them are written again.  Rows that must not be written twice (rows without a key, and rows
+completed from old ones that are deleted) are part of the transaction that moves progress.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.sql.statement import Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024
-"""A step with less to write than this is one transaction: spreading it costs more commits than it saves time."""
+"""A step with fewer bytes to write than this is one transaction: spreading it costs more for commits than it saves."""
 LOAD_BYTES: Final = 1024 * 1024
-"""How much is loaded at once: less than by one connection, so that there are parts for all connections."""
+"""How many bytes are loaded at once: fewer than by a single connection, so that there are parts for all connections."""
 _ATTEMPTS: Final = 5
-"""How often a connection begins anew after a lock conflict before the step is left to one connection."""
+"""How often a connection begins anew after a lock conflict, before one connection writes the whole step."""
 
 INTERLEAVED: Final = 2
-"""The value of innodb_autoinc_lock_mode with which loads do not lock the table for themselves."""
+"""The value of innodb_autoinc_lock_mode with which loads do not lock the whole table."""
 
 Unit = list[Statement]
 """Statements that one connection runs, in order."""
@@ -49,11 +49,11 @@ log = structlog.get_logger()
 
 
 class ParallelWriter(Writer):
-    """A writer that spreads what it can over connections.
+    """A writer that spreads statements over connections where it can.
 
-    writers: how many.
-    min_bytes: a step with less to write is left to one of them.
-    options: as of `Writer`.
+    writers: how many connections.
+    min_bytes: one connection writes a step with fewer bytes.
+    options: those of `Writer`.
     """
 
     load_bytes: int = LOAD_BYTES
@@ -76,14 +76,14 @@ class ParallelWriter(Writer):
 
     @property
     def connections(self) -> list[int]:
-        """Ids of the server connections in use, for the one who takes over."""
+        """The ids of the server connections in use, for a bridge that takes over."""
         return [*super().connections, *(shard.connection_id for shard in self._shards if shard.connection_id)]
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts after the statements have been committed.
 
-        Raises what `Writer.apply` raises: whatever a connection cannot write is left to one transaction, whose
-        judgement counts.
+        Raises what `Writer.apply` raises: if a connection cannot write its part, one transaction writes the whole step,
+        and its outcome counts.
         """
         first = self._rendering(may_load=True)
         try:
@@ -98,14 +98,15 @@ class ParallelWriter(Writer):
         def ready(rendering: Rendering) -> Iterable[Statement]:
             if is_done and not rendering.safe_mode:
                 return (statement for statement in statements if statement.sharing is Sharing.ONCE)
-            if is_large:  # a load may be why
+            if is_large:  # a load may be the cause
                 return source(replace(rendering, load_bytes=0))
             return statements if rendering == first else source(rendering)
 
         super().apply(step, ready)
 
     def _all(self, source: StatementSource, rendering: Rendering) -> list[Statement]:
-        """Gives the statements of a step, for which the server may be asked; raises what a retry does not help."""
+        """Gives the statements of a step, which may need answers of the server.  Retries, and raises errors that no
+        retry cures."""
         found: list[Statement] = []
         for attempt in self._retrying():
             with attempt:
@@ -117,7 +118,7 @@ class ParallelWriter(Writer):
         return found
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Leaves out tables that one load at a time locks for itself (innodb_autoinc_lock_mode, 1 on MariaDB)."""
+        """Leaves out tables that a load would lock as a whole (innodb_autoinc_lock_mode, which is 1 on MariaDB)."""
         found = super()._find_loadable(tables)
         if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
             return found
@@ -130,7 +131,7 @@ class ParallelWriter(Writer):
             shard.close()
 
     def _spread(self, step: Advance, waiting: deque[Unit]) -> bool:
-        """Has all units committed; False when one connection is to write them."""
+        """Commits all units on several connections.  Gives False when one connection must write them instead."""
         try:
             self._mark(step)
             self._open()
@@ -162,7 +163,7 @@ class _Shard:
     """One connection of several.
 
     left: gets the id of each connection that it closes.
-    stop_loading: told which table refused a load, in the thread that writes.
+    stop_loading: is called with the table that refused a load, in the thread that writes.
     """
 
     def __init__(
@@ -180,12 +181,12 @@ class _Shard:
 
     @property
     def connection_id(self) -> int | None:
-        """The id of the open connection, None without one."""
+        """The id of the open connection; None when there is none."""
         session = self._session
         return session.connection_id if session else None
 
     def open(self) -> bool:
-        """Connects unless it is connected; whether it did."""
+        """Connects unless it is connected; tells whether it did."""
         if self._session is not None:
             return False
         self._session = self._target.connect()
@@ -200,9 +201,10 @@ class _Shard:
             self._session = None
 
     def write(self, waiting: deque[Unit]) -> None:
-        """Takes units until none is left, all in one transaction; a lock conflict puts them back and begins anew.
+        """Writes units until none is left, all in one transaction.  After a lock conflict it puts them back and begins
+        anew.
 
-        Raises OwnedError after a take-over, and what the server raises when beginning anew does not help.
+        Raises OwnedError after a take-over, and the server's error when beginning anew does not help.
         """
         for attempt in range(_ATTEMPTS):
             taken: list[Unit] = []
@@ -252,8 +254,8 @@ class _Shard:
 
 
 def _all_of(parts: list[Callable[[], None]]) -> None:
-    """Runs all parts at once and waits for all; raises what the first failing one raised.  Daemon threads, so that a
-    server which does not answer cannot keep the process from ending."""
+    """Runs all parts at once and waits for all of them; raises the error of the first one that failed.  The threads are
+    daemons, so that a server which does not answer cannot keep the process from ending."""
     failures: list[BaseException] = []
 
     def run(part: Callable[[], None]) -> None:
@@ -272,8 +274,8 @@ def _all_of(parts: list[Callable[[], None]]) -> None:
 
 
 def units(statements: Iterable[Statement]) -> deque[Unit]:
-    """Groups what one connection must run together, the longest first: a statement by itself where it touches keys of
-    its own, otherwise all statements of a table, in order."""
+    """Groups the statements that one connection must run together, the longest group first.  A statement that alone
+    touches its keys is a group; otherwise all statements of a table are one, in order."""
     alone: list[Unit] = []
     together: dict[TableName, Unit] = {}
     for statement in statements:

@@ -1,4 +1,4 @@
-"""What rewriting rules ask of a live target."""
+"""Answers what rewriting rules ask about a live target."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.quoting import quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
-"""What TiDB and MySQL call an index on an expression that was given no name."""
+"""The names that TiDB and MySQL give to an index on an expression without a name."""
 
 
 class OnTarget:
-    """Asked for one statement; it looks when it is asked."""
+    """Answers for one statement; it reads from the target when it is asked."""
 
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """Tells whether the target is without an object that this pipeline has left out."""
+        """Tells whether the target lacks an object that this pipeline has left out."""
         return self._was_left_out(thing) and not self._has(table, thing)
 
     def _was_left_out(self, thing: OmittedObject) -> bool:
@@ -57,8 +57,8 @@ class OnTarget:
         return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
 
     def default_is_nobodys(self, schema: str) -> bool:
-        """Tells whether the database has its server's default, and no schema change of this pipeline has made or
-        altered it."""
+        """Tells whether the database has its server's default collation, and no schema change of this pipeline has made
+        or altered it."""
         rows = self._session.rows(
             "SELECT default_collation_name = @@global.collation_server FROM information_schema.schemata"
             " WHERE schema_name = %s",
@@ -83,7 +83,7 @@ class OnTarget:
         )
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """Gives what stands behind the column's name in SHOW CREATE TABLE; None when the column is not there."""
+        """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)

@@ -1,4 +1,4 @@
-"""Runs one statement that writes rows: what the target's answer must be, and what a refusal means."""
+"""Runs one statement that writes rows, checks the target's answer, and turns a refusal into an error."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
 def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
     """Runs one statement that writes rows, in the session's open transaction.
 
-    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for what a
-    retry may cure, and for a duplicate key unless in safe mode.
+    Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for errors
+    that a retry may cure, and for a duplicate key unless in safe mode.
     """
     if statement.load is not None:
         load_data.run(session, statement.sql, statement.load)
@@ -45,14 +45,14 @@ def execute_statement(session: Session, statement: Statement, *, safe_mode: bool
 
 
 def check_matched(statement: Statement, matched: int) -> None:
-    """Raises RefusedRowsError when a statement did not match the rows that it must."""
+    """Raises RefusedRowsError when a statement did not match the rows that it must match."""
     if statement.expect is None or matched == statement.expect:
         return
     found = f"({matched} found, {statement.expect} expected)"
     what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
     if statement.is_part:
         what = (
-            f"a message holds a part of a row of {statement.table} that is not on the target, so that the rest of it is"
+            f"a message holds only a part of a row of {statement.table} that is not on the target, so the rest of it is"
             f" not known {found}"
         )
     raise RefusedRowsError(

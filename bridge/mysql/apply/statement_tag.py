@@ -1,4 +1,4 @@
-"""The comment in front of every schema change: by it a statement that outlived its client is found on the server."""
+"""Tags every schema change with a comment, by which a statement that outlived its client is found on the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 def pipeline_tag(pipeline: str) -> str:
-    """Gives what the tags of a pipeline begin with."""
+    """Gives the text that all tags of a pipeline begin with."""
     return f"/* bridge {re.sub(r'[^A-Za-z0-9_.-]', '_', pipeline)} "
 
 
@@ -31,10 +31,10 @@ def statement_tag(pipeline: str, change: SchemaChange) -> str:
 def wait_while_running(
     session: Session, tag: str, *, connection: int | None = None, stop: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Waits until no statement that begins with `tag` runs on another connection (on that one, when it is named).
+    """Waits until no statement that begins with `tag` runs on another connection (or on `connection`, if it is given).
 
-    A server goes on with an ALTER TABLE whose client is gone; sent again it would run twice.  False when `stop` said so
-    first.
+    A server goes on with an ALTER TABLE whose client is gone; if it were sent again, it would run twice.  Gives False
+    when `stop` became true first.
     """
     said_at = 0.0
     while (running := _running(session, tag, connection)) is not None:
@@ -50,7 +50,7 @@ def wait_while_running(
 
 
 def _running(session: Session, tag: str, connection: int | None) -> tuple[int, int] | None:
-    """Gives connection and seconds of a statement that begins with the tag, None when none runs."""
+    """Gives the connection and the seconds of a running statement that begins with the tag; None when there is none."""
     rows = session.rows(
         "SELECT id, time FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND INSTR(info, %s) = 1"
         + ("" if connection is None else " AND id = %s"),

@@ -1,5 +1,5 @@
-"""Commits target transactions: compare-and-set on the progress row, statements, COMMIT, and what to do when any of
-them fails half-way."""
+"""Commits target transactions: compare-and-set on the progress row, statements, COMMIT; and recovers when one of them
+fails half-way."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from bridge.rows.types.type_check import CheckedTypes
 log = structlog.get_logger()
 
 StatementSource = Callable[[Rendering], Iterable[Statement]]
-"""Gives the statements of one transaction in the order of their stages; asked again for every retry."""
+"""Gives the statements of one transaction in the order of their stages; it is called again for every retry."""
 
 
 def no_trace(step: str) -> None:
-    """Does nothing: the default trace, to which nobody listens."""
+    """Does nothing; it is the default trace."""
 
 
 def no_statements(rendering: Rendering) -> Iterable[Statement]:
@@ -55,7 +55,7 @@ class WriterCounts:
 
 
 def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
-    """Stops retrying so many seconds after the first failure."""
+    """Makes the rule that stops retrying this many seconds after the first failure."""
     since: list[float] = []
 
     def stop(state: RetryCallState) -> bool:
@@ -67,11 +67,11 @@ def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
 
 
 OnHeld = Callable[[HeldError], None]
-"""Told again and again while a schema change waits for the operator; may raise."""
+"""Is called again and again while a schema change waits for the operator; it may raise."""
 
 
 def raise_held(held: HeldError) -> None:
-    """Does not wait."""
+    """Raises at once, instead of waiting for the operator."""
     raise held
 
 
@@ -81,7 +81,7 @@ class Writer:
     retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
     ddl: how schema changes are handled.
     trace: told the name of each step (tests crash there).
-    load_bytes: how much is loaded at once.
+    load_bytes: about how many bytes are loaded at once.
     """
 
     load_bytes: int = load_data.LOAD_BYTES
@@ -114,7 +114,7 @@ class Writer:
         return [self._ownership.control.connection_id, *([session.connection_id] if session else [])]
 
     def session(self) -> Session:
-        """Gives the writing session, which is opened when needed.  Those before it are ended first, whatever has become
+        """Gives the writing session, and opens it when needed.  Those before it are ended first, whatever has become
         of them in the network: a COMMIT that is still on its way must not arrive behind what comes now."""
         if self._session is None:
             self._ownership.revive()
@@ -132,10 +132,10 @@ class Writer:
             self._left.pop()
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
-        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables where
-        the target would change rows by itself.
+        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables in
+        which the target would change rows by itself.
 
-        cascades_are_lost: the log lacks rows that foreign keys cascade upstream.
+        cascades_are_lost: whether the log lacks the changes that foreign keys cascade upstream.
         """
         names = list(names)
         loaded: dict[TableName, Table] = {}
@@ -156,7 +156,7 @@ class Writer:
         return loaded
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
-        """Gives the tables whose rows may be sent by LOAD DATA, as far as the tables themselves go."""
+        """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""
         return load_data.transactional(self.session(), tables.keys()) & tables.keys()
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
@@ -167,12 +167,13 @@ class Writer:
         """
         for attempt in self._retrying():
             with attempt:
-                # What cut a connection may be the load: retries do without.
+                # A load may have been what cut the connection, so retries do not use one.
                 self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
         self.counts.transactions += 1
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
-        """Tells why the target refuses a row of these statements, None when it takes them all.  Nothing stays."""
+        """Tells why the target refuses a row of these statements; None when it accepts all.  It rolls everything
+        back."""
         found: RefusedRowsError | None = None
         for attempt in self._retrying():
             with attempt:
@@ -208,8 +209,8 @@ class Writer:
         return found
 
     def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the schema changes that ran, or began to, with the text of `change` in the
-        millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
+        """Gives commit ts and position of the schema changes that ran, or began to run, with the text of `change` in
+        the millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
         found: dict[int, str] = {}
         for attempt in self._retrying():
             with attempt:
@@ -222,7 +223,7 @@ class Writer:
         return found
 
     def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
-        """Runs the schema changes that progress lists, in order, taking each off the list when it is done.
+        """Runs the schema changes that progress lists, in order, and removes each from the list when it is done.
 
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
         take-over.
@@ -334,13 +335,14 @@ class Writer:
         if progress is None or progress.epoch != self._ownership.epoch:
             raise self._ownership.lost()
         raise ApplyError(
-            f"progress on the target stands at {progress.applied_ts}, not at {step.old_ts} as this bridge left it",
+            f"progress on the target is at {progress.applied_ts}, not at {step.old_ts}, where this bridge left it",
             where=f"pipeline {self._table.name}",
-            fix="somebody changed the progress row by hand; restart the bridge to go on from what it says",
+            fix="somebody changed the progress row by hand; restart the bridge to go on from there",
         )
 
     def _committed(self, step: Advance) -> bool:
-        """Tells whether a COMMIT without an answer took place.  FOR UPDATE waits for one that is still in flight."""
+        """Tells whether a COMMIT without an answer succeeded.  FOR UPDATE waits for a commit that is still in
+        flight."""
         session = self.session()
         session.begin()
         progress = self._table.read(session, lock=True)
@@ -386,5 +388,5 @@ class Writer:
             f"the target did not take a transaction within {self._retry_seconds:g} s:"
             f" {server_words(error) if error else ''}",
             where=str(self._target),
-            fix="see that the server runs and is reachable, then start the bridge again",
+            fix="check that the server runs and is reachable, then start the bridge again",
         ) from error

@@ -1,1 +1,1 @@
-"""The bridge's own tables on the target."""
+"""Reads and writes the bridge's own tables on the target."""

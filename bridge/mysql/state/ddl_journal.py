@@ -1,4 +1,5 @@
-"""The table `schema_changes`: every schema change of a pipeline, what became of it, and what the operator says."""
+"""Reads and writes the table `schema_changes`: every schema change of a pipeline, its outcome, and the operator's
+decision."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from bridge.tso import ms_tso, tso_ms
 class JournalState(StrEnum):
     """What became of a schema change.
 
-    RUNNING: it was about to run, its outcome is not recorded.  DONE: its effect is on the target.
+    RUNNING: it was about to run, and its outcome is not recorded yet.  DONE: its effect is on the target.
     IGNORED: left out by the policy.  SKIPPED: left out by the operator.
-    HELD: waits for the operator.  REFUSED: the bridge or the target refused it; the bridge has stopped.
-    APPROVED, REPLACED: the operator lets it, or another text in its place, run.
+    HELD: it waits for the operator.  REFUSED: the bridge or the target refused it; the bridge has stopped.
+    APPROVED, REPLACED: the operator lets it run, or another text in its place.
     """
 
     RUNNING = "running"
@@ -44,7 +45,8 @@ OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A row.  run_text: what was sent to the target, "" before.  replacement: the operator's text, "" without."""
+    """A row of the journal.  run_text: what was sent to the target, "" before that.  replacement: the operator's text,
+    "" when there is none."""
 
     commit_ts: int
     statement_hash: str
@@ -92,14 +94,14 @@ _COLUMNS: Final = (
 
 
 class Journal:
-    """Reads and writes one pipeline's rows; sessions, with autocommit, are the caller's."""
+    """Reads and writes one pipeline's rows.  The caller gives the sessions, which have autocommit."""
 
     def __init__(self, pipeline: str, schema: str) -> None:
         self._pipeline = pipeline
         self._table = quote_name(schema, "schema_changes")
 
     def find(self, session: Session, change: SchemaChange) -> JournalEntry | None:
-        """Gives the row of a schema change, None without one."""
+        """Gives the row of a schema change; None when there is none."""
         found = self._select(
             session, "commit_ts = %s AND statement_hash = %s", (change.commit_ts, change.statement_hash)
         )
@@ -144,7 +146,8 @@ class Journal:
         replacement: str = "",
         outcome: str = "",
     ) -> None:
-        """Writes a row anew, for a state that a schema change enters before it runs or instead of running."""
+        """Writes a new row, or replaces it, for a state that a schema change enters before it runs or instead of
+        running."""
         session.execute(
             f"REPLACE INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
             " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, NOW(3), IF(%s, NOW(3), NULL), %s)",
@@ -159,7 +162,7 @@ class Journal:
         )
 
     def close(self, session: Session, change: SchemaChange, state: JournalState, outcome: str) -> None:
-        """Writes what became of a schema change."""
+        """Writes the outcome of a schema change."""
         session.execute(
             f"UPDATE {self._table} SET state = %s, outcome = %s, finished_at = NOW(3)"
             " WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
@@ -169,7 +172,7 @@ class Journal:
     def release(
         self, session: Session, entry: JournalEntry, state: JournalState, outcome: str, replacement: str = ""
     ) -> bool:
-        """Writes what the operator says of an open one; False when it is open no more."""
+        """Writes the operator's decision on an open schema change; gives False when it is not open any more."""
         matched = session.execute(
             f"UPDATE {self._table} SET state = %s, outcome = %s, replacement = %s"
             " WHERE name = %s AND commit_ts = %s AND statement_hash = %s AND state = %s",
@@ -186,7 +189,7 @@ class Journal:
         return matched == 1
 
     def left_out(self, session: Session) -> set[OmittedObject]:
-        """Gives everything that the target was not given."""
+        """Gives all objects that the target did not get."""
         rows = session.rows(
             f"SELECT left_out FROM {self._table} WHERE name = %s AND left_out <> '[]'", (self._pipeline,)
         )

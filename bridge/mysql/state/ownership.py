@@ -1,8 +1,8 @@
-"""One owner per pipeline: a server lock, an epoch, a heartbeat (internals, decision 7).
+"""Gives each pipeline one owner, by a server lock, an epoch and a heartbeat (internals, decision 7).
 
-The lock is `GET_LOCK` on the control session, which also runs schema changes: when the server drops that session the
-lock is free and no statement can follow on it.  The epoch in the progress row keeps an owner that was taken over from
-committing anything, however long it slept.
+The lock is `GET_LOCK` on the control session, which also runs schema changes: when the server drops that session, the
+lock is free, and no further statement can run on the session.  The epoch in the progress row keeps an owner that was
+taken over from committing anything, however long it slept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from bridge.quoting import quote_name
 STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""
 _PATIENCE_SECONDS: Final = 3
-"""A killed process frees the lock as soon as the server notices; that may take a moment."""
+"""How long to wait for the lock of a killed process: it is free as soon as the server notices, which may take a
+moment."""
 _KILL_SECONDS: Final = 10
 """How long a killed connection may take to give the lock back."""
 _UNKNOWN_THREAD: Final = 1094
@@ -34,7 +35,7 @@ _LOCK_WAIT: Final = 1205
 
 
 class AbandonedError(Exception):
-    """The bridge was asked to end while it waited for the pipeline."""
+    """Raised when the bridge was asked to end while it waited for the pipeline."""
 
 
 class Ownership:
@@ -47,11 +48,11 @@ class Ownership:
         self.epoch = 0
 
     def acquire(self, start_ts: int, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
-        """Takes the pipeline and raises its epoch.  Where it is not known it is made to begin at start_ts (TSO); the
-        bridge's own tables are made, or brought forward, with the errors of `tables.make`.
+        """Takes the pipeline and raises its epoch.  An unknown pipeline is created and begins at start_ts (TSO).  It
+        also creates or upgrades the bridge's own tables, with the errors of `schema.make`.
 
-        A schema change that an owner which is gone has left running is waited for, until `stop` says so.
-        Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` said so.
+        It waits for a schema change that a dead owner has left running, until `stop` gives True.
+        Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` gave True.
         """
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
             self._evict(take_over=take_over, stop=stop)
@@ -75,8 +76,7 @@ class Ownership:
         self.check()
 
     def _evict_myself(self, old: int) -> bool:
-        """Ends the old control session, which the server may still hold although the network has cut it; it holds the
-        lock then."""
+        """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
         progress = self._table.read(self.control)
         if progress is None or progress.epoch != self.epoch or self._holder() != old:
             return False
@@ -85,7 +85,7 @@ class Ownership:
         return self._try_lock(_KILL_SECONDS)
 
     def revive(self) -> None:
-        """Makes sure of the lock after a connection was cut, as by a restart of the server."""
+        """Makes sure that the lock is held after a connection was cut, as by a restart of the server."""
         try:
             self.check()
         except (MySQLError, OSError) as error:
@@ -104,7 +104,7 @@ class Ownership:
         return OwnedError(
             f"another bridge has taken over the pipeline {self._table.name!r}",
             where=f"epoch {self.epoch}",
-            fix="nothing to do here: the other one goes on; `bridge status` shows it",
+            fix="nothing to do here: the other bridge goes on; `bridge status` shows it",
         )
 
     def beat(self, session: Session, connections: list[int], state: str) -> None:
@@ -116,8 +116,8 @@ class Ownership:
         )
 
     def mark(self, session: Session) -> None:
-        """Takes a lock on a connection, by which a take-over knows it for one of this pipeline's: a server that was
-        started anew gives the ids of connections anew."""
+        """Takes a lock on a connection, by which a take-over recognises the connection as this pipeline's: a restarted
+        server uses the ids of connections again."""
         session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
 
     def end(self, connection: int) -> None:
@@ -175,7 +175,7 @@ class Ownership:
             raise OwnedError(
                 f"the pipeline {self._table.name!r} belongs to another bridge",
                 where=f"process {pid} on {host}, heartbeat {age} s old",
-                fix="stop that one, or take over with --take-over",
+                fix="stop that bridge, or take over with --take-over",
             )
         holder = self._holder()
         if holder is not None and not wait_while_running(
@@ -197,7 +197,7 @@ class Ownership:
             self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:
-        if not self._table.is_known(self.control):  # the other one is about to make it known
+        if not self._table.is_known(self.control):  # the other bridge is about to create it
             return "?", 0, [], 0
         rows = self.control.rows(
             "SELECT host, pid, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3))"

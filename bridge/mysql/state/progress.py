@@ -1,6 +1,7 @@
-"""The progress row: the only truth about how far a pipeline is (internals, decision 1), and who owns it (decision 7).
+"""Reads and writes the progress row, which alone tells how far a pipeline is (internals, decision 1) and who owns it
+(decision 7).
 
-Everything lives in one database of the target, `_bridge` by default:
+All tables are in one database of the target, `_bridge` by default:
 progress         one row per pipeline; every target transaction starts with a compare-and-set on it
 owner            who runs the pipeline, its connections and heartbeat (apart from `progress`, whose row a long
                  transaction holds locked)
@@ -35,13 +36,13 @@ class Progress:
     positions: Positions
     pending: tuple[SchemaChange, ...]
     in_parts: bool = False
-    """Several connections are writing beyond applied_ts, or were when the bridge ended."""
+    """Whether several connections are writing beyond applied_ts, or were when the bridge ended."""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """The ids of the topics that the positions speak of, as far as they are known."""
+    """The ids of the topics in `positions`, as far as they are known."""
 
 
 class ProgressTable:
-    """Reads and writes the bridge's own tables for one pipeline; sessions are the caller's."""
+    """Reads and writes the bridge's own tables for one pipeline.  The caller gives the sessions."""
 
     def __init__(self, name: str, schema: str = DEFAULT_SCHEMA) -> None:
         self.name = name
@@ -49,23 +50,23 @@ class ProgressTable:
         self._progress = quote_name(schema, "progress")
 
     def create(self, session: Session) -> None:
-        """Creates the bridge's own database and tables where they are missing; those of an earlier version are brought
-        forward (`schema.make`, with its errors)."""
+        """Creates the bridge's own database and tables where they are missing, and upgrades those of an earlier version
+        (`schema.make`, with its errors)."""
         schema.make(session, self.schema)
 
     def exists(self, session: Session) -> bool:
-        """Tells whether the bridge's tables are there (not whether this pipeline is known).  Raises TargetError when
+        """Tells whether the bridge's tables exist (not whether this pipeline is known).  Raises TargetError when
         another version made them."""
         return schema.are_usable(session, self.schema)
 
     def is_known(self, session: Session) -> bool:
-        """Tells whether the pipeline has a row, in whatever form."""
+        """Tells whether the pipeline has a row, in any form of the tables."""
         if not schema.are_made(session, self.schema):
             return False
         return bool(session.value(f"SELECT COUNT(*) FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def begin(self, session: Session, start_ts: int) -> None:
-        """Makes the pipeline known, beginning at start_ts (TSO); a known one stays as it is."""
+        """Creates the pipeline, beginning at start_ts (TSO); a known pipeline stays as it is."""
         if self.is_known(session):
             return  # INSERT IGNORE would wait for an owner's open transaction, which holds the row
         session.execute(
@@ -97,13 +98,13 @@ class ProgressTable:
         )
 
     def raise_epoch(self, session: Session) -> int:
-        """Fences every earlier owner; gives the new epoch.  Waits for a transaction that holds the row."""
+        """Fences every earlier owner, and gives the new epoch.  It waits for a transaction that holds the row."""
         session.execute(f"UPDATE {self._progress} SET epoch = epoch + 1 WHERE name = %s", (self.name,))
         return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
-        """Does the compare-and-set at the start of every target transaction, and writes what the step quarantines;
-        False when the row is not as expected.  Raises ProgressOrderError."""
+        """Does the compare-and-set at the start of every target transaction, and writes the step's quarantine
+        entries.  Gives False when the row is not as expected.  Raises ProgressOrderError."""
         step.check()
         matched = session.execute(
             f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
@@ -123,7 +124,8 @@ class ProgressTable:
         return matched == 1
 
     def mark(self, session: Session, epoch: int, step: Advance) -> bool:
-        """Says that what lies below step.new_ts is being written by parts; False when the row is not as expected.
+        """Records that changes below step.new_ts are being written in parts.  Gives False when the row is not as
+        expected.
         Raises ProgressOrderError."""
         step.check()
         matched = session.execute(
@@ -133,13 +135,13 @@ class ProgressTable:
         return matched == 1
 
     def epoch_now(self, session: Session) -> int | None:
-        """Gives the epoch, which stays as it is until the session's transaction ends; None when the pipeline is
+        """Gives the epoch, and keeps it from changing until the session's transaction ends; None when the pipeline is
         unknown."""
         found = session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,))
         return None if found is None else int(found)
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
-        """Replaces the list of schema changes still to run; False when another owner has taken over."""
+        """Replaces the list of schema changes still to run; gives False when another owner has taken over."""
         matched = session.execute(
             f"UPDATE {self._progress} SET pending = %s WHERE name = %s AND epoch = %s",
             (_dump_pending(pending), self.name, epoch),
@@ -147,7 +149,7 @@ class ProgressTable:
         return matched == 1
 
     def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
-        """Replaces the ids of the topics; False when another owner has taken over."""
+        """Replaces the ids of the topics; gives False when another owner has taken over."""
         matched = session.execute(
             f"UPDATE {self._progress} SET topics = %s WHERE name = %s AND epoch = %s",
             (orjson.dumps(dict(topics)).decode(), self.name, epoch),
@@ -155,7 +157,7 @@ class ProgressTable:
         return matched == 1
 
     def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
-        """Takes a topic out; False when another owner has taken over."""
+        """Removes a topic; gives False when another owner has taken over."""
         progress = self.read(session)
         if progress is None or progress.epoch != epoch:
             return False
@@ -172,7 +174,7 @@ class ProgressTable:
         return matched == 1
 
     def forget(self, session: Session) -> bool:
-        """Deletes the rows of the pipeline; False when it was unknown."""
+        """Deletes the rows of the pipeline; gives False when it was unknown."""
         known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
         session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
         for journal in ("schema_changes", "quarantine"):

@@ -1,8 +1,9 @@
-"""The quarantine: messages that could not be decoded and rows that the target refused, with reason and position.
+"""Reads and writes the quarantine: messages that could not be decoded and rows that the target refused, with reason and
+position.
 
-Entries are written in the target transaction that passes their position in the log, so each is there exactly once.
-They stay for good: `held`, until somebody has `applied` or `dropped` them, so that nothing is dropped uncounted and a
-message that is read again after a restart is known.
+Entries are written in the target transaction that passes their position in the log, so each is there exactly once. They
+are never deleted: they are `held` until somebody has `applied` or `dropped` them, so that nothing is dropped without
+being counted, and a message that is read again after a restart is known.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _HEAD: Final = (
     " put_at, settled_at"
 )
 _PACKET_REST: Final = 64 * 1024
-"""What a packet needs for everything but the message."""
+"""The bytes of a packet that are needed for everything but the message."""
 _REASON_CHARACTERS: Final = 4000
 
 
 class QuarantineState(StrEnum):
-    """What has become of an entry."""
+    """What became of an entry."""
 
     HELD = "held"
     APPLIED = "applied"
@@ -60,7 +61,7 @@ class QuarantineState(StrEnum):
 
 
 def add_entries(session: Session, schema: str, name: str, entries: Iterable[Entry]) -> None:
-    """Writes entries in the session's open transaction; one that is there already stays as it is."""
+    """Writes entries in the session's open transaction; an entry that exists already stays as it is."""
     packet = 0
     for entry in entries:
         packet = packet or int(session.value("SELECT @@max_allowed_packet"))
@@ -128,7 +129,7 @@ def _joined(parts: Sequence[str] | None) -> str | None:
 
 
 def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | None, int]:
-    """Cuts key, value and row change to what a packet has room for; gives also how many bytes were cut off."""
+    """Cuts key, value and row change to fit a packet; also gives how many bytes were cut off."""
     room = max(packet - _PACKET_REST, 0) // 2
     if entry.change is not None:
         change = dump_change(entry.change)
@@ -148,7 +149,7 @@ def _decoded_size(*texts: str | None) -> int:
 
 @dataclass(frozen=True)
 class StoredEntry:
-    """An entry as it lies in the quarantine; the fields are the table's columns."""
+    """An entry of the quarantine; the fields are the table's columns."""
 
     id: int
     position: Position
@@ -173,7 +174,7 @@ class StoredEntry:
 
 
 def entry_ids(session: Session, schema: str, name: str, states: Iterable[QuarantineState]) -> list[int]:
-    """Gives the entries of a pipeline in these states, in the order in which they were quarantined."""
+    """Gives the ids of a pipeline's entries in these states, in the order in which they were quarantined."""
     return [int(id_) for (id_,) in _select(session, "id", schema, name, states)]
 
 
@@ -194,7 +195,7 @@ def _select(
 
 
 def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool = False) -> StoredEntry | None:
-    """Reads one entry of a pipeline, None when there is none of that id."""
+    """Reads one entry of a pipeline; None when there is none of that id."""
     rows = session.rows(
         f"SELECT {_HEAD}, message_key, message_value FROM {quote_name(schema, 'quarantine')}"
         " WHERE name = %s AND id = %s" + (" FOR UPDATE" if lock else ""),
@@ -213,7 +214,7 @@ def _stored(row: tuple[Any, ...]) -> StoredEntry:
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:
-    """Marks a held entry as done with; False when it is not held (any more)."""
+    """Marks a held entry as settled; gives False when it is not held (any more)."""
     matched = session.execute(
         f"UPDATE {quote_name(schema, 'quarantine')} SET state = %s, outcome = %s, settled_at = NOW(3)"
         " WHERE name = %s AND id = %s AND state = %s",

@@ -1,7 +1,7 @@
-"""The bridge's own tables: how they are made, and brought forward from the form that an earlier version made.
+"""Creates the bridge's own tables, and upgrades the form that an earlier version made.
 
-The table `version` says which form they have; forms from before there was that table count as 0.  Bringing them
-forward only adds what is missing and writes the version last, so that it may be interrupted anywhere and begin anew.
+The table `version` says which form they have; forms older than that table count as 0.  An upgrade only adds what is
+missing, and writes the version last, so that it may be interrupted anywhere and begin anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bridge.quoting import quote_name
 VERSION: Final = 1
 """The number of the form below."""
 _LOCK_SECONDS: Final = 60
-"""How long another bridge may take to bring the tables forward."""
+"""How long another bridge may take to upgrade the tables."""
 
 _TABLES: Final = {
     "owner": """CREATE TABLE IF NOT EXISTS {schema}.owner (
@@ -70,12 +70,12 @@ _TABLES: Final = {
         updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)
     ) DEFAULT CHARSET = utf8mb4""",
 }
-"""The tables, made in this order, so that all are there when `progress` is."""
+"""The tables.  They are made in this order, so that all of them exist when `progress` exists."""
 _ADDED: Final = {
     "progress": ("applying_ts", "topics"),
     "schema_changes": ("classes", "run_text", "rewrites", "left_out", "replacement"),
 }
-"""Columns that form 0 may lack.  A new one holds 0 or "" in the rows that are there."""
+"""Columns that form 0 may lack.  A new column holds 0 or "" in existing rows."""
 
 log = structlog.get_logger()
 
@@ -86,12 +86,12 @@ def pipeline_lock(schema: str, name: str) -> str:
 
 
 def are_made(session: Session, schema: str) -> bool:
-    """Tells whether the bridge's tables are there, in whatever form."""
+    """Tells whether the bridge's tables exist, in any form."""
     return _has_table(session, schema, "progress")
 
 
 def are_usable(session: Session, schema: str) -> bool:
-    """Tells whether the bridge's tables are there.  Raises TargetError when another version has made them."""
+    """Tells whether the bridge's tables exist.  Raises TargetError when another version has made them."""
     if not are_made(session, schema):
         return False
     version = _version(session, schema)
@@ -99,17 +99,17 @@ def are_usable(session: Session, schema: str) -> bool:
         raise TargetError(
             f"the bridge's own tables are those of an earlier version (form {version}, this is {VERSION})",
             where=schema,
-            fix="start the pipeline once with this version, which brings them forward",
+            fix="start the pipeline once with this version, which upgrades them",
         )
     _refuse_newer(version, schema)
     return True
 
 
 def make(session: Session, schema: str) -> None:
-    """Makes the tables that are missing, and brings forward those of an earlier version.
+    """Makes the tables that are missing, and upgrades those of an earlier version.
 
-    Not while a bridge of another session runs a pipeline on them.  Raises TargetError then, and when a later version
-    has made them.
+    It upgrades nothing while another bridge runs a pipeline on them.  It raises TargetError then, and when a later
+    version has made them.
     """
     session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
     if not are_made(session, schema) or _version(session, schema) != VERSION:
@@ -131,10 +131,10 @@ def _make(session: Session, schema: str) -> None:
     _refuse_newer(version, schema)
     known = are_made(session, schema)
     if known and version == VERSION:
-        return  # by another one, while this one waited
+        return  # another bridge did it while this one waited
     if known:
         _refuse_others(session, schema)
-        log.info("the bridge's own tables are brought forward", database=schema, version=version, to=VERSION)
+        log.info("the bridge's own tables are upgraded", database=schema, version=version, to=VERSION)
     for table, statement in _TABLES.items():
         if table == "progress":
             if known:
@@ -175,7 +175,7 @@ def _definition(table: str, column: str) -> str:
 
 
 def _refuse_interrupted(session: Session, schema: str) -> None:
-    """Refuses schema changes that were interrupted under form 0, whose fingerprints say nothing now."""
+    """Refuses schema changes that were interrupted under form 0, whose fingerprints cannot be compared any more."""
     found = session.rows(
         "SELECT name, commit_ts, statement FROM " + quote_name(schema, "schema_changes") + " WHERE state = 'running'"
     )
@@ -183,13 +183,13 @@ def _refuse_interrupted(session: Session, schema: str) -> None:
         raise TargetError(
             f"a schema change was interrupted under an earlier version of the bridge: {statement}",
             where=f"pipeline {name}, commit ts {commit_ts}",
-            fix="start that version once more, which ends it; or see whether it ran, and UPDATE its row in"
+            fix="start that version once more, which finishes it; or check whether it ran, and UPDATE its row in"
             f" {schema}.schema_changes to the state 'done' if it did, DELETE the row if it did not",
         )
 
 
 def _fill_schema_changes(session: Session, schema: str) -> None:
-    """Fills rows from before `run_text`, when statements ran as they came."""
+    """Fills rows that are older than the column `run_text`: then statements ran as they came."""
     journal = quote_name(schema, "schema_changes")
     rows = session.rows(
         f"SELECT name, commit_ts, statement_hash, schema_name, statement FROM {journal} WHERE rewrites = ''"
@@ -222,10 +222,10 @@ def _refuse_others(session: Session, schema: str) -> None:
     running = sorted(name for name, holder in holders.items() if holder not in {None, session.connection_id})
     if running:
         raise TargetError(
-            "the bridge's own tables are those of an earlier version of the bridge, and others that run write to them:"
-            f" {', '.join(running)}",
+            "the bridge's own tables are those of an earlier version of the bridge, and other running bridges write to"
+            f" them: {', '.join(running)}",
             where=schema,
-            fix="stop those, start this one, then those again with this version",
+            fix="stop those, start this one, then start those again with this version",
         )
 
 
@@ -237,7 +237,7 @@ def _has_table(session: Session, schema: str, table: str) -> bool:
 
 
 def _version(session: Session, schema: str) -> int:
-    """Reads the form of the tables, 0 where nothing says it."""
+    """Reads the form of the tables; 0 where it is not recorded."""
     if not _has_table(session, schema, "version"):
         return 0
     return int(session.value(f"SELECT version FROM {quote_name(schema, 'version')}") or 0)

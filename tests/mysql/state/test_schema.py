@@ -200,7 +200,7 @@ def test_a_bridge_of_the_earlier_version_that_runs_is_not_cut_off(target: str) -
     make_form(target, FIRST_FORM)
     with admin(target) as other:
         assert other.value("SELECT GET_LOCK(%s, 0)", (schema.pipeline_lock(SCHEMA, "other"),)) == 1
-        with pytest.raises(TargetError, match="others that run write to them: other"):
+        with pytest.raises(TargetError, match="other running bridges write to them: other"):
             run_on(target)
     run_on(target)
 
