@@ -37,6 +37,9 @@ from tests.support.oracles import (
     messages_of,
 )
 
+TAUGHT_BY = WARM // ALIKE
+"""Lots of a message, of ALIKE each, after which a template is learned from it."""
+
 
 def _warm() -> FastDecoder:
     decoder = decoder_of("canal-json")
@@ -154,7 +157,7 @@ def test_quotes_in_a_binary_value_teach_nothing_of_those_in_texts() -> None:
     def row(name: str, binary: str) -> bytes:
         return orjson.dumps({**message, "data": [{"id": "1", "name": name, "b": binary}]})
 
-    taught = [(b"", row("x", "it's"))] * 2 * WARM
+    taught = [(b"", row("x", "it's"))] * 2 * TAUGHT_BY
     decoder = _learn_and_compare(
         "canal-json", [*taught, (b"", row("O'Brien", "abc")), (b"", row("',(select 1", "abc"))]
     )
@@ -178,8 +181,8 @@ def test_images_come_and_go(protocol: str) -> None:
     ]
     messages = [(key, value) for value in (update, *without)]
     for _ in range(2):
-        _learn_and_compare(protocol, [pair for pair in messages for _ in range(WARM)] * 2)
-        _learn_and_compare(protocol, messages * 3 * WARM)
+        _learn_and_compare(protocol, [pair for pair in messages for _ in range(TAUGHT_BY)] * 2)
+        _learn_and_compare(protocol, messages * 2 * TAUGHT_BY)
         messages.reverse()
 
 
@@ -192,15 +195,15 @@ def test_a_column_called_like_a_part_of_the_message() -> None:
     for protocol in ENCODERS:
         encoder = ENCODERS[protocol](1)
         messages = encoder.transaction(Transaction(TS, 0, tuple(changes), MOMENT))
-        _learn_and_compare(protocol, [(m.key, m.value or b"") for m in messages] * 3 * WARM)
+        _learn_and_compare(protocol, [(m.key, m.value or b"") for m in messages] * 3 * TAUGHT_BY)
 
 
 def test_a_key_that_changes_is_seen() -> None:
     """Debezium's message says its key's columns in Kafka's key alone."""
     value = messages_of("debezium", [((7, 8, "y"), (7, 9, "z"))])[0].value or b""
     keys = [b'{"payload":{"id":7}}', b'{"payload":{"id":7,"n":8}}', b'{"payload":{"n":7}}', b'{"payload":{}}', None]
-    _learn_and_compare("debezium", [(key, value) for key in keys for _ in range(2 * WARM)])
-    _learn_and_compare("debezium", [(key, value) for key in keys] * 3 * WARM)
+    _learn_and_compare("debezium", [(key, value) for key in keys for _ in range(2 * TAUGHT_BY)])
+    _learn_and_compare("debezium", [(key, value) for key in keys] * 3 * TAUGHT_BY)
     handle = HandleKeys(Envelopes())
     for _ in range(2):
         for key in keys:
@@ -219,11 +222,11 @@ def test_types_in_any_order() -> None:
         types = {name: "int" if name == "id" else "varchar" for name in order}
         codes = {name: 4 + len(messages) % 2 for name in names}
         messages.append(orjson.dumps({**MESSAGE, "mysqlType": types, "sqlType": codes, "data": [row]}))
-    decoder = _learn_and_compare("canal-json", [(b"", value) for value in messages] * WARM)
+    decoder = _learn_and_compare("canal-json", [(b"", value) for value in messages] * TAUGHT_BY)
     assert all(decoded_alone(decoder, value) is not None for value in messages)
     other = orjson.loads(messages[0])
     other["mysqlType"]["w"] = "blob"
-    _learn_and_compare("canal-json", [(b"", messages[0])] * 2 * WARM + [(b"", orjson.dumps(other))])
+    _learn_and_compare("canal-json", [(b"", messages[0])] * 2 * TAUGHT_BY + [(b"", orjson.dumps(other))])
     assert decoded_alone(decoder, orjson.dumps(other)) is None
     assert decoded_alone(decoder, messages[0].replace(b'"sqlType":{', b'"sqlType":{5,')) is None
 
