@@ -103,6 +103,7 @@ JsonTypes = dict[str, list[set[type]]]
 
 
 Node = ValueHole | Hole | Part
+_NODES: Final = {ValueHole, Hole, Part}
 
 
 class Flat(NamedTuple):
@@ -118,29 +119,44 @@ class Flat(NamedTuple):
 
 def flattened(tree: Any) -> Flat:
     """Writes a lesson's tree as JSON without spaces, as TiCDC and others do."""
-    flat = Flat([], [""])
-    _flatten(tree, flat)
+    pieces: list[str | Node] = []
+    _flatten(tree, pieces)
+    flat, constant = Flat([], []), list[str]()
+    for piece in pieces:
+        if isinstance(piece, str):
+            constant.append(piece)
+        else:
+            flat.nodes.append(piece)
+            flat.between.append("".join(constant))
+            constant = []
+    flat.between.append("".join(constant))
     return flat
 
 
-def _flatten(node: Any, flat: Flat) -> None:
-    if isinstance(node, dict):
-        flat.between[-1] += "{"
-        for number, (name, value) in enumerate(node.items()):
-            flat.between[-1] += "," * (number > 0) + orjson.dumps(name).decode() + ":"
-            _flatten(value, flat)
-        flat.between[-1] += "}"
-    elif isinstance(node, list):
-        flat.between[-1] += "["
-        for number, value in enumerate(node):
-            flat.between[-1] += "," * (number > 0)
-            _flatten(value, flat)
-        flat.between[-1] += "]"
-    elif isinstance(node, Node):
-        flat.nodes.append(node)
-        flat.between.append("")
+def _flatten(node: Any, pieces: list[str | Node]) -> None:
+    kind = type(node)
+    if kind is dict:
+        before = "{"
+        for name, value in node.items():
+            pieces.append(f"{before}{_json(name)}:")
+            _flatten(value, pieces)
+            before = ","
+        pieces.append("}" if node else "{}")
+    elif kind is list:
+        before = "["
+        for value in node:
+            pieces.append(before)
+            _flatten(value, pieces)
+            before = ","
+        pieces.append("]" if node else "[]")
+    elif kind in _NODES:
+        pieces.append(node)
     else:
-        flat.between[-1] += orjson.dumps(node).decode()
+        pieces.append(_json(node))
+
+
+def _json(constant: Any) -> str:
+    return orjson.dumps(constant).decode()
 
 
 def likeness(lesson: Lesson) -> Hashable:
