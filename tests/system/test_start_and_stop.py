@@ -32,7 +32,7 @@ Extents = dict[PartitionId, Extent]
 
 
 @pytest.mark.parametrize(
-    ("number", "seconds"), [(signal.SIGINT, 2.0), pytest.param(signal.SIGTERM, 5.0, marks=pytest.mark.soak)]
+    ("number", "seconds"), [(signal.SIGINT, 1.0), pytest.param(signal.SIGTERM, 5.0, marks=pytest.mark.soak)]
 )
 def test_a_signal_while_it_starts_ends_it_with_0(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals, seconds: float
