@@ -4,7 +4,7 @@ From `errors`: 0 done, 1 different or unknown, 2 wrong usage, 3 stopped by a fai
 another bridge.  Besides:
 
 70   an unexpected failure, which is a bug.  Never 1, which means "different" or "unknown".
-130  Ctrl-C.
+130  Ctrl-C, or a second signal.
 141  the reader of stdout has closed it, as `head` does.
 """
 

@@ -29,6 +29,7 @@ from bridge.cli.options import (
     confirm,
     takes_settings,
 )
+from bridge.cli.stop_signals import StopSignals
 from bridge.commands import manual
 from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.config import Settings, parse_moment
@@ -49,8 +50,9 @@ app.add_typer(ddl.app, name="ddl")
 app.add_typer(quarantine.app, name="quarantine")
 
 
-def _run_pipeline(settings: Settings, work: Callable[[Any], Any]) -> Any:
-    """Assembles a pipeline and calls `work` with it; returns the outcome.
+def _run_pipeline(settings: Settings, work: Callable[[Any], Any], *, code: int) -> Any:
+    """Assembles a pipeline and calls `work` with it; returns the outcome.  A signal ends it, with `code` if need be by
+    force.
 
     A stop signal that arrives before the pipeline exists ends the command at once, since nothing has begun, with the
     exit code that a later signal would give.
@@ -73,7 +75,10 @@ def _run_pipeline(settings: Settings, work: Callable[[Any], Any]) -> Any:
     except (BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
         if not stopped.is_set():
             raise
-    return Outcome(applied_ts=0, interrupted=True) if stopped.is_set() else work(pipeline)
+    if stopped.is_set():
+        return Outcome(applied_ts=0, interrupted=True)
+    with StopSignals(pipeline.stop, pipeline.break_off, pipeline.clean_up, code=code):
+        return work(pipeline)
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
@@ -90,7 +95,8 @@ def run(
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
     if settings.source.input:
         raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
-    output.stopped(_run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over)))
+    outcome = _run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over), code=0)
+    output.stopped(outcome)
 
 
 @app.command()
@@ -112,7 +118,7 @@ def replay(
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = _run_pipeline(settings, catch_up)
+    outcome = _run_pipeline(settings, catch_up, code=4)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from bridge.model import SchemaChange
+from bridge.mysql.state.ownership import AbandonedError
 from bridge.pipeline.applier import Applier, Interrupted
 from bridge.pipeline.order import DecodedBatch
 
@@ -91,7 +92,7 @@ class ApplierThread:
                     if batch is None:
                         return
                     self._applier.take(batch)
-        except Interrupted:
+        except (Interrupted, AbandonedError):
             return
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
             self.failure = error

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -34,7 +35,7 @@ from bridge.sources.source import Extent
 from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
-from bridge.spark.session import start_session
+from bridge.spark.session import end_by_force, start_session
 from bridge.spark.tuning import switch_off
 
 PROGRESS_SECONDS: Final = 0.5
@@ -49,10 +50,21 @@ class Pipeline:
     def __init__(self, assembly: Assembly) -> None:
         self._assembly, self._settings = assembly, assembly.settings
         self._stop = threading.Event()
+        self._break_off: Callable[[], None] | None = None
 
     def stop(self) -> None:
         """Makes the pipeline end; may be called from a signal handler."""
         self._stop.set()
+
+    def break_off(self) -> None:
+        """Ends what is waited for at the target after `stop`: a transaction is rolled back, a schema change goes on
+        there; may be called from any thread."""
+        if self._break_off is not None:
+            self._break_off()
+
+    def clean_up(self) -> None:
+        """Ends what a process that ends by force would leave behind."""
+        end_by_force()
 
     def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
         """Replicates until `stop` is called.  Calls `on_status` every stream.status_seconds."""
@@ -68,6 +80,11 @@ class Pipeline:
             return self._run_owned(plan)
         except AbandonedError:
             return Outcome(applied_ts=0, interrupted=True)
+        except (SourceError, TargetError) as error:
+            if not self._stop.is_set():
+                raise
+            log.warning("the bridge was asked to end, and does not wait for this any longer", error=str(error))
+            return Outcome(applied_ts=0, interrupted=True)
 
     def _run_owned(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
@@ -75,6 +92,7 @@ class Pipeline:
         keep_freed_memory()
         with _expected_errors(self._assembly.target), self._own(plan) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership)
+            self._break_off = writer.break_off
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
@@ -158,6 +176,7 @@ class Pipeline:
         start_ts = parse_moment(self._settings.begin)
         target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
         ownership = Ownership(target, table)
+        self._break_off = partial(ownership.break_off, [])
         try:
             ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
             target.announce(ownership.control)

@@ -26,8 +26,9 @@ from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, PartitionsAdded, is_executor_lost, source_error
 from bridge.spark.session import checkpoint_folder, end_tasks
 
-STOP_SECONDS: Final = 25.0
-"""How long a stop waits for the present transaction.  A stop may take 30 s in all; the rest is for the JVM."""
+STOP_SECONDS: Final = 20.0
+"""How long a stop waits for the present transaction, which is broken off before (`stop_signals`).  A stop may take 30 s
+in all; the rest is for the JVM."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()

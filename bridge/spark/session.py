@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +30,7 @@ from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
 
 _CHECKPOINT: Final = "bridge-stream-"
+_MADE: Final[set[Path]] = set()
 _DEFAULTS: Final = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -54,6 +56,8 @@ _DEFAULTS: Final = {
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _END_SECONDS: Final = 3.0
 """How long tasks may take to end; Spark checks every two seconds whether a task was killed."""
+_JVM_SECONDS: Final = 1.5
+"""For a JVM that is told to end to remove what it has written."""
 _LOCAL_DEFAULTS: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
 """Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
@@ -178,8 +182,22 @@ def checkpoint_folder() -> Iterator[str]:
         folder = created.rename(
             created.with_name(_CHECKPOINT + created.name)
         )  # the name that others look for, only now that it is locked
+        _MADE.add(folder)
+        stack.callback(_MADE.discard, folder)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield str(folder)
+
+
+def end_by_force() -> None:
+    """Ends the JVM that this process has started, and removes the folders of its queries."""
+    jvm = getattr(SparkContext._gateway, "proc", None)
+    if jvm is not None:
+        jvm.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            jvm.wait(_JVM_SECONDS)
+        jvm.kill()
+    for folder in tuple(_MADE):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

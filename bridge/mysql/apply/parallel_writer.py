@@ -124,6 +124,12 @@ class ParallelWriter(Writer):
             return found
         return [name for name in found if not tables[name].counts]
 
+    def cut(self) -> None:
+        """Ends the connections under who waits for an answer."""
+        super().cut()
+        for shard in self._shards:
+            shard.cut()
+
     def close(self) -> None:
         """Ends the writing sessions; open transactions are rolled back."""
         super().close()
@@ -192,6 +198,12 @@ class _Shard:
         self._session = self._target.connect()
         self._ownership.mark(self._session)
         return True
+
+    def cut(self) -> None:
+        """Ends the connection under who waits for an answer; may be called from any thread."""
+        session = self._session
+        if session is not None:
+            session.cut()
 
     def close(self) -> None:
         """Ends the connection; an open transaction is rolled back."""

@@ -244,6 +244,18 @@ class Writer:
                     return held
         return None
 
+    def break_off(self) -> None:
+        """Ends what is in hand, which the server rolls back; may be called from any thread."""
+        control, *connections = self.connections
+        del control
+        self._ownership.break_off(connections)
+        self.cut()
+
+    def cut(self) -> None:
+        """Ends the connections under who waits for an answer."""
+        if self._session is not None:
+            self._session.cut()
+
     def close(self) -> None:
         """Ends the writing session; an open transaction is rolled back."""
         if self._session is not None:

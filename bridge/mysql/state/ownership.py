@@ -15,7 +15,7 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import OwnedError
+from bridge.errors import OwnedError, TargetError
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOST, LockConflictError
@@ -46,6 +46,7 @@ class Ownership:
         self._lock = pipeline_lock(table.schema, table.name)
         self.control = target.connect(autocommit=True)
         self.epoch = 0
+        self._is_broken_off = False
 
     def acquire(self, start_ts: int, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
         """Takes the pipeline and raises its epoch.  An unknown pipeline is created and begins at start_ts (TSO).  It
@@ -67,7 +68,10 @@ class Ownership:
         )
 
     def reconnect(self) -> None:
-        """Opens a new control session after the old one was cut.  Raises OwnedError when another bridge was faster."""
+        """Opens a new control session after the old one was cut.  Raises OwnedError when another bridge was faster,
+        AbandonedError after `break_off`."""
+        if self._is_broken_off:
+            raise AbandonedError
         old = self.control.connection_id
         self.control.close()
         self.control = self._target.connect(autocommit=True)
@@ -109,6 +113,8 @@ class Ownership:
 
     def beat(self, session: Session, connections: list[int], state: str) -> None:
         """Writes heartbeat, connections and state (JSON) on a session that is never busy for long."""
+        if self._is_broken_off:
+            return
         session.execute(
             f"UPDATE {self._owner_table} SET heartbeat_at = NOW(3), connections = %s, state = %s"
             " WHERE name = %s AND epoch = %s",
@@ -142,14 +148,33 @@ class Ownership:
         )
         session.commit()
 
+    def break_off(self, connections: list[int]) -> None:
+        """Ends these connections on the server, so that it rolls back what they have in hand, and gives the pipeline
+        back; a schema change that runs goes on there.  May be called from any thread, whatever the others wait for."""
+        self._is_broken_off = True
+        with suppress(MySQLError, OSError, TargetError):
+            session = self._target.connect(autocommit=True)
+            try:
+                for connection in connections:
+                    if session.value("SELECT IS_USED_LOCK(%s)", (self._mark_of(connection),)) == connection:
+                        session.execute(f"KILL {connection}")
+                self._give_back(session)
+            finally:
+                session.close()
+        self.control.cut()
+
     def release(self) -> None:
         """Closes the control session, which frees the lock."""
-        with suppress(MySQLError, OSError):
-            self.control.execute(
-                f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s",
-                (self._table.name, self.epoch),
-            )
+        if not self._is_broken_off:
+            with suppress(MySQLError, OSError):
+                self._give_back(self.control)
         self.control.close()
+
+    def _give_back(self, session: Session) -> None:
+        session.execute(
+            f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s",
+            (self._table.name, self.epoch),
+        )
 
     @property
     def _owner_table(self) -> str:
@@ -171,7 +196,8 @@ class Ownership:
 
     def _evict(self, *, take_over: bool, stop: Callable[[], bool]) -> None:
         host, pid, connections, age = self._current_owner()
-        if not take_over and age is not None and age <= STALE_SECONDS:
+        has_ended = age is not None and not connections  # it said so, and left a schema change that still runs
+        if not take_over and not has_ended and age is not None and age <= STALE_SECONDS:
             raise OwnedError(
                 f"the pipeline {self._table.name!r} belongs to another bridge",
                 where=f"process {pid} on {host}, heartbeat {age} s old",

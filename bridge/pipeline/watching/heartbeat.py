@@ -20,6 +20,9 @@ from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 
 HEARTBEAT_SECONDS: Final = 5.0
+_TIMEOUT_SECONDS: Final = 10.0
+"""As of other sessions, but a heartbeat that comes late lets others take over."""
+_END_SECONDS: Final = 3.0
 
 log = structlog.get_logger()
 
@@ -56,7 +59,9 @@ class Heartbeat:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join()
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():
+            return  # the target does not answer
         self._beat(self._read_status())
         if self._session is not None:
             self._session.close()
@@ -112,7 +117,7 @@ class Heartbeat:
     def _beat(self, status: Status | None) -> None:
         try:
             if self._session is None:
-                self._session = self._target.connect(autocommit=True)
+                self._session = self._target.connect(autocommit=True, timeout_seconds=_TIMEOUT_SECONDS)
             state = orjson.dumps(status.document() if status else {}).decode()
             self._ownership.beat(self._session, self._writer.connections, state)
         except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another

@@ -15,7 +15,10 @@ import pytest
 
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
+from bridge.mysql.apply.statement_tag import pipeline_tag
 from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LostConnectionError
+from bridge.mysql.state.ownership import AbandonedError
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.status_reporter import StatusReporter
@@ -314,3 +317,52 @@ def test_a_statement_that_outlives_its_connection_is_not_sent_again(target: str,
     assert session.rows("SELECT state, outcome FROM _bridge.schema_changes") == [
         ("done", "found on the target after an interruption")
     ]
+
+
+def test_a_stop_breaks_off_what_waits_for_a_lock(target: str, session: Session) -> None:
+    """The server rolls the transaction back at once, and who comes next need not wait for it."""
+    session.execute("LOCK TABLES m.t WRITE")
+    failures: list[BaseException] = []
+    with owner(target) as stopped:
+        stopped.beat()
+
+        def apply() -> None:
+            try:
+                stopped.take(EVENTS)
+            except AbandonedError as abandoned:
+                failures.append(abandoned)
+
+        thread = threading.Thread(target=apply)
+        thread.start()
+        with admin(target) as other:
+            waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table%'"
+            while other.value(waiting) == 0:
+                assert thread.is_alive()
+            stopped.writer.break_off()
+            thread.join(10)
+            assert len(failures) == 1
+            assert other.value(waiting) == 0
+        with owner(target):
+            pass
+        session.execute("UNLOCK TABLES")
+
+
+def test_a_stop_leaves_a_schema_change_running_which_the_next_one_waits_for(target: str) -> None:
+    """Whoever comes next is not told that the pipeline is owned: the last owner has said that it ended."""
+    with owner(target) as stopped:
+        tagged = f"{pipeline_tag('bridge')} 7 */ SELECT SLEEP(1.5)"
+
+        def run() -> None:
+            with pytest.raises(LostConnectionError):
+                stopped.ownership.control.value(tagged)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        with admin(target) as other:
+            while not other.value("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '/* bridge%'"):
+                assert thread.is_alive()
+        began = time.monotonic()
+        stopped.writer.break_off()
+        thread.join(10)
+        with owner(target):
+            assert time.monotonic() - began > 1

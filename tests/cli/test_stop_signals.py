@@ -1,0 +1,89 @@
+"""What SIGTERM and Ctrl-C do to a command, whatever it waits for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import signal, sys, threading, time
+from bridge.cli import stop_signals
+from bridge.cli.stop_signals import StopSignals
+stop_signals.BREAK_OFF_SECONDS, stop_signals.END_SECONDS, stop_signals._LEFT_SECONDS = 0.5, 1.5, 0.3
+asked, broken_off = threading.Event(), threading.Event()
+wait = sys.argv[1]
+
+def say(what):
+    print(what, flush=True)
+
+def stubborn():
+    while True:
+        time.sleep(1)
+
+with StopSignals(asked.set, broken_off.set, lambda: say("cleaned up"), code=4):
+    say("ready")
+    if wait == "nothing":
+        asked.wait()
+    elif wait == "the target":
+        broken_off.wait()
+    elif wait == "a lock for ever":
+        lock = threading.Lock(); lock.acquire(); lock.acquire()
+    elif wait == "a thread that is left":
+        threading.Thread(target=stubborn).start()
+        asked.wait()
+say("ended")
+sys.exit(0)
+"""
+
+
+def run(wait: str, *numbers: int) -> tuple[int, list[str], float]:
+    """Exit code, what was said after "ready", and seconds from the first signal on."""
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, wait], stdout=subprocess.PIPE, text=True)
+    with program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
+            began = time.monotonic()
+            for number in numbers:
+                program.send_signal(number)
+                time.sleep(0.05)
+            code = program.wait(20)
+        finally:
+            program.kill()
+        said = program.stdout.read().split("\n")[:-1]
+    return code, said, time.monotonic() - began
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("wait", "code", "said"),
+    [
+        ("nothing", 0, ["ended"]),
+        ("the target", 0, ["ended"]),
+        ("a lock for ever", 4, ["cleaned up"]),
+        ("a thread that is left", 4, ["ended", "cleaned up"]),
+    ],
+)
+def test_a_stop_comes_to_its_end(number: int, wait: str, code: int, said: list[str]) -> None:
+    """It is asked; then what it waits for is broken off; then it ends all the same, with the exit code of a stop."""
+    assert run(wait, number)[:2] == (code, said)
+
+
+@pytest.mark.parametrize("wait", ["the target", "a lock for ever"])
+def test_a_second_signal_ends_it_at_once(wait: str) -> None:
+    """Without waiting for anything."""
+    code, said, seconds = run(wait, signal.SIGTERM, signal.SIGINT)
+    assert (code, said) == (130, ["cleaned up"])
+    assert seconds < 0.5
+
+
+def test_signals_of_a_work_that_has_ended_end_nothing() -> None:
+    """The command's own end is not cut short."""
+    program = PROGRAM.replace('say("ended")', 'signal.raise_signal(signal.SIGTERM); time.sleep(0.4); say("ended")')
+    found = subprocess.run([sys.executable, "-c", program.replace("asked.wait()", "pass"), "nothing"],
+                           stdout=subprocess.PIPE, text=True, timeout=20, check=False)  # fmt: skip
+    assert (found.returncode, found.stdout) == (0, "ready\nended\n")
