@@ -130,7 +130,7 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
         if step == "tell":
             heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, 0))
         elif step == "look":
-            heartbeat.report_on(SimpleNamespace(look=fail))  # type: ignore[arg-type]
+            heartbeat.report_on(SimpleNamespace(status=fail))  # type: ignore[arg-type]
         beat = pipeline.ownership.beat
         if step == "beat":
             monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
@@ -153,7 +153,7 @@ def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: st
 
     with owner(target) as pipeline:
         heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 0.01)
-        heartbeat.report_on(SimpleNamespace(look=die))  # type: ignore[arg-type]
+        heartbeat.report_on(SimpleNamespace(status=die))  # type: ignore[arg-type]
         heartbeat.raise_failure()
         with heartbeat:
             heartbeat._thread.join(10)
