@@ -78,7 +78,8 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
     if rendering.safe_mode:
         yield from _free_unique_values(net)
     gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
-    gone += [rows.origins for rows in net.patched if rows.moves]
+    for parts in (parts for parts in net.patched if parts.moves):  # where they come, another row may have gone
+        gone += [parts.origins, keys_of(parts.columns, parts.images, net.key)]
     for condition in key_conditions(table, net.key, _in_all_spellings(net, pa.concat_arrays(gone))):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)

@@ -273,6 +273,17 @@ def test_a_new_row_has_nothing_of_the_old_one(target: str, session: Session, wri
     assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 5, None), (2, 3, "kept")]
 
 
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+def test_a_part_comes_to_a_key_that_a_whole_row_has_left(target: str, session: Session, writers: int) -> None:
+    """In one window, in which the row that was there is written whole at another key: nothing is in the way."""
+    session.execute(BOTH)
+    session.execute("INSERT INTO m.t VALUES (1, 1, 'left'), (2, 2, 'kept')")
+    changes = [t([1, 1, "left"], [1, 1, "new"]), t([1, 1], [3, 1], PARTS), t([2, 2], [1, 2], PARTS)]
+    counts = run_all(target, by_time(*changes), writers=writers).writer.counts
+    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 2, "kept"), (3, 1, "new")]
+    assert counts.safe_mode == 0
+
+
 @pytest.mark.parametrize("event", [t([1, 1], [1, 2], PARTS), t([1, 1], None, PARTS)], ids=["update", "delete"])
 def test_a_part_of_a_row_without_a_key_is_refused(target: str, session: Session, event: Event) -> None:
     """It may mean any row that is alike in what it holds."""
