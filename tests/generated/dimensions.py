@@ -8,7 +8,7 @@ from itertools import combinations
 from random import Random
 from typing import Final, NamedTuple
 
-from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, SHAPES
+from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, RESERVED, SHAPES
 from tests.generated.wires import WIRES
 
 Choice = Mapping[str, str]
@@ -47,12 +47,13 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "redelivery": (NONE, "copies", "whole topic", "from below"),
     "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS),
     "quarantine": (NONE, *QUARANTINES),
+    "left out": (NONE, *RESERVED),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
     *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
-    *("unique updates", "redelivery", "crash"),
+    *("unique updates", "redelivery", "crash", "left out"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
@@ -171,7 +172,7 @@ def fits(value: tuple[str, str], choice: Choice, without: Collection[Pair] = IMP
     return all(possible(value, met, without) for met in choice.items())
 
 
-_SPECIAL: Final = {"schema change": 0.5, "redelivery": 0.35, "crash": 0.35, "quarantine": 0.25}
+_SPECIAL: Final = {"schema change": 0.5, "redelivery": 0.35, "crash": 0.35, "quarantine": 0.25, "left out": 0.15}
 """How often these are not none."""
 
 
@@ -182,6 +183,9 @@ MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
             # Keys that a server holds for one, in statements that several connections run in any order.
             {"consistency": "parallel", "shape": "single key", "key type": "varchar"},
             {"consistency": "parallel", "shape": "prefix key", "key type": "varchar"},
+            # A row of which a part came moves, or cannot be quarantined by halves.
+            {"protocol": "official canal NOBLOB", "quarantine": "digits"},
+            {"shape": "target-only", "quarantine": "length"},
         ),
     ),
     "executors": (

@@ -10,6 +10,7 @@ from typing import Final
 from tests.generated.dimensions import NONE, Choice
 from tests.generated.tables import KEYS, LARGE, PLAIN, REFUSED, SPARE_KEYS, Column, Equality, Row, Table, Unique, Value
 from tests.generated.upstream import Alter, Content, Delete, Insert, Statement, Transaction, Update, Upstream
+from tests.generated.wires import WIRES
 
 _ADDED: Final = (
     Column("added", "int"),
@@ -17,8 +18,13 @@ _ADDED: Final = (
     Column("added", "varchar", collation="utf8mb4_bin"),
 )
 _ATTEMPTS: Final = 6
-_HURTS: Final = {"target-only": ("swap", "pass on"), "varchar": ("respell",)}
-"""Operations that are favoured beside others: for a shape, where rows are written anew; for a type of keys."""
+_HURTS: Final = {
+    "shape": {"target-only": ("swap", "pass on")},
+    "key type": {"varchar": ("respell",)},
+    "protocol": {"official canal NOBLOB": ("move", "large")},
+}
+"""Operations that are favoured beside others: for a shape, where rows are written anew; for a type of keys; where rows
+come in parts."""
 
 
 @dataclass
@@ -37,7 +43,7 @@ class Draughtsman:
     def __post_init__(self) -> None:
         self.pools = {kind: tuple(self.random.sample(pool, k=min(len(pool), 6))) for kind, pool in KEYS.items()}
         self._favoured = self.random.sample(list(self.operations), k=min(len(self.operations), 4))
-        hurts = _HURTS.get(self.choice["shape"], ()) + _HURTS.get(self.choice["key type"], ())
+        hurts = [one for dimension, of in _HURTS.items() for one in of.get(self.choice[dimension], ())]
         self._favoured += [operation for operation in hurts if operation in self.operations]
         self._ts = 0
 
@@ -297,10 +303,21 @@ class Draughtsman:
             }
             drawn.append(Transaction(1, (Insert(0, row),), ("refused",)))
         kept = self._kept(drawn)
-        touched = self._pick(0)
-        if touched is not None and touched["q"] is None and self.random.random() < 0.5:
-            kept += self._kept([Transaction(1, (Update(0, self._where(of, touched), {"q": value}),), ("refused",))])
+        others = [row for row in self._content(0).rows.values() if row["q"] is None]
+        if others and self.random.random() < 0.7:
+            touched = others[0]  # which has been there for long, and may have what only the target knows
+            sets: Row = {"q": value}
+            if self.random.random() < 0.6 and len(drawn) == 1:
+                sets |= {name: SPARE_KEYS[of.column(name).type][1] for name in of.handle}
+            update = Update(0, self._where(of, touched), sets, is_one=self._is_one_change(of))
+            kept += self._kept([Transaction(1, (update,), ("refused",))])
         return kept
+
+    def _is_one_change(self, table: Table) -> bool:
+        """An update of a key is told as one row change, which, where it lacks columns, is quarantined as one."""
+        wire = WIRES[self.choice["protocol"]]
+        is_split = wire.is_tidb and (table.clustered or self.choice["unique updates"] == "split")
+        return wire.moves_at_once and not is_split
 
 
 _OPERATIONS: Final[dict[str, Callable[[Draughtsman, int], list[list[Statement]]]]] = {

@@ -34,8 +34,8 @@ from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.tables import SHAPES, Equality, Row, Table, make_table
-from tests.generated.upstream import Alter, Step, Transaction, Upstream, written
+from tests.generated.tables import RESERVED, SHAPES, Equality, Row, Table, make_table, reserved_row
+from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream, written
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
 from tests.support.pipelines import Pipeline, opened
 
@@ -154,7 +154,8 @@ class Run:
     def __init__(self, bench: Bench, case: Case) -> None:
         self._bench, self._case, self._choice = bench, case, case.choice
         self._random = Random(case.seed ^ 0x5EED)
-        self._upstream = Upstream(case.tables, bench.equality, nets=case.wire.is_tidb)
+        wire = case.wire
+        self._upstream = Upstream(case.tables, bench.equality, nets=wire.is_tidb, is_whole=wire.has_boundaries)
         self._name = bench.name()
         self._crash_at = self._random.choice((1, 1, 2, 3, 5)) if self._choice["crash"] != NONE else 0
         self._watches = self._may_watch() and self._random.random() < 0.5
@@ -253,8 +254,7 @@ class Run:
         """Only where a value is told nowhere: not in the message, and not by the target, which is ahead, or where a row
         without a key cannot be found by a part of it; and where what is sent again is a moment that never was, in
         which two rows have one unique value (guarantees, "The honest limits")."""
-        is_ahead = self._choice["redelivery"] != NONE or (self._choice["crash"] != NONE and self._writers > 0)
-        wire = self._case.wire
+        is_ahead, wire = self._may_be_ahead(), self._case.wire
         is_partial = wire.is_partial or (not wire.has_commit_ts and any(table.extra for table in self._case.tables))
         if is_partial and (is_ahead or self._choice["shape"] == "no key"):
             return True
@@ -317,7 +317,13 @@ class Run:
             self._read = rest[: start + size]
             self._take(pipeline, decoded(decoder, rest[start : start + size]))
         pipeline.applier.finish()
-        self._bench.safe_mode += pipeline.writer.counts.safe_mode
+        left_out = sum(pipeline.applier.counts.left_out.values())
+        if left_out != sum(message.is_reserved for message in rest):
+            raise Failure("rows left out", f"{left_out}, not {sum(message.is_reserved for message in rest)}")
+        safe_mode = pipeline.writer.counts.safe_mode
+        if safe_mode and not self._may_be_ahead():
+            raise Failure("safe mode", f"of {safe_mode} transactions, although the target was never ahead")
+        self._bench.safe_mode += safe_mode
 
     def _take(self, pipeline: Pipeline, events: pa.Table) -> None:
         if self._choice["where"] == "driver":
@@ -431,9 +437,12 @@ class Run:
     def _keeps_extras(self) -> bool:
         """Whether a row keeps its target-only value: not when it is written anew, nor when the two halves of an update
         can be cut apart, as nothing tells where a transaction ends."""
-        is_again = self._choice["redelivery"] != NONE or (self._writers > 0 and self._choice["crash"] != NONE)
         is_in_halves = self._choice["unique updates"] == "split" and not self._case.wire.has_boundaries
-        return not is_again and not is_in_halves
+        return not self._may_be_ahead() and not is_in_halves
+
+    def _may_be_ahead(self) -> bool:
+        """Whether the target may hold what comes again."""
+        return self._choice["redelivery"] != NONE or (self._writers > 0 and self._choice["crash"] != NONE)
 
 
 def _rows(session: Session, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
@@ -468,6 +477,7 @@ class Placed:
     """A message at its place.
 
     turn: of the transaction that it belongs to, in the order in which they are sent; step: the transaction's number.
+    is_reserved: a row change that is left out.
     """
 
     topic: str
@@ -477,6 +487,7 @@ class Placed:
     value: bytes | None
     turn: int
     step: int
+    is_reserved: bool
 
 
 def decoded(decoder: Decoder, messages: Sequence[Placed]) -> pa.Table:
@@ -522,12 +533,26 @@ class Log:
                 self._numbers[step.ddl[1].name] = self._numbers[step.ddl[0].name]
                 batch = self._everywhere(self._wire.ddl(step.ddl, step.ts), step.ddl[1].name)
             else:
-                batch = [(self._place(m), m) for m in self._wire.transaction(step.changes, step.ts)]
+                messages = self._wire.transaction(step.changes, step.ts)
+                batch = [(self._place(m), m) for m in self._with_reserved(messages, step.ts)]
             batches.append([*batch, *self._boundaries(step.ts, following)])
         if self._wire.has_boundaries:
             last = steps[-1].ts + 1 if steps else BEGIN
             batches.append(self._to_all(self._wire.boundary(last)))
         return batches
+
+    def _with_reserved(self, messages: list[Message], ts: int) -> list[Message]:
+        """Row changes that are left out stand among those of a transaction."""
+        whose = self._case.choice["left out"]
+        for _ in range(self._random.choice((0, 1, 1, 3)) if whose != NONE else 0):
+            table = self._random.choice(RESERVED[whose])
+            was, now = reserved_row(table, self._random), reserved_row(table, self._random)
+            changes = [Change(table, None, now), Change(table, was, None), *([Change(table, was, now)] * (was != now))]
+            sent = self._wire.transaction([self._random.choice(changes)], ts)
+            at = self._random.randrange(len(messages) + 1)
+            marked = [message._replace(is_reserved=message.value is not None) for message in sent]
+            messages = [*messages[:at], *marked, *messages[at:]]
+        return messages
 
     def _boundaries(self, ts: int, following: int) -> list[tuple[tuple[str, int], Message]]:
         how = self._case.choice["boundaries"]
@@ -550,7 +575,7 @@ class Log:
     def _place(self, message: Message) -> tuple[str, int]:
         if self._case.choice["partitions"] == "by key":
             return ROWS, sum((message.row or "").encode()) % self._partitions
-        return ROWS, self._numbers[message.table] % self._partitions
+        return ROWS, self._numbers.get(message.table, 0) % self._partitions
 
     def _again(self, count: int) -> list[int]:
         """The numbers of so many transactions in the order in which they are sent, some a second time."""
@@ -583,6 +608,6 @@ class Log:
         offsets: Counter[tuple[str, int]] = Counter()
         placed = []
         for where, message, turn, step in sent:
-            placed.append(Placed(*where, offsets[where], message.key, message.value, turn, step))
+            placed.append(Placed(*where, offsets[where], message.key, message.value, turn, step, message.is_reserved))
             offsets[where] += 1
         return placed

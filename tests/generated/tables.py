@@ -13,6 +13,7 @@ Value = int | str | Decimal | datetime | None
 Row = dict[str, Value]
 """Values by column; never altered once made."""
 
+SCHEMA: Final = "m"
 TYPES: Final = {
     "int": "INT",
     "bigint": "BIGINT",
@@ -122,7 +123,7 @@ class Table:
     uniques: the handle key first, where `has_handle`; has_primary: it is the primary key.
     clustered: TiDB keeps its rows by their key: a row that is deleted and inserted again is one update.
     hidden: columns that stand in no message: of the target only, or virtual; extra: the name of one that a user of the
-        target writes.
+        target writes.  schema: the database, `SCHEMA` but for reserved ones.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Table:
     clustered: bool = True
     hidden: tuple[str, ...] = ()
     extra: str = ""
+    schema: str = SCHEMA
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -230,6 +232,29 @@ QUARANTINES: Final[dict[str, Column]] = {
 REFUSED: Final[dict[str, Value]] = {"digits": Decimal("1.25"), "length": "toolong", "blanks": "abc "}
 
 
+RESERVED: Final[dict[str, tuple[Table, ...]]] = {
+    "server": tuple(
+        Table("x", (Column("k", "int", nullable=False), Column("v", "varchar")), (Unique("kk", ("k",)),), schema=schema)
+        for schema in ("mysql", "MySQL", "sys")
+    ),
+    "bridge": tuple(
+        Table(
+            "progress",
+            (Column("name", "varchar", nullable=False), Column("applied_ts", "bigint", nullable=False)),
+            (Unique("kk", ("name",)),),
+            schema=schema,
+        )
+        for schema in ("_bridge", "_BRIDGE", "_Bridge")
+    ),
+}
+"""Tables of databases whose rows a bridge leaves out, by whose they are."""
+
+
+def reserved_row(table: Table, random: Random) -> Row:
+    """A row of such a table."""
+    return {c.name: random.choice((1, 2, 7)) if c.type in {"int", "bigint"} else "generated" for c in table.columns}
+
+
 def make_table(name: str, shape: str, key_type: str, collation: str, quarantine: str, random: Random) -> Table:
     """A table of a shape."""
 
@@ -258,6 +283,8 @@ def make_table(name: str, shape: str, key_type: str, collation: str, quarantine:
         virtual = "`v` INT AS (`a` + 1) VIRTUAL"
         table = replace(table, columns=(key, a, g, *rest), uniques=(handle, *others), hidden=(virtual,))
     elif shape == "target-only":
+        if key_type == "varchar" and random.random() < 0.5:
+            handle = replace(handle, prefix=3)
         table = replace(
             table,
             columns=(key, u, *rest),

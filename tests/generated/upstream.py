@@ -20,11 +20,16 @@ class Insert(NamedTuple):
 
 
 class Update(NamedTuple):
-    """UPDATE of the row with these values of the key; of a table without one, of any row with all these values."""
+    """UPDATE of the row with these values of the key; of a table without one, of any row with all these values.
+
+    is_one: the log tells it as one row change, which is made in the row's place: although its key changes, what only
+        the target knows stays.
+    """
 
     table: int
     where: Row
     sets: Row
+    is_one: bool = False
 
 
 class Delete(NamedTuple):
@@ -100,11 +105,12 @@ class Upstream:
 
     nets: a transaction's changes are told as net changes, by its end, and only its end must be valid (TiDB with
         statements that pass through other values); otherwise statement by statement (MySQL's log).
+    is_whole: a transaction is never cut: a row whose key gets another spelling keeps what only the target knows.
     """
 
-    def __init__(self, tables: Sequence[Table], equality: Equality, *, nets: bool) -> None:
+    def __init__(self, tables: Sequence[Table], equality: Equality, *, nets: bool, is_whole: bool = False) -> None:
         self.contents = [Content(table) for table in tables]
-        self.equality, self.nets = equality, nets
+        self.equality, self.nets, self._is_whole = equality, nets, is_whole
         self._number = 0
         self._come: list[tuple[Content, int]] = []
         """Rows whose key was another row's, or nobody's, before the transaction."""
@@ -204,8 +210,10 @@ class Upstream:
         sets = {name: value for name, value in statement.sets.items() if name in table.names}
         after = table.complete({**before, **sets})
         if any(before[name] != after[name] for name in table.handle):
+            is_same = self._key(content, before) == self._key(content, after)
             self._bury(content, number)
-            content.extras[number] |= frozenset({None})
+            if not statement.is_one and not (is_same and self._is_whole):
+                content.extras[number] |= frozenset({None})
             self._come.append((content, number))
         content.rows[number] = after
         return Change(table, before, after)

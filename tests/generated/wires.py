@@ -15,12 +15,11 @@ from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
 from bridge.tso import tso_ms
-from tests.generated.tables import Column, Row, Table, Value
+from tests.generated.tables import SCHEMA, Column, Row, Table, Value
 from tests.generated.upstream import Change
 from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
 from tests.support.wire import as_ckafka, base64_text, compact, frame, open_key, open_value
 
-SCHEMA: Final = "m"
 ROWS, STATEMENTS = "cdc", "ddl"
 """Topics; the native connector has one of its own for schema changes."""
 ABSENT: Final = "__debezium_unavailable_value"
@@ -37,7 +36,7 @@ class Message(NamedTuple):
     """A message before it has an offset.
 
     row: what tells rows apart in the dispatcher, None for what is sent to all partitions or to one of its own.
-    table: the name of its table.
+    table: the name of its table.  is_reserved: a row change that is left out.
     """
 
     key: bytes | None
@@ -45,6 +44,7 @@ class Message(NamedTuple):
     table: str = ""
     row: str | None = None
     topic: str = ROWS
+    is_reserved: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class Wire:
     """How much the upstream's time moves at least between what has different times."""
     is_partial: ClassVar[bool] = False
     """Images lack columns whose value nobody told."""
+    moves_at_once: ClassVar[bool] = True
+    """An update of a key is one row change, unless it is split."""
     broadcasts: ClassVar[bool] = True
     """Schema changes go to every partition."""
 
@@ -159,7 +161,7 @@ class CanalExt(Wire):
     ) -> dict[str, Any]:
         shuffled = self.random.sample(list(names), len(names))
         return {
-            "id": 0, "database": SCHEMA, "table": table.name, "pkNames": list(table.primary), "isDdl": False,
+            "id": 0, "database": table.schema, "table": table.name, "pkNames": list(table.primary), "isDdl": False,
             "type": kind, "es": tso_ms(ts), "ts": tso_ms(ts) + 9, "sql": "",
             "sqlType": {name: _SQL_TYPES[table.column(name).type] for name in names},
             "mysqlType": {name: table.column(name).type for name in shuffled}, "old": old, "data": data,
@@ -241,7 +243,7 @@ class CanalOfficial(Wire):
             was = self._known_before(table)
             old = [{name: text_of(before[name]) for name in was if before[name] != after[name]}]
         return {
-            "data": [{name: text_of(row[name]) for name in names}], "database": SCHEMA, "es": tso_ms(ts), "id": 7,
+            "data": [{name: text_of(row[name]) for name in names}], "database": table.schema, "es": tso_ms(ts), "id": 7,
             "isDdl": False, "mysqlType": {name: _MYSQL_TYPES[table.column(name).type] for name in names}, "old": old,
             "pkNames": list(table.primary) or None, "sql": "",
             "sqlType": {name: _SQL_TYPES[table.column(name).type] for name in names}, "table": table.name,
@@ -363,7 +365,7 @@ class OpenDeletesByKey(Open):
 
 
 def _head(table: Table, ts: int, kind: int) -> dict[str, Any]:
-    return {"ts": ts, "scm": SCHEMA, "tbl": table.name, "t": kind}
+    return {"ts": ts, "scm": table.schema, "tbl": table.name, "t": kind}
 
 
 def _open_image(table: Table, row: Row, names: Sequence[str]) -> dict[str, Any]:
@@ -404,8 +406,8 @@ class DebeziumExt(Wire):
     def _row(self, change: Change, op: str, before: Row | None, after: Row | None, table: Table, ts: int) -> Message:
         images = [None if row is None else self._image(table, row) for row in (before, after)]
         content = {
-            "source": self._source(table.name, ts), "ts_ms": tso_ms(ts) + 5, "transaction": None, "op": op,
-            "before": images[0], "after": images[1],
+            "source": self._source(table.schema, table.name, ts), "ts_ms": tso_ms(ts) + 5, "transaction": None,
+            "op": op, "before": images[0], "after": images[1],
         }  # fmt: skip
         fields = [self._field(column) for column in table.columns]
         return _message(change, self._key(change), self._wrapped(content, _envelope(table, fields)))
@@ -419,14 +421,14 @@ class DebeziumExt(Wire):
         assert row is not None
         content = {name: self._value(table.column(name), row[name]) for name in table.handle}
         fields = [self._field(table.column(name)) for name in table.handle]
-        schema = {"type": "struct", "name": f"c.{SCHEMA}.{table.name}.Key", "optional": False, "fields": fields}
+        schema = {"type": "struct", "name": f"c.{table.schema}.{table.name}.Key", "optional": False, "fields": fields}
         return self._wrapped(content, schema)
 
     def _wrapped(self, content: dict[str, Any], schema: dict[str, Any]) -> bytes:
         return compact({"payload": content, "schema": schema} if self.has_schemas else {"payload": content})
 
-    def _source(self, table: str, ts: int) -> dict[str, Any]:
-        return TICDC_SOURCE | {"db": SCHEMA, "table": table, "ts_ms": tso_ms(ts), "commit_ts": ts}
+    def _source(self, schema: str, table: str, ts: int) -> dict[str, Any]:
+        return TICDC_SOURCE | {"db": schema, "table": table, "ts_ms": tso_ms(ts), "commit_ts": ts}
 
     def _field(self, column: Column) -> dict[str, Any]:
         kind = {"int": "int32", "bigint": "int64", "decimal": "double", "datetime": "int64"}.get(column.type, "string")
@@ -444,8 +446,8 @@ class DebeziumExt(Wire):
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
         content = {
-            "source": self._source(table.name, ts), "ts_ms": tso_ms(ts) + 5, "databaseName": SCHEMA, "schemaName": None,
-            "ddl": text, "tableChanges": [],
+            "source": self._source(SCHEMA, table.name, ts), "ts_ms": tso_ms(ts) + 5, "databaseName": SCHEMA,
+            "schemaName": None, "ddl": text, "tableChanges": [],
         }  # fmt: skip
         empty = {"type": "struct", "name": "Key", "optional": False, "fields": []}
         topic = STATEMENTS if self.is_native else ROWS
@@ -454,7 +456,7 @@ class DebeziumExt(Wire):
         )
 
     def boundary(self, ts: int) -> Message:
-        content = {"source": self._source("", ts) | {"db": ""}, "ts_ms": tso_ms(ts) + 5, "transaction": None, "op": "m"}
+        content = {"source": self._source("", "", ts), "ts_ms": tso_ms(ts) + 5, "transaction": None, "op": "m"}
         empty = {"type": "struct", "name": "Key", "optional": False, "fields": []}
         return Message(self._wrapped({}, empty), self._wrapped(content, empty))
 
@@ -474,7 +476,7 @@ class DebeziumPlain(DebeziumExt):
 class DebeziumNative(DebeziumExt):
     """The native connector, with schemas: a changed key is a delete, a tombstone and a create."""
 
-    variant, is_tidb, is_native = "debezium native", False, True
+    variant, is_tidb, is_native, moves_at_once = "debezium native", False, True, False
     has_boundaries, has_commit_ts, unit, broadcasts = False, False, 1000 << 18, False
 
     def row(self, change: Change, ts: int) -> Iterator[Message]:
@@ -492,8 +494,8 @@ class DebeziumNative(DebeziumExt):
     def _wrapped(self, content: dict[str, Any], schema: dict[str, Any]) -> bytes:
         return compact({"schema": schema, "payload": content} if self.has_schemas else content)
 
-    def _source(self, table: str, ts: int) -> dict[str, Any]:
-        return NATIVE_SOURCE | {"db": SCHEMA, "table": table, "ts_ms": tso_ms(ts)}
+    def _source(self, schema: str, table: str, ts: int) -> dict[str, Any]:
+        return NATIVE_SOURCE | {"db": schema, "table": table, "ts_ms": tso_ms(ts)}
 
     def _field(self, column: Column) -> dict[str, Any]:
         field = super()._field(column)
@@ -534,7 +536,7 @@ class DebeziumUnavailable(DebeziumNative):
 
 def _envelope(table: Table, fields: list[dict[str, Any]]) -> dict[str, Any]:
     images = [{"type": "struct", "optional": True, "field": image, "fields": fields} for image in ("before", "after")]
-    return {"type": "struct", "optional": False, "name": f"c.{SCHEMA}.{table.name}.Envelope", "fields": images}
+    return {"type": "struct", "optional": False, "name": f"c.{table.schema}.{table.name}.Envelope", "fields": images}
 
 
 WIRES: Final[dict[str, type[Wire]]] = {
