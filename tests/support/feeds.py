@@ -98,7 +98,7 @@ class Feed:
         """Begins to send transactions."""
         self._thread.start()
 
-    def ask(self, make: Callable[[], BankSchemaChange]) -> None:
+    def schedule(self, make: Callable[[], BankSchemaChange]) -> None:
         """Has a schema change sent between two transactions."""
         self._asked.append(make)
 

@@ -63,7 +63,7 @@ class Scene:
     def run_long(self) -> None:
         """A schema change runs for long."""
         self.stack.enter_context(_locked(self.target, "checking"))
-        self.feed.ask(self.feed.bank.add_column)
+        self.feed.schedule(self.feed.bank.add_column)
 
 
 WAITS = {
