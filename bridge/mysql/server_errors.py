@@ -4,7 +4,10 @@ The driver's errors carry a number.  Where they enter the bridge, in `connection
 that a retry may cure; any other error of the driver is terminal.
 
 MySQLError                  terminal: the server refuses the statement
++-- TooLargeError           terminal: a row or a transaction is larger than a limit of the server
 +-- LostConnectionError     transient: the connection ended, and nobody knows what the statement did
+|   +-- UnavailableError    transient: this server does no work now; a new connection may lead to one that does
+|       +-- ReadOnlyError   transient: it takes no writes: the primary is another one now, or will be this one again
 +-- LockConflictError       transient: another transaction was in the way
 OSError                     transient: the connection ended below the driver
 
@@ -19,15 +22,42 @@ from typing import Final
 
 from pymysql.err import InterfaceError, MySQLError, OperationalError
 
-LOST_CONNECTION: Final = frozenset({1053, 1077, 1079, 1080, 1152, 1159, 1161, 1927, 2006, 2013, 2014, 2055})
-"""The server is shutting down, or the connection was killed or cut (MariaDB error codes; 1927 is "Connection was
-killed")."""
-UNREACHABLE: Final = frozenset({1040, 2002, 2003, 2005})
-LOCK_CONFLICT: Final = frozenset({1205, 1213})
+LOST_CONNECTION: Final = frozenset(
+    {1053, 1077, 1079, 1080, 1152, 1156, 1158, 1159, 1160, 1161, 1927, 3169, 4031} | {2006, 2013, 2014, 2055}
+)
+"""The server is shutting down, or the connection was killed or cut (MariaDB and MySQL error codes; 1927 is "Connection was
+killed", 3169 "The session was killed", 4031 "disconnected because of inactivity")."""
+UNREACHABLE: Final = frozenset({2002, 2003, 2005})
+"""Nothing answers at the address, or its name is not known (client error codes)."""
+TOO_MANY: Final = frozenset({1040, 1129, 1203, 1226, 1637})
+"""Connections, of all or of this user; failed ones; requests of this user; transactions at once."""
+READ_ONLY: Final = frozenset({1792, 1836, 1874})
+"""The transaction, the server (TiDB too), or InnoDB is read-only."""
+OPTION_PREVENTS: Final = 1290
+"""An option of the server forbids the statement: --read-only, --super-read-only or --innodb-read-only, or another."""
+NOT_PREPARED: Final = 1047
+"""An unknown command; of a node of Galera: "WSREP has not yet prepared node for application use"."""
+OFFLINE: Final = 3032
+BUSY_CLUSTER: Final = frozenset({8027, 8120, 8229, 8251, 8252, 9001, 9002, 9003, 9004, 9005, 9006, 9008, 9010, 9011})
+"""TiDB, "Error Codes and Troubleshooting": PD or TiKV is away, busy or behind; the transaction has grown too old; the
+resource group has used up its quota.
+9001 is also ProxySQL's, which has found no server in time."""
+LOCK_CONFLICT: Final = frozenset({1205, 1213, 3101, 8002, 8005, 8022, 8028, 9007})
+"""Lock wait, deadlock, a conflict in Group Replication; TiDB: a write conflict or a schema change has rolled the
+transaction back."""
+TOO_LARGE_ROW: Final = frozenset({1153, 1301, 1713, 8025})
+"""More than max_allowed_packet, as a statement or as a result; than an undo record; than TiDB's
+txn-entry-size-limit."""
+TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 1705, 3019, 8001, 8004, 8175, 9500})
+"""More than the cache of the binary log, the table of locks, the undo log; TiDB: than txn-total-size-limit or
+tidb_mem_quota_query."""
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
 LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a server reports it only as a note where strict mode allows it."""
+CUT_RESULT: Final = 1301
+"""A function gave more than max_allowed_packet, so that NULL is written; a server reports it only as a warning where
+strict mode allows it."""
 REFUSED_VALUE: Final = frozenset(
     {1048, 1118, 1264, CUT_VALUE, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416}
     | {1525, 1526, 1690, 1748, 3140, 3819, 4025}
@@ -36,9 +66,21 @@ REFUSED_VALUE: Final = frozenset(
 for it, a CHECK constraint (MariaDB and MySQL error codes)."""
 
 
+class TooLargeError(OperationalError):
+    """Raised when a row or a transaction is larger than a limit of the server, as it is each time it is sent."""
+
+
 class LostConnectionError(OperationalError):
     """Raised when the connection ended before the answer came, or could not be made: nobody knows what the statement
     did."""
+
+
+class UnavailableError(LostConnectionError):
+    """Raised when the server answers, and does no work now.  The connection is of no use any more."""
+
+
+class ReadOnlyError(UnavailableError):
+    """Raised when the server takes no writes."""
 
 
 class LockConflictError(OperationalError):
@@ -47,6 +89,7 @@ class LockConflictError(OperationalError):
 
 LOST: Final = (LostConnectionError, OSError)
 TRANSIENT: Final = (*LOST, LockConflictError)
+_TYPED: Final = (*TRANSIENT, TooLargeError)
 
 
 @contextmanager
@@ -63,11 +106,42 @@ def typed_errors() -> Iterator[None]:
 
 def typed_error(error: MySQLError) -> MySQLError:
     """Gives an error of the driver a type that says whether it is transient; the same error when it is terminal."""
-    if isinstance(error, TRANSIENT):
+    if isinstance(error, _TYPED):
         return error
-    if isinstance(error, InterfaceError) or error_code(error) in LOST_CONNECTION | UNREACHABLE:
-        return LostConnectionError(*error.args)
-    return LockConflictError(*error.args) if error_code(error) in LOCK_CONFLICT else error
+    kind = _type_of(error_code(error), server_words(error))
+    if isinstance(error, InterfaceError):
+        kind = LostConnectionError
+    return error if kind is None else kind(*error.args)
+
+
+def _type_of(code: int, words: str) -> type[MySQLError] | None:
+    if code in READ_ONLY or (code == OPTION_PREVENTS and _names_read_only(words)):
+        return ReadOnlyError
+    if code in TOO_MANY | BUSY_CLUSTER | {OFFLINE} or (code == NOT_PREPARED and "wsrep" in words.lower()):
+        return UnavailableError
+    if code in LOST_CONNECTION | UNREACHABLE:
+        return LostConnectionError
+    if code in TOO_LARGE_ROW | TOO_LARGE_TRANSACTION:
+        return TooLargeError
+    return LockConflictError if code in LOCK_CONFLICT else None
+
+
+def _names_read_only(words: str) -> bool:
+    return "read-only" in words.lower().replace("_", "-")
+
+
+def trouble(error: BaseException) -> str:
+    """Says what is wrong with a server that raised a transient error, as in "the target ... is read-only"."""
+    code = error_code(error)
+    if isinstance(error, ReadOnlyError):
+        return "is read-only"
+    if code in TOO_MANY:
+        return "has too many connections"
+    if isinstance(error, UnavailableError):
+        return f"does no work, as it says {server_words(error)},"
+    if isinstance(error, LockConflictError):
+        return "has another transaction in the way"
+    return "does not answer"
 
 
 def error_code(error: BaseException) -> int:

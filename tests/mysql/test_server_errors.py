@@ -7,7 +7,16 @@ import pytest
 from pymysql.err import InterfaceError, MySQLError, OperationalError, ProgrammingError
 
 from bridge.mysql.connection import Target
-from bridge.mysql.server_errors import LOST, TRANSIENT, LockConflictError, LostConnectionError, typed_errors
+from bridge.mysql.server_errors import (
+    LOST,
+    TRANSIENT,
+    LockConflictError,
+    LostConnectionError,
+    ReadOnlyError,
+    TooLargeError,
+    UnavailableError,
+    typed_errors,
+)
 from tests.support.pipelines import admin
 
 
@@ -20,6 +29,24 @@ from tests.support.pipelines import admin
         (InterfaceError(0, ""), LostConnectionError),
         (OperationalError(1205, "Lock wait timeout"), LockConflictError),
         (OperationalError(1213, "Deadlock"), LockConflictError),
+        (OperationalError(2003, "Can't connect ([Errno -2] Name or service not known)"), LostConnectionError),
+        (OperationalError(1053, "Server shutdown in progress"), LostConnectionError),
+        (OperationalError(1040, "Too many connections"), UnavailableError),
+        (OperationalError(1203, "User u already has more than 'max_user_connections'"), UnavailableError),
+        (OperationalError(1226, "User 'u' has exceeded the 'max_connections_per_hour' resource"), UnavailableError),
+        (OperationalError(1290, "The MariaDB server is running with the --read-only option"), ReadOnlyError),
+        (OperationalError(1290, "running with the --super-read-only option"), ReadOnlyError),
+        (OperationalError(1290, "running with the --innodb_read_only option"), ReadOnlyError),
+        (OperationalError(1290, "running with the --secure-file-priv option"), OperationalError),
+        (OperationalError(1792, "Cannot execute statement in a READ ONLY transaction"), ReadOnlyError),
+        (OperationalError(1836, "Running in read-only mode"), ReadOnlyError),
+        (OperationalError(1047, "WSREP has not yet prepared node for application use"), UnavailableError),
+        (OperationalError(1047, "Unknown command"), OperationalError),
+        (OperationalError(3032, "The server is currently in offline mode"), UnavailableError),
+        *((OperationalError(code, "of TiDB"), LockConflictError) for code in (8002, 8005, 8022, 8028, 9007)),
+        *((OperationalError(code, "of TiDB"), UnavailableError) for code in (8027, 8229, *range(9001, 9007), 9010)),
+        *((OperationalError(code, "of TiDB"), TooLargeError) for code in (8004, 8025, 8175)),
+        *((OperationalError(code, "too large"), TooLargeError) for code in (1153, 1197, 1206, 1301, 1713, 3019)),
         (ProgrammingError(1146, "Table doesn't exist"), ProgrammingError),
         (MySQLError("no number"), MySQLError),
     ],
@@ -30,7 +57,7 @@ def test_the_type_of_an_error(raised: MySQLError, expected: type[MySQLError]) ->
         raise raised
     assert type(found.value) is expected
     assert found.value.args == raised.args
-    assert isinstance(found.value, TRANSIENT) == (expected in {LostConnectionError, LockConflictError})
+    assert isinstance(found.value, TRANSIENT) == issubclass(expected, (LostConnectionError, LockConflictError))
 
 
 def test_what_a_connection_raises(target: str) -> None:

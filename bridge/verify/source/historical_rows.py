@@ -68,7 +68,7 @@ class UpstreamRows:
             return [row for i in starts for row in _read(session, definition, keys[i : i + ROWS_PER_QUERY])]
         except (MySQLError, OSError) as error:
             self.close()
-            if isinstance(error, LOST):
+            if isinstance(error, LOST) and error_code(error) not in _TOO_OLD:
                 raise
             raise self._refused(error, commit_ts, name) from error
 
