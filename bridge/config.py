@@ -28,6 +28,7 @@ Tuning = Literal[
     "event-files",
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
+RETRY_SECONDS = 300.0
 _MAX_TSO = (1 << 63) - 1
 
 
@@ -50,6 +51,9 @@ class SourceSection(Section):
     run by hand.  They go to the quarantine instead of stopping the bridge."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
+    retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
+    """How long a source that is away is retried before the bridge stops: brokers, their names, leaders.  0: for ever
+    under `bridge run`."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
@@ -105,8 +109,9 @@ class TargetSection(_ServerSection):
 
     schema_name: str = Field(default=DEFAULT_SCHEMA, alias="schema", pattern="^[^%]+$")
     """The database on the target in which the bridge keeps its progress."""
-    retry_seconds: float = Field(default=300, gt=0)
-    """How long a lost connection or a lock conflict is retried before the bridge stops."""
+    retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
+    """How long a target that is away is retried before the bridge stops: a lost connection, a lock conflict, a server
+    that is read-only, not ready or full.  0: for ever under `bridge run`."""
 
 
 class UpstreamSection(_ServerSection):

@@ -9,6 +9,7 @@ BridgeError                 says what, where and what to do; has the exit code
 |   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
 |   |   +-- RefusedRowsError 3  single rows are the cause: they can be quarantined
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
+|   |   +-- UnansweredError 3   Kafka does not answer, and may answer later
 |   +-- TargetError         3   the target cannot be reached or lacks something
 +-- HeldError               4   a schema change waits for the operator
 +-- OwnedError              5   another bridge owns the pipeline
@@ -92,6 +93,10 @@ class RefusedRowsError(ApplyError):
 
 class SourceError(StoppedError):
     """The source cannot be read."""
+
+
+class UnansweredError(SourceError):
+    """The source did not answer, and may answer later."""
 
 
 class TargetError(StoppedError):

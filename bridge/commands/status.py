@@ -19,6 +19,7 @@ from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
+from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms, tso_time
 
@@ -43,6 +44,7 @@ class PipelineStatus:
     schema_changes: the number of schema changes by state.
     quarantined: the number of held entries by code.
     open_changes: schema changes that are held or were refused; their outcome says why.
+    takes_writes: whether the target takes writes; a bridge waits while it does not, and cannot say so there.
     """
 
     progress: Progress
@@ -52,6 +54,7 @@ class PipelineStatus:
     schema_changes: dict[str, int]
     quarantined: dict[str, int]
     open_changes: tuple[JournalEntry, ...]
+    takes_writes: bool = True
 
     def document(self) -> dict[str, Any]:
         """Returns the status as a JSON document."""
@@ -74,6 +77,7 @@ class PipelineStatus:
             "open_schema_changes": [entry.document() for entry in self.open_changes],
             "quarantined": sum(self.quarantined.values()),
             "quarantined_by_code": self.quarantined,
+            "target_takes_writes": self.takes_writes,
             "last_said": self.last_status,
         }
 
@@ -85,7 +89,9 @@ class PipelineStatus:
         yield "order", GUARANTEES[self._order()]
         yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
         yield "owner", self._owner_line()
-        if self.running and self.last_status:
+        if not self.takes_writes:
+            yield "target", "is read-only: a bridge waits until it, or another server of its name, takes writes"
+        elif self.running and self.last_status:
             yield "waiting for", str(self.last_status.get("waiting_for", ""))
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
@@ -127,7 +133,8 @@ def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
         journal = Journal(table.name, table.schema)
         counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
         held = count_held(session, table.schema, table.name)
-        return PipelineStatus(progress, owner, running, last_status, counts, held, open_changes)
+        takes_writes = bool(session.value(f"SELECT {writable(session)}"))
+        return PipelineStatus(progress, owner, running, last_status, counts, held, open_changes, takes_writes)
 
 
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:

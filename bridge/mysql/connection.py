@@ -46,6 +46,7 @@ KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (sock
 
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PORT: Final = 3306
 _PACKET_BYTES: Final = 256 * 1024
 """How many bytes of a load one packet holds: fewer than other statements of the bridge."""
 
@@ -95,6 +96,11 @@ class Target:
 
     def __str__(self) -> str:
         return _shown(self._url.set(drivername="mysql"))
+
+    @property
+    def place(self) -> str:
+        """Gives the host and port, such as db:3306."""
+        return f"{self._url.host}:{self._url.port or _PORT}"
 
     def connect(self, *, autocommit: bool = False, timeout_seconds: float | None = None) -> Session:
         """Opens a new session with the bridge's settings.
@@ -167,9 +173,11 @@ class Session:
 
     load_objection: why rows must not be loaded into its server, "" when they may, None before it was asked
     (`load_data`).
+    writable: the condition that its server takes writes, None before it was asked (`writability`).
     """
 
     load_objection: str | None = None
+    writable: str | None = None
 
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled

@@ -25,8 +25,8 @@ from pymysql.err import InterfaceError, MySQLError, OperationalError
 LOST_CONNECTION: Final = frozenset(
     {1053, 1077, 1079, 1080, 1152, 1156, 1158, 1159, 1160, 1161, 1927, 3169, 4031} | {2006, 2013, 2014, 2055}
 )
-"""The server is shutting down, or the connection was killed or cut (MariaDB and MySQL error codes; 1927 is "Connection was
-killed", 3169 "The session was killed", 4031 "disconnected because of inactivity")."""
+"""The server is shutting down, or the connection was killed or cut (MariaDB and MySQL error codes; 1927 is "Connection
+was killed", 3169 "The session was killed", 4031 "disconnected because of inactivity")."""
 UNREACHABLE: Final = frozenset({2002, 2003, 2005})
 """Nothing answers at the address, or its name is not known (client error codes)."""
 TOO_MANY: Final = frozenset({1040, 1129, 1203, 1226, 1637})

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from bridge.ends.end import Abandoned
 from bridge.model import SchemaChange
-from bridge.mysql.state.ownership import AbandonedError
 from bridge.pipeline.applier import Applier, Interrupted
 from bridge.pipeline.order import DecodedBatch
 
@@ -92,7 +92,7 @@ class ApplierThread:
                     if batch is None:
                         return
                     self._applier.take(batch)
-        except (Interrupted, AbandonedError):
+        except (Interrupted, Abandoned):
             return
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
             self.failure = error

@@ -11,7 +11,8 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from bridge.config import Settings
+from bridge.config import RETRY_SECONDS, Settings
+from bridge.ends.end import End, Ends
 from bridge.errors import SourceError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, goes_by_partition
@@ -30,6 +31,7 @@ from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.status import Status
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.rows.amount import Amount
@@ -64,13 +66,29 @@ class Assembly:
         """Makes the table that holds the pipeline's progress."""
         return ProgressTable(self.settings.name, self.settings.target.schema_name)
 
-    def writer(self, table: ProgressTable, ownership: Ownership) -> Writer:
+    def ends(self, stop: threading.Event, *, once: bool) -> Ends:
+        """Makes the ends, target and source.
+
+        stop: set when nobody waits for them any more.
+        once: the pipeline ends with its input, so that no end is waited for for ever.
+        """
+
+        def end(name: str, place: str, seconds: float) -> End:
+            return End(name, place, retry_seconds=seconds or (RETRY_SECONDS if once else 0), stop=stop)
+
+        settings = self.settings
+        return Ends(
+            end("target", self.target.place, settings.target.retry_seconds),
+            end("source", self.source.place, settings.source.retry_seconds),
+        )
+
+    def writer(self, table: ProgressTable, ownership: Ownership, end: End) -> Writer:
         """Makes the writer for the setting `consistency`."""
-        seconds, ddl = self.settings.target.retry_seconds, self.settings.ddl.rules(self.tables)
+        ddl = self.settings.ddl.rules(self.tables)
         if self.settings.consistency == "atomic":
-            return Writer(self.target, table, ownership, retry_seconds=seconds, ddl=ddl)
+            return Writer(self.target, table, ownership, end=end, ddl=ddl)
         writers = self.settings.stream.writers
-        return ParallelWriter(self.target, table, ownership, writers=writers, retry_seconds=seconds, ddl=ddl)
+        return ParallelWriter(self.target, table, ownership, writers=writers, end=end, ddl=ddl)
 
     def heartbeat(
         self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
@@ -78,9 +96,14 @@ class Assembly:
         """Makes the owner's heartbeat, which calls `on_status` every `seconds`."""
         return Heartbeat(self.target, ownership, writer, on_status, seconds)
 
-    def reading(self, topics: Mapping[str, str], stop: threading.Event, watch: Callable[[], None]) -> Reading:
-        """Makes the part that reads.  topics: the ids of the topics, by name."""
-        return Reading(self.source, self.protocol, self._decode_options(), self.settings.stream, topics, stop, watch)
+    def source_watch(self, end: End) -> SourceWatch:
+        """Makes the part that notices that the source is away."""
+        return SourceWatch(self.source, end)
+
+    def reading(self, topics: Mapping[str, str], end: End, stop: threading.Event, watch: Callable[[], None]) -> Reading:
+        """Makes the part that reads.  topics: the ids of the topics, by name.  end: the source."""
+        options, stream = self._decode_options(), self.settings.stream
+        return Reading(self.source, end, self.protocol, options, stream, topics, stop, watch)
 
     def applier(
         self,

@@ -29,6 +29,8 @@ from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
+READING: Final = "reading"
+"""What the intake does with the source."""
 DRIVER_DECODES: Final = 2_000
 """A micro-batch of at most so many messages is decoded on the driver: a Spark job costs more than it saves for so few
 (measured: 0.1 s)."""
@@ -182,6 +184,7 @@ class Intake:
             self._follow_on(part)
             if not self._worker.offer(self._with_added_partitions(there, decoded), self._closed.is_set):
                 return
+            self._topics.end.answered(READING)
             self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 

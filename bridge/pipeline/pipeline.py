@@ -15,24 +15,27 @@ from pymysql.err import MySQLError
 from pyspark.sql import SparkSession
 
 from bridge.config import parse_moment
-from bridge.errors import BridgeError, SourceError, TargetError, UsageError
+from bridge.ends.end import Abandoned, Ends
+from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
-from bridge.mysql.server_errors import LOST, server_words
-from bridge.mysql.state.ownership import AbandonedError, Ownership
+from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
+from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.intake import READING
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import Outcome, outcome_of
+from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
-from bridge.sources.topic_guard import begins_of, ids_of, topics_to_keep
+from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import end_by_force, start_session
@@ -78,7 +81,7 @@ class Pipeline:
     def _run(self, plan: _Plan) -> Outcome:
         try:
             return self._run_owned(plan)
-        except AbandonedError:
+        except Abandoned:
             return Outcome(applied_ts=0, interrupted=True)
         except (SourceError, TargetError) as error:
             if not self._stop.is_set():
@@ -91,7 +94,8 @@ class Pipeline:
         switch_off(self._settings.stream.tuning_off)
         keep_freed_memory()
         with _expected_errors(self._assembly.target), self._own(plan) as owned:
-            writer = self._assembly.writer(owned.table, owned.ownership)
+            ends = self._assembly.ends(self._stop, once=plan.once)
+            writer = self._assembly.writer(owned.table, owned.ownership, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),
@@ -104,7 +108,9 @@ class Pipeline:
                 freeze_loaded_modules()
                 use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
-                applier, has_ended = self._read_and_apply(started, owned, writer, heartbeat, plan)
+                with self._assembly.source_watch(ends.source) as source_watch:
+                    working = _Working(writer, ends, heartbeat, source_watch)
+                    applier, has_ended = self._read_and_apply(started, owned, working, plan)
                 ended = time.monotonic()
             tables = applier.counts.tables
             return outcome_of(
@@ -118,25 +124,28 @@ class Pipeline:
             )
 
     def _read_and_apply(
-        self, started: _Started, owned: _Owned, writer: Writer, heartbeat: Heartbeat, plan: _Plan
+        self, started: _Started, owned: _Owned, working: _Working, plan: _Plan
     ) -> tuple[Applier[Any], bool]:
         """Reads and applies until the end of the input, or until `stop`.
 
-        When the order changes, an executor is lost or partitions were added, it reads again from the progress.  Returns
-        the last applier, which has the counts of all, and whether it reached the end.
+        When the order changes, an executor is lost, partitions were added or an end was away, it reads again from the
+        progress.  Returns the last applier, which has the counts of all, and whether it reached the end.
         """
         spark, extents = started
         counts, losses = Counts(), Losses()
-        reading = self._assembly.reading(self._keep_topics(owned), self._stop, heartbeat.raise_failure)
+        writer, ends = working.writer, working.ends
+        reading = self._assembly.reading(self._keep_topics(owned), ends.source, self._stop, working.watch)
         while True:
-            progress = owned.progress()
+            progress = writer.progress()
             applier = self._assembly.applier(
                 spark, writer, progress, extents, counts, begins=owned.begins, until=plan.until, once=plan.once
             )
             if self._assembly.source.is_kafka:
                 _check_retained(applier.order.positions, extents)
             ahead = messages_ahead(applier.order.positions, extents)
-            heartbeat.report_on(StatusReporter(applier, writer, counts.messages + ahead))
+            if not ahead:
+                ends.source.answered(READING)
+            working.heartbeat.report_on(StatusReporter(applier, writer, ends, counts.messages + ahead))
             try:
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
@@ -147,10 +156,23 @@ class Pipeline:
                 log.info("partitions were added; reading again from the progress in the target", partitions=str(added))
             except ExecutorLost as lost:
                 log.warning("an executor was lost; reading again from the progress in the target")
-                losses.count(lost, owned.progress().applied_ts)
+                losses.count(lost, writer.progress().applied_ts)
+            except UnansweredError as error:
+                ends.source.failed(READING, "does not answer")
+                if ends.source.is_given_up(READING):
+                    raise
+                log.warning("Kafka does not answer; reading again from the progress in the target", why=str(error))
+            except TargetWentBack as back:
+                log.warning(
+                    "the target lacks what was committed, as after a failover to a server that lagged; reading again"
+                    " from the progress in the target",
+                    why=str(back),
+                )
             else:
                 return applier, has_ended
-            extents = self._assembly.source.extents(spark)
+            for attempt in attempts_at(ends.source, "extents"):
+                with attempt:
+                    extents = self._assembly.source.extents(spark)
 
     def _start_spark(self) -> _Started | None:
         """Starts Spark and looks up what the source holds; None when a stop ended the JVM meanwhile."""
@@ -208,6 +230,21 @@ class _Plan:
     once: bool
     on_status: Callable[[Status], None]
     status_seconds: float
+
+
+@dataclass(frozen=True)
+class _Working:
+    """What a pipeline works with from its start to its end."""
+
+    writer: Writer
+    ends: Ends
+    heartbeat: Heartbeat
+    source_watch: SourceWatch
+
+    def watch(self) -> None:
+        """Raises what ended a thread that the pipeline cannot do without."""
+        self.heartbeat.raise_failure()
+        self.source_watch.raise_failure()
 
 
 _Started = tuple[SparkSession, dict[PartitionId, Extent]]
@@ -274,7 +311,7 @@ def _expected_errors(target: Target) -> Iterator[None]:
     except SPARK_ENDED as error:
         raise source_error(error) from error
     except (MySQLError, OSError) as error:
-        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of the bridge's own"
+        what = trouble(error) if isinstance(error, TRANSIENT) else "refused a statement of the bridge's own"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
+from bridge.ends.end import End
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
@@ -38,6 +39,7 @@ log = structlog.get_logger()
 class Reading:
     """Reads a source and lets an applier work.
 
+    end: the source as an end.
     settings: those of `[stream]`.
     topics: the ids that the topics have to have.
     stop: set when reading has to end.
@@ -45,6 +47,7 @@ class Reading:
     """
 
     source: Source
+    end: End
     protocol: str
     options: DecodeOptions
     settings: StreamSection
@@ -68,7 +71,8 @@ class Reading:
         pending: the schema changes that progress lists as still to run; they run first.
         ahead: about how many messages are to be read; for many, the Python workers are started early.
         Raises ExecutorLost when an executor was lost that held row changes, PartitionsAdded when the query failed
-        because partitions were added, and whatever else ended the applier or the query.
+        because partitions were added, UnansweredError when Kafka does not answer, and whatever else ended the applier
+        or the query.
         """
         starts = applier.order.positions
         worker = ApplierThread(applier, pending)
@@ -152,7 +156,7 @@ class Reading:
             )
 
     def _guard(self, applier: Applier[Any]) -> TopicGuard:
-        return TopicGuard(self.source, self.topics, applier.order.by_partition)
+        return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
         """Waits until `stop`, or until the query has ended and the intake is done; raises what ended the applier."""

@@ -40,7 +40,7 @@ class CaptureSource:
     planning: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: str) -> None:
-        self._path = Path(path)
+        self._path, self.place = Path(path), str(path)
         self._messages = 0
         if not self._path.exists():
             raise UsageError(f"there is no capture file {path}", fix="check --input")

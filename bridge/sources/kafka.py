@@ -60,6 +60,7 @@ class KafkaSource:
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
+        self.place = bootstrap_servers
         self._properties = {"isolation.level": ISOLATION, **properties}
 
     def __str__(self) -> str:

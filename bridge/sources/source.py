@@ -103,6 +103,8 @@ class Source(Protocol):
     """Where messages come from."""
 
     is_kafka: bool
+    place: str
+    """Where it is: the brokers, or the path."""
     planning: Mapping[str, str]
     """Properties of the session in which Spark plans the micro-batches."""
 

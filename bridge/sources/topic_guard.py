@@ -6,32 +6,24 @@ id when it is created (KIP-516); the bridge stores the ids with its progress in 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from tenacity import AttemptManager
 
-from bridge.errors import SourceError, UsageError
+from bridge.ends.end import Abandoned, End
+from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.sources.source import Source, TopicNow
 from bridge.tso import tso_time
 
-SILENCE_SECONDS: Final = 60.0
-"""How long Kafka may fail to answer while the bridge runs."""
 _TIMEOUT_SECONDS: Final = 10.0
 _NO_ID: Final = "A" * 22
 """The id that brokers before 2.8 give: 16 zero bytes in base64."""
-
-log = structlog.get_logger()
-
-
-class UnansweredError(SourceError):
-    """Kafka did not answer, and may answer later."""
 
 
 def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
@@ -60,7 +52,6 @@ def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:
     return {topic: now.id for topic, now in topics.items() if now.id}
 
 
-_PAUSE_SECONDS: Final = 0.2
 _FINAL: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -135,15 +126,29 @@ def _other_beginning_error(progress: Progress, topic: str, known: int, given: in
     )
 
 
+def attempts_at(end: End, work: str, abandoned: Callable[[], bool] = lambda: False) -> Iterator[AttemptManager]:
+    """Attempts at what Kafka is asked for, until it answers; raises the last UnansweredError when it was away for too
+    long, and Abandoned when nobody waits any more."""
+    return end.attempts(work, (UnansweredError,), lambda _: "does not answer", given_up, abandoned)
+
+
+def given_up(error: BaseException) -> UnansweredError:
+    """The last error, when the source was away for too long."""
+    assert isinstance(error, UnansweredError)
+    return error
+
+
 @dataclass(frozen=True)
 class TopicGuard:
     """Makes sure that messages come from the same topics as at the start of the bridge.
 
+    end: the source as an end, which says how long Kafka may fail to answer.
     ids: the ids of the topics at the start.
     by_partition: whether progress follows the order of the partitions instead of commit ts.
     """
 
     source: Source
+    end: End
     ids: Mapping[str, str]
     by_partition: bool
 
@@ -153,21 +158,13 @@ class TopicGuard:
         Call it after reading and before applying: a new partition may hold a row below a boundary that was read.
         Raises SourceError when a topic was created again or deleted, or when Kafka does not answer for 60 s.
         """
-        until, is_logged = time.monotonic() + SILENCE_SECONDS, False
-        while True:
-            try:
-                topics = self.source.topics()
-            except UnansweredError as error:
-                if stop_waiting():
-                    return None
-                if time.monotonic() > until:
-                    raise
-                if not is_logged:
-                    log.warning("Kafka does not describe the topics; trying again", error=error.what)
-                is_logged = True
-                time.sleep(_PAUSE_SECONDS)
-            else:
-                break
+        topics: Mapping[str, TopicNow] = {}
+        try:
+            for attempt in attempts_at(self.end, "topics", stop_waiting):
+                with attempt:
+                    topics = self.source.topics()
+        except Abandoned:
+            return None
         _refuse_other_ids(self.ids, ids_of(topics), by_partition=self.by_partition)
         return {(topic, partition) for topic, now in topics.items() for partition in range(now.partitions)}
 

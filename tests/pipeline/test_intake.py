@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewPartitions
 from py4j.protocol import Py4JError
 
 from bridge.demo.encode import ENCODERS
+from bridge.ends.end import End
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters.table_filter import TableFilter
@@ -97,7 +98,12 @@ def _intake(
         order_of(topic),
         cast("ApplierThread", taker),
         room=Amount(1000, 1 << 20),
-        topics=TopicGuard(KafkaSource(kafka.bootstrap_servers, [topic], {}), {}, by_partition=False),
+        topics=TopicGuard(
+            KafkaSource(kafka.bootstrap_servers, [topic], {}),
+            End("source", topic, retry_seconds=60),
+            {},
+            by_partition=False,
+        ),
         bytes_at_once=1 << 20,
         limit=limit,
     )
@@ -227,7 +233,7 @@ class Part:
 def _alone(taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000) -> Intake:
     """An intake without Kafka."""
     intake = _intake(cast("Any", SimpleNamespace(bootstrap_servers="nowhere:1")), "t", taker, order_of, limit)
-    intake._topics = cast("Any", SimpleNamespace(partitions=lambda _: set()))
+    intake._topics = cast("Any", SimpleNamespace(partitions=lambda _: set(), end=intake._topics.end))
     return intake
 
 

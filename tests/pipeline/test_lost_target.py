@@ -131,7 +131,7 @@ def test_cut_commit_is_neither_lost_nor_repeated(
         pipeline = run_all(target, in_one_partition([row_change(10, "k", ["a"], [], after=[1]), boundary(11)]))
         assert session.rows("SELECT a FROM m.k") == [(1,)]
     assert cuts == 1
-    assert pipeline.writer.counts.retries == 1
+    assert pipeline.writer.end.retries == 1
 
 
 def test_commit_in_flight_is_waited_for(target: str) -> None:

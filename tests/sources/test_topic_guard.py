@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from bridge.errors import SourceError
+from bridge.ends.end import End
+from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
-from bridge.sources import topic_guard as topics
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.source import TopicNow
-from bridge.sources.topic_guard import TopicGuard, UnansweredError, topics_to_keep
+from bridge.sources.topic_guard import TopicGuard, topics_to_keep
 
 READ = PartitionStart(5, 0, 5)
 BY_PARTITION = PartitionStart(5, 0, 5, 1)
@@ -63,16 +63,23 @@ class Answers(CaptureSource):
 SILENT = UnansweredError("no answer")
 
 
-def test_a_silent_kafka_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until it answers, the bridge is to stop, or patience ends."""
-    guard = TopicGuard(Answers(SILENT, SILENT, "1"), {"a": "1"}, by_partition=False)
-    assert guard.partitions(lambda: False) == {("a", 0), ("a", 1)}
-    assert TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: True) is None
-    monkeypatch.setattr(topics, "SILENCE_SECONDS", 0.0)
+def guard(answers: Answers, ids: Mapping[str, str], seconds: float = 60) -> TopicGuard:
+    return TopicGuard(answers, End("source", "kafka:9092", retry_seconds=seconds), ids, by_partition=False)
+
+
+def test_a_silent_kafka_is_waited_for() -> None:
+    """Until it answers, the bridge is to stop, or it was away for as long as it may be."""
+    waiting = guard(Answers(SILENT, SILENT, "1"), {"a": "1"})
+    assert waiting.partitions(lambda: False) == {("a", 0), ("a", 1)}
+    assert waiting.end.retries == 2
+    assert waiting.end.waiting_for == ""
+    given_up = guard(Answers(SILENT), {"a": "1"})
+    assert given_up.partitions(lambda: True) is None
+    assert given_up.end.waiting_for == "source kafka:9092 does not answer for 0 s"
     with pytest.raises(UnansweredError):
-        TopicGuard(Answers(SILENT), {"a": "1"}, by_partition=False).partitions(lambda: False)
+        guard(Answers(SILENT, SILENT), {"a": "1"}, 0.001).partitions(lambda: False)
 
 
 def test_a_topic_without_id() -> None:
     """Of a broker that gives none: nothing tells whether it was created again, its partitions are told all the same."""
-    assert TopicGuard(Answers(""), {}, by_partition=False).partitions(lambda: False) == {("a", 0), ("a", 1)}
+    assert guard(Answers(""), {}).partitions(lambda: False) == {("a", 0), ("a", 1)}

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
+from bridge.ends.end import End
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer, no_trace
@@ -92,7 +93,8 @@ def opened(
     """
     target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
-    options: dict[str, Any] = {"retry_seconds": retry_seconds, "ddl": ddl, "trace": trace}
+    end = End("target", target.place, retry_seconds=retry_seconds)
+    options: dict[str, Any] = {"end": end, "ddl": ddl, "trace": trace}
     writer = (
         ParallelWriter(target, table, ownership, writers=writers, min_bytes=0, **options)
         if writers

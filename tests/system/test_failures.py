@@ -242,7 +242,7 @@ def test_wrong_settings_end_with_2(golden: Path, flags: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['target = "x"', "[target]\nretry_seconds = 0", "[stream", "[target]\npassword = 'x'", "nope = 1"]
+    "text", ['target = "x"', "[target]\nretry_seconds = -1", "[stream", "[target]\npassword = 'x'", "nope = 1"]
 )
 def test_a_wrong_configuration_ends_with_2(golden: Path, tmp_path: Path, text: str) -> None:
     """Whatever is wrong with the file, and whatever else is given."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.demo.watcher import Watcher
+from bridge.ends.end import End
 from bridge.errors import OwnedError
 from bridge.local import Kafka
 from bridge.model import Advance, SchemaChange
@@ -36,7 +37,7 @@ def owned(url: str, *, take_over: bool = False) -> Iterator[tuple[Ownership, Wri
     """An owner without Spark."""
     target, table = Target(url), ProgressTable("bridge")
     ownership = Ownership(target, table)
-    writer = Writer(target, table, ownership, retry_seconds=5)
+    writer = Writer(target, table, ownership, end=End("target", target.place, retry_seconds=5))
     try:
         ownership.acquire(0, take_over=take_over)
         yield ownership, writer

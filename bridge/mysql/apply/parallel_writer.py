@@ -196,6 +196,7 @@ class _Shard:
         if self._session is not None:
             return False
         self._session = self._target.connect()
+        self._ownership.check_progress(self._session)
         self._ownership.mark(self._session)
         return True
 

@@ -3,15 +3,16 @@ fails half-way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import AttemptManager
 
 from bridge.ddl.policy import DdlRules
+from bridge.ends.end import End
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
@@ -20,9 +21,9 @@ from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import execute_statement
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words, trouble
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.keys.key_spellings import Spellings
 from bridge.rows.sql.statement import Rendering, Statement
@@ -50,20 +51,7 @@ class WriterCounts:
 
     transactions: int = 0
     safe_mode: int = 0
-    retries: int = 0
     schema_changes: int = 0
-
-
-def _failing_for(seconds: float) -> Callable[[RetryCallState], bool]:
-    """Makes the rule that stops retrying this many seconds after the first failure."""
-    since: list[float] = []
-
-    def stop(state: RetryCallState) -> bool:
-        now = state.outcome_timestamp or 0.0
-        since.append(now)
-        return now - since[0] > seconds
-
-    return stop
 
 
 OnHeld = Callable[[HeldError], None]
@@ -78,7 +66,7 @@ def raise_held(held: HeldError) -> None:
 class Writer:
     """Writes for one owner, one transaction at a time.
 
-    retry_seconds: how long a lost connection or a lock conflict is retried before the bridge stops.
+    end: the target as an end, which says how long a lost connection or a lock conflict is retried.
     ddl: how schema changes are handled.
     trace: told the name of each step (tests crash there).
     load_bytes: about how many bytes are loaded at once.
@@ -92,12 +80,12 @@ class Writer:
         table: ProgressTable,
         ownership: Ownership,
         *,
-        retry_seconds: float = 300,
+        end: End,
         ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
         trace: Callable[[str], None] = no_trace,
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
-        self._retry_seconds, self._trace = retry_seconds, trace
+        self.end, self._trace = end, trace
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
@@ -121,6 +109,7 @@ class Writer:
         self._end_left()
         if self._session is None:
             self._session = self._target.connect()
+            self._ownership.check_progress(self._session)
             self._ownership.mark(self._session)
             self._ownership.announce(self._session, self.connections)
             self._takes_loads = not load_data.server_objection(self._session)
@@ -130,6 +119,18 @@ class Writer:
         while self._left:
             self._ownership.end(self._left[-1])
             self._left.pop()
+
+    def progress(self) -> Progress:
+        """Reads progress, which this process owns.  Raises OwnedError after a take-over, TargetError when retrying does
+        not help."""
+        found: Progress | None = None
+        for attempt in self._retrying():
+            with attempt:
+                self._ownership.revive()
+                found = self._table.read(self._ownership.control)
+        if found is None:
+            raise self._ownership.lost()
+        return found
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables in
@@ -169,6 +170,7 @@ class Writer:
             with attempt:
                 # A load may have been what cut the connection, so retries do not use one.
                 self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
+        self._ownership.committed(step)
         self.counts.transactions += 1
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
@@ -235,14 +237,11 @@ class Writer:
             self.counts.schema_changes += 1
 
     def _run_or_hold(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
-        # A schema change may take hours; what counts is how long the target has been failing.
-        for attempt in self._retrying(stop=_failing_for(self._retry_seconds)):
+        held: HeldError | None = None
+        for attempt in self._retrying():
             with attempt:
-                try:
-                    self._run_change(change, rest)
-                except HeldError as held:
-                    return held
-        return None
+                held = self._run_unless_held(change, rest)
+        return held
 
     def break_off(self) -> None:
         """Ends what is in hand, which the server rolls back; may be called from any thread."""
@@ -262,6 +261,13 @@ class Writer:
             self._left.append(self._session.connection_id)
             self._session.close()
             self._session = None
+
+    def _run_unless_held(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
+        try:
+            self._run_change(change, rest)
+        except HeldError as held:
+            return held
+        return None
 
     def _run_change(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> None:
         try:
@@ -337,6 +343,7 @@ class Writer:
             self._trace("statement")
         self._trace("before commit")
         self._outcome_unknown = True
+        self._ownership.committing(step)
         session.commit()
         self._outcome_unknown = False
         self._trace("committed")
@@ -380,25 +387,14 @@ class Writer:
         elif self._session is not None:
             self._session.rollback()
 
-    def _retrying(self, stop: Callable[[RetryCallState], bool] | None = None) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception_type(TRANSIENT),
-            stop=stop or stop_after_delay(self._retry_seconds),
-            wait=wait_random_exponential(multiplier=0.1, max=5),
-            before_sleep=self._note_retry,
-            retry_error_callback=self._give_up,
-        )
+    def _retrying(self) -> Iterator[AttemptManager]:
+        """Attempts at what the applier wants of the target.  A schema change may take hours; what counts is how long
+        the target has been failing."""
+        return self.end.attempts("applying", TRANSIENT, trouble, self._given_up)
 
-    def _note_retry(self, state: RetryCallState) -> None:
-        self.counts.retries += 1
-        error = state.outcome.exception() if state.outcome else None
-        log.warning("retrying on the target", attempt=state.attempt_number, error=str(error))
-
-    def _give_up(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        raise TargetError(
-            f"the target did not take a transaction within {self._retry_seconds:g} s:"
-            f" {server_words(error) if error else ''}",
+    def _given_up(self, error: BaseException) -> TargetError:
+        return TargetError(
+            f"the target did not take a transaction within {self.end.retry_seconds:g} s: {server_words(error)}",
             where=str(self._target),
-            fix="check that the server runs and is reachable, then start the bridge again",
-        ) from error
+            fix="check that the server runs, is reachable and takes writes, then start the bridge again",
+        )

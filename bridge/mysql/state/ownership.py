@@ -11,16 +11,19 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
 
+from bridge.ends.end import Abandoned
 from bridge.errors import OwnedError, TargetError
+from bridge.model import Advance, Positions
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
+from bridge.mysql.writability import require_writable, writable
 from bridge.quoting import quote_name
 
 STALE_SECONDS: Final = 30
@@ -34,8 +37,17 @@ _UNKNOWN_THREAD: Final = 1094
 _LOCK_WAIT: Final = 1205
 
 
-class AbandonedError(Exception):
-    """Raised when the bridge was asked to end while it waited for the pipeline."""
+class Standing(NamedTuple):
+    """What a transaction leaves in the progress row; where only partitions have an order, applied_ts alone does not
+    tell one from the next."""
+
+    applied_ts: int
+    positions: Positions
+
+
+class TargetWentBack(Exception):  # noqa: N818  # not an error: the bridge reads again from the progress
+    """Raised when the target lacks transactions that were committed, as after a failover to a server that lagged; the
+    text says how far it is."""
 
 
 class Ownership:
@@ -47,14 +59,17 @@ class Ownership:
         self.control = target.connect(autocommit=True)
         self.epoch = 0
         self._is_broken_off = False
+        self._stands: tuple[Standing, ...] = ()
 
     def acquire(self, start_ts: int, *, take_over: bool, stop: Callable[[], bool] = lambda: False) -> None:
         """Takes the pipeline and raises its epoch.  An unknown pipeline is created and begins at start_ts (TSO).  It
         also creates or upgrades the bridge's own tables, with the errors of `schema.make`.
 
         It waits for a schema change that a dead owner has left running, until `stop` gives True.
-        Raises OwnedError when a live bridge owns it and `take_over` is off, AbandonedError when `stop` gave True.
+        Raises OwnedError when a live bridge owns it and `take_over` is off, Abandoned when `stop` gave True,
+        ReadOnlyError when the server takes no writes.
         """
+        require_writable(self.control)
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
             self._evict(take_over=take_over, stop=stop)
         self._end_left()
@@ -68,16 +83,21 @@ class Ownership:
         )
 
     def reconnect(self) -> None:
-        """Opens a new control session after the old one was cut.  Raises OwnedError when another bridge was faster,
-        AbandonedError after `break_off`."""
+        """Opens a new control session after the old one was cut, or its server became read-only: the address may lead
+        to another one now.  Raises OwnedError when another bridge was faster, Abandoned after `break_off`."""
         if self._is_broken_off:
-            raise AbandonedError
+            raise Abandoned
         old = self.control.connection_id
         self.control.close()
         self.control = self._target.connect(autocommit=True)
-        if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
-            raise self.lost()
-        self.check()
+        try:
+            require_writable(self.control)
+            if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
+                raise self.lost()
+            self.check()
+        except (MySQLError, OSError):
+            self.control.close()  # the next attempt must not take it for one that holds the lock
+            raise
 
     def _evict_myself(self, old: int) -> bool:
         """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
@@ -98,10 +118,38 @@ class Ownership:
             self.reconnect()
 
     def check(self) -> None:
-        """Raises OwnedError unless this process still holds the lock and the epoch is its own."""
-        progress = self._table.read(self.control)
-        if self._holder() != self.control.connection_id or progress is None or progress.epoch != self.epoch:
+        """Raises OwnedError unless this process still holds the lock and the epoch is its own, and what
+        `check_progress` raises."""
+        if self._holder() != self.control.connection_id:
             raise self.lost()
+        self.check_progress(self.control)
+
+    def check_progress(self, session: Session) -> None:
+        """Raises OwnedError after a take-over, ReadOnlyError when the session's server takes no writes, and
+        TargetWentBack when progress there is not as this process has left it, or first found it."""
+        require_writable(session)
+        progress = self._table.read(session)
+        if progress is not None and progress.epoch < self.epoch:
+            raise TargetError(
+                "the target does not know that this bridge has begun, as after a failover to a server that lagged",
+                where=f"{self._target}, epoch {progress.epoch} instead of {self.epoch}",
+                fix="start the bridge again: it goes on from what the target says",
+            )
+        if progress is None or progress.epoch != self.epoch:
+            raise self.lost()
+        found = Standing(progress.applied_ts, progress.positions)
+        known, self._stands = self._stands, self._stands or (found,)
+        if known and found not in known:
+            self._stands = ()
+            raise TargetWentBack(f"the target is at commit ts {found.applied_ts}, and was at {known[0].applied_ts}")
+
+    def committing(self, step: Advance) -> None:
+        """Notes that progress may be moved by this step."""
+        self._stands = (*self._stands[:1], Standing(step.new_ts, step.positions))
+
+    def committed(self, step: Advance) -> None:
+        """Notes that progress was moved by this step."""
+        self._stands = (Standing(step.new_ts, step.positions),)
 
     def lost(self) -> OwnedError:
         """Makes the error of an owner that was taken over."""
@@ -112,14 +160,17 @@ class Ownership:
         )
 
     def beat(self, session: Session, connections: list[int], state: str) -> None:
-        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long."""
+        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long.  Raises
+        ReadOnlyError when its server takes no writes."""
         if self._is_broken_off:
             return
-        session.execute(
+        matched = session.execute(
             f"UPDATE {self._owner_table} SET heartbeat_at = NOW(3), connections = %s, state = %s"
-            " WHERE name = %s AND epoch = %s",
+            f" WHERE name = %s AND epoch = %s AND {writable(session)}",
             (",".join(map(str, connections)), state, self._table.name, self.epoch),
         )
+        if not matched:
+            require_writable(session)
 
     def mark(self, session: Session) -> None:
         """Takes a lock on a connection, by which a take-over recognises the connection as this pipeline's: a restarted
@@ -143,7 +194,7 @@ class Ownership:
     def announce(self, session: Session, connections: list[int]) -> None:
         """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
         session.execute(
-            f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s",
+            f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s AND {writable(session)}",
             (",".join(map(str, connections)), self._table.name, self.epoch),
         )
         session.commit()
@@ -172,7 +223,7 @@ class Ownership:
 
     def _give_back(self, session: Session) -> None:
         session.execute(
-            f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s",
+            f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s AND {writable(session)}",
             (self._table.name, self.epoch),
         )
 
@@ -207,7 +258,7 @@ class Ownership:
         if holder is not None and not wait_while_running(
             self.control, pipeline_tag(self._table.name), connection=holder, stop=stop
         ):
-            raise AbandonedError
+            raise Abandoned
         for connection in {*filter(self._is_marked, connections), *([holder] if holder else [])}:
             self._kill(connection)
         if not self._try_lock(_KILL_SECONDS):

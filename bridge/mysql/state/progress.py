@@ -22,6 +22,7 @@ from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
 from bridge.model import Advance, PartitionStart, Positions, SchemaChange
 from bridge.mysql.connection import Session
 from bridge.mysql.state import quarantine, schema
+from bridge.mysql.writability import read_only, require_writable, writable
 from bridge.quoting import quote_name
 
 
@@ -99,15 +100,16 @@ class ProgressTable:
 
     def raise_epoch(self, session: Session) -> int:
         """Fences every earlier owner, and gives the new epoch.  It waits for a transaction that holds the row."""
-        session.execute(f"UPDATE {self._progress} SET epoch = epoch + 1 WHERE name = %s", (self.name,))
+        self._update(session, "epoch = epoch + 1 WHERE name = %s", (self.name,))
         return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
         """Does the compare-and-set at the start of every target transaction, and writes the step's quarantine
-        entries.  Gives False when the row is not as expected.  Raises ProgressOrderError."""
+        entries.  Gives False when the row is not as expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
-        matched = session.execute(
-            f"UPDATE {self._progress} SET applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
+        is_mine = self._update(
+            session,
+            "applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (
                 step.new_ts,
@@ -119,42 +121,43 @@ class ProgressTable:
                 step.old_ts,
             ),
         )
-        if matched == 1:
+        if is_mine:
             quarantine.add_entries(session, self.schema, self.name, step.quarantined)
-        return matched == 1
+        return is_mine
 
     def mark(self, session: Session, epoch: int, step: Advance) -> bool:
         """Records that changes below step.new_ts are being written in parts.  Gives False when the row is not as
-        expected.
-        Raises ProgressOrderError."""
+        expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
-        matched = session.execute(
-            f"UPDATE {self._progress} SET applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
+        return self._update(
+            session,
+            "applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (step.new_ts, self.name, epoch, step.old_ts),
         )
-        return matched == 1
 
     def epoch_now(self, session: Session) -> int | None:
         """Gives the epoch, and keeps it from changing until the session's transaction ends; None when the pipeline is
-        unknown."""
-        found = session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,))
-        return None if found is None else int(found)
+        unknown.  Raises ReadOnlyError."""
+        rows = session.rows(
+            f"SELECT epoch, {writable(session)} FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,)
+        )
+        if not all(is_writable for _, is_writable in rows):
+            raise read_only()
+        return int(rows[0][0]) if rows else None
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
         """Replaces the list of schema changes still to run; gives False when another owner has taken over."""
-        matched = session.execute(
-            f"UPDATE {self._progress} SET pending = %s WHERE name = %s AND epoch = %s",
-            (_dump_pending(pending), self.name, epoch),
+        return self._update(
+            session, "pending = %s WHERE name = %s AND epoch = %s", (_dump_pending(pending), self.name, epoch)
         )
-        return matched == 1
 
     def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
         """Replaces the ids of the topics; gives False when another owner has taken over."""
-        matched = session.execute(
-            f"UPDATE {self._progress} SET topics = %s WHERE name = %s AND epoch = %s",
+        return self._update(
+            session,
+            "topics = %s WHERE name = %s AND epoch = %s",
             (orjson.dumps(dict(topics)).decode(), self.name, epoch),
         )
-        return matched == 1
 
     def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
         """Removes a topic; gives False when another owner has taken over."""
@@ -162,8 +165,9 @@ class ProgressTable:
         if progress is None or progress.epoch != epoch:
             return False
         positions = {where: start for where, start in progress.positions.items() if where[0] != topic}
-        matched = session.execute(
-            f"UPDATE {self._progress} SET positions = %s, topics = %s WHERE name = %s AND epoch = %s",
+        return self._update(
+            session,
+            "positions = %s, topics = %s WHERE name = %s AND epoch = %s",
             (
                 _dump_positions(positions),
                 orjson.dumps({name: id_ for name, id_ in progress.topics.items() if name != topic}).decode(),
@@ -171,6 +175,13 @@ class ProgressTable:
                 epoch,
             ),
         )
+
+    def _update(self, session: Session, what: str, args: tuple[object, ...]) -> bool:
+        """Alters the one row that is meant, if it is as expected.  Raises ReadOnlyError when the server takes no
+        writes: what this user might write there all the same would be lost to the primary."""
+        matched = session.execute(f"UPDATE {self._progress} SET {what} AND {writable(session)}", args)
+        if matched != 1:
+            require_writable(session)
         return matched == 1
 
     def forget(self, session: Session) -> bool:

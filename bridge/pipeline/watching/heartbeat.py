@@ -15,6 +15,7 @@ from pymysql.err import MySQLError
 from bridge.errors import TargetError
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
@@ -23,6 +24,7 @@ HEARTBEAT_SECONDS: Final = 5.0
 _TIMEOUT_SECONDS: Final = 10.0
 """As of other sessions, but a heartbeat that comes late lets others take over."""
 _END_SECONDS: Final = 3.0
+_WORK: Final = "heartbeat"
 
 log = structlog.get_logger()
 
@@ -120,6 +122,7 @@ class Heartbeat:
                 self._session = self._target.connect(autocommit=True, timeout_seconds=_TIMEOUT_SECONDS)
             state = orjson.dumps(status.document() if status else {}).decode()
             self._ownership.beat(self._session, self._writer.connections, state)
+            self._writer.end.answered(_WORK)
         except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another
             session, self._session = self._session, None
             if session is not None:
@@ -127,4 +130,5 @@ class Heartbeat:
                     session.close()
             if not isinstance(error, MySQLError | OSError | TargetError):
                 self._log_once(error)
-            log.warning("the heartbeat could not be written: the target does not answer", error=str(error))
+            self._writer.end.failed(_WORK, "refuses the login" if isinstance(error, TargetError) else trouble(error))
+            log.warning("the heartbeat could not be written", error=str(error))

@@ -16,7 +16,8 @@ class Status:
     rows_per_second: since the last status.
     messages, messages_total: messages read so far, and the number that was to be read at the start.
     left_out: row changes of databases to which nothing is ever written.
-    waiting_for: what the target waits for, and why.
+    target_away, source_away: the seconds for which this end has not worked; 0 while it does.
+    waiting_for: what the target waits for, and why: an end that is away before anything else.
     """
 
     applied_ts: int
@@ -34,6 +35,8 @@ class Status:
     quarantined: int
     safe_mode: int
     retries: int
+    target_away: float
+    source_away: float
     waiting_for: str
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from bridge.ends.end import Ends
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.watching.status import Status
@@ -14,8 +15,8 @@ from bridge.tso import tso_ms
 class StatusReporter:
     """Makes the status from the applier and the writer."""
 
-    def __init__(self, applier: Applier[Any], writer: Writer, messages_total: int) -> None:
-        self._applier, self._writer, self._messages_total = applier, writer, messages_total
+    def __init__(self, applier: Applier[Any], writer: Writer, ends: Ends, messages_total: int) -> None:
+        self._applier, self._writer, self._ends, self._messages_total = applier, writer, ends, messages_total
         self._last_rows, self._last_time = 0, time.monotonic()
 
     def status(self) -> Status:
@@ -41,6 +42,8 @@ class StatusReporter:
             left_out=counts.left_out.total(),
             quarantined=counts.quarantined,
             safe_mode=writer.safe_mode,
-            retries=writer.retries,
-            waiting_for=self._applier.waiting_for(),
+            retries=self._ends.target.retries,
+            target_away=round(self._ends.target.away_seconds, 1),
+            source_away=round(self._ends.source.away_seconds, 1),
+            waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
         )

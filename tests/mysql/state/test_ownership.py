@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.apply.statement_tag import pipeline_tag
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import LostConnectionError
-from bridge.mysql.state.ownership import AbandonedError
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.status_reporter import StatusReporter
@@ -57,6 +57,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def owner(url: str, **options: object) -> Iterator[Pipeline]:
     with opened(url, [("cdc", 0)], **options) as pipeline:  # type: ignore[arg-type]
         yield pipeline
+
+
+def ends_of(pipeline: Pipeline) -> Ends:
+    return Ends(pipeline.writer.end, End("source", "nowhere", retry_seconds=1))
 
 
 def test_a_live_owner_keeps_others_out(target: str) -> None:
@@ -128,7 +132,7 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
         told = fail if step == "tell" else print
         heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, told, 0.01)
         if step == "tell":
-            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, 0))
+            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, ends_of(pipeline), 0))
         elif step == "look":
             heartbeat.report_on(SimpleNamespace(status=fail))  # type: ignore[arg-type]
         beat = pipeline.ownership.beat
@@ -198,7 +202,7 @@ def test_the_epoch_fences_a_session_that_nobody_killed(target: str, session: Ses
             before = contents(session), journal(session)
             with pytest.raises(OwnedError):
                 first.writer.apply(Advance(0, 11, {}, ()))
-            assert first.writer.counts.retries == 0, "its session was killed after all"
+            assert first.writer.end.retries == 0, "its session was killed after all"
             assert (contents(session), journal(session)) == before
         survivor.close()
 
@@ -329,7 +333,7 @@ def test_a_stop_breaks_off_what_waits_for_a_lock(target: str, session: Session) 
         def apply() -> None:
             try:
                 stopped.take(EVENTS)
-            except AbandonedError as abandoned:
+            except Abandoned as abandoned:
                 failures.append(abandoned)
 
         thread = threading.Thread(target=apply)

@@ -1,0 +1,1 @@
+"""The ends of a pipeline, target and source, which may be away."""

@@ -1,0 +1,313 @@
+"""A target that becomes read-only, is full, or is another server all of a sudden."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from bridge.errors import BridgeError
+from bridge.events import Event
+from bridge.local import MariaDB
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import ReadOnlyError, UnavailableError
+from bridge.mysql.state.ownership import Ownership, TargetWentBack
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.writability import condition
+from tests.support.pipelines import Pipeline, admin, opened
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+SECONDS = 60.0
+USERS = {"may write on it": "ALL PRIVILEGES", "may not": "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MariaDB]:
+    """A server of this module's own, whose global variables its tests set."""
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture
+def session(server: MariaDB) -> Iterator[Session]:
+    """A session of the test's own, on a server with an empty table of rows with a key and one of rows without."""
+    with admin(server.url) as session:
+        make_tables(session)
+        yield session
+        session.execute("SET GLOBAL read_only = 0")
+        drop_tables(session)
+
+
+def make_tables(session: Session) -> None:
+    session.execute("CREATE DATABASE m")
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+    session.execute("CREATE TABLE m.k (a INT)")
+
+
+def drop_tables(session: Session) -> None:
+    session.execute("DROP DATABASE m")
+    session.execute("DROP DATABASE IF EXISTS _bridge")
+
+
+@pytest.fixture(params=USERS)
+def url(server: MariaDB, session: Session, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The server for a user with and one without the privilege to write on a read-only server."""
+    session.execute("CREATE USER bridge@'%'")
+    session.execute(f"GRANT {USERS[request.param]} ON *.* TO bridge@'%'")
+    yield server.url.replace("root@", "bridge@")
+    session.execute("DROP USER bridge@'%'")
+
+
+def rows(ts: int) -> list[Event]:
+    """One transaction: a row of each table."""
+    return [
+        row_change(ts, "t", ["id"], ["id"], after=[ts]),
+        row_change(ts, "k", ["a"], [], after=[ts]),
+        boundary(ts + 1),
+    ]
+
+
+@contextmanager
+def at_work(work: Callable[[], None]) -> Iterator[None]:
+    """Something that goes on while the block does; raises what it raised."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as failure:  # noqa: BLE001  # raised again below
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    yield
+    thread.join(SECONDS)
+    assert not thread.is_alive(), "it waits for ever"
+    for failure in failures:
+        raise failure
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+def shown(session: Session) -> list[tuple[int]]:
+    return session.rows("SELECT id FROM m.t UNION ALL SELECT a FROM m.k ORDER BY 1")
+
+
+def test_a_read_only_target_is_waited_for(session: Session, url: str) -> None:
+    """Nothing is written there, whatever the user may, neither rows nor a heartbeat nor a schema change; the reason
+    says since when, and the work goes on when the server takes writes again."""
+    with opened(url, [("cdc", 0)]) as pipeline:
+        pipeline.take(in_one_partition(rows(10)))
+        session.execute("SET GLOBAL read_only = 1")
+        before = session.rows("SELECT * FROM _bridge.progress, _bridge.owner")
+        more = [*rows(20), schema_change(30, "CREATE TABLE m.u (id INT)", table="u"), boundary(31)]
+        with at_work(lambda: pipeline.take(in_one_partition(more, start=3))):
+            wait_for(lambda: pipeline.writer.end.retries >= 2, "it does not notice")
+            assert "is read-only for " in pipeline.writer.end.waiting_for
+            with pytest.raises(ReadOnlyError):
+                pipeline.beat()
+            assert shown(session) == [(10,), (10,)]
+            assert session.rows("SELECT * FROM _bridge.progress, _bridge.owner") == before
+            session.execute("SET GLOBAL read_only = 0")
+        assert shown(session) == [(10,), (10,), (20,), (20,)]
+        assert session.rows("SELECT COUNT(*) FROM m.u") == [(0,)]
+        assert pipeline.writer.end.waiting_for == ""
+
+
+def test_a_schema_change_waits_for_a_server_that_takes_writes(session: Session, url: str) -> None:
+    """It is not run on a server that is read-only, where the user may."""
+    with opened(url, [("cdc", 0)]) as pipeline:
+        pipeline.take(in_one_partition([boundary(11)]))
+        advanced = pipeline.writer._trace
+
+        def demote(step: str) -> None:
+            advanced(step)
+            if step == "committed":
+                session.execute("SET GLOBAL read_only = 1")
+
+        pipeline.writer._trace = demote
+        change = schema_change(20, "CREATE TABLE m.u (id INT)", table="u")
+        with at_work(lambda: pipeline.take(in_one_partition([change, boundary(21)], start=1))):
+            wait_for(lambda: pipeline.writer.end.retries >= 2, "it does not notice")
+            assert session.rows("SHOW TABLES FROM m LIKE 'u'") == []
+            session.execute("SET GLOBAL read_only = 0")
+        assert session.rows("SHOW TABLES FROM m LIKE 'u'") == [("u",)]
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_commit_on_a_server_that_was_just_demoted(session: Session, url: str, writers: int) -> None:
+    """Its outcome is looked up like any other: the rows are there once."""
+    with opened(url, [("cdc", 0)], writers=writers) as pipeline:
+        pipeline.take(in_one_partition(rows(10)))
+
+        def demote(step: str) -> None:
+            if step == "before commit":
+                pipeline.writer._trace = lambda _: None
+                session.execute("SET GLOBAL read_only = 1")
+
+        pipeline.writer._trace = demote
+        with at_work(lambda: pipeline.take(in_one_partition(rows(20), start=3))):
+            committed = [(10,), (10,), (20,), (20,)]
+            wait_for(lambda: pipeline.writer.end.retries or shown(session) == committed, "it does nothing")
+            session.execute("SET GLOBAL read_only = 0")
+        assert shown(session) == [(10,), (10,), (20,), (20,)]
+
+
+def test_no_bridge_begins_on_a_read_only_server(session: Session, url: str) -> None:
+    """Not even the epoch is raised there."""
+    with opened(url, [("cdc", 0)]):
+        pass
+    session.execute("SET GLOBAL read_only = 1")
+    with pytest.raises(ReadOnlyError), opened(url, [("cdc", 0)]):
+        pass
+    session.execute("SET GLOBAL read_only = 0")
+    assert session.rows("SELECT epoch FROM _bridge.progress") == [(1,)]
+
+
+def test_too_many_connections(session: Session, server: MariaDB) -> None:
+    """Are waited for, with the reason."""
+    session.execute("CREATE USER few@'%'")
+    session.execute("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON *.* TO few@'%'")
+    url, crowd = server.url.replace("root@", "few@"), list[Session]()
+    with opened(url, [("cdc", 0)]) as pipeline:
+        pipeline.take(in_one_partition(rows(10)))
+        session.execute("SET GLOBAL max_connections = 10")
+        session.execute(f"KILL {pipeline.writer.session().connection_id}")
+        with suppress(UnavailableError):
+            while len(crowd) < 20:
+                crowd.append(Target(url).connect())
+        with at_work(lambda: pipeline.take(in_one_partition(rows(20), start=3))):
+            wait_for(lambda: pipeline.writer.end.retries >= 2, "it does not notice")
+            assert "has too many connections for " in pipeline.writer.end.waiting_for
+            for one in crowd:
+                one.close()
+        assert shown(session) == [(10,), (10,), (20,), (20,)]
+    session.execute("SET GLOBAL max_connections = DEFAULT")
+    session.execute("DROP USER few@'%'")
+
+
+# --- failover
+
+
+class Name(Target):
+    """A name that leads to one server, and later to another."""
+
+    leads_to: Target | None = None
+
+    def connect(self, *, autocommit: bool = False) -> Session:
+        return (self.leads_to or super()).connect(autocommit=autocommit)
+
+
+@contextmanager
+def failing_over(server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Session]]:
+    """A pipeline that has written one transaction, and a session on the other server, which has it too."""
+    monkeypatch.setattr("tests.support.pipelines.Target", Name)
+    with opened(server.url, [("cdc", 0)]) as pipeline, admin(heir) as there:
+        pipeline.take(in_one_partition(rows(10)))
+        make_tables(there)
+        ProgressTable("bridge").create(there)
+        with admin(server.url) as here:
+            copy(here, there)
+        yield pipeline, there
+
+
+def copy(here: Session, there: Session) -> None:
+    """Replication."""
+    for table in ("m.t", "m.k", "_bridge.progress", "_bridge.owner"):
+        there.execute(f"DELETE FROM {table}")
+        for row in here.rows(f"SELECT * FROM {table}"):
+            there.execute(f"INSERT INTO {table} VALUES ({','.join(['%s'] * len(row))})", row)
+
+
+def demote(session: Session, pipeline: Pipeline, heir: str) -> None:
+    session.execute("SET GLOBAL read_only = 1")
+    assert isinstance(pipeline.target, Name)
+    pipeline.target.leads_to = Target(heir)
+
+
+def test_a_failover_is_followed(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bridge connects anew by name, and goes on at the server that the name leads to, in place of the demoted one,
+    on which this user might still write."""
+    with failing_over(server, old_target, monkeypatch) as (pipeline, there):
+        demote(session, pipeline, old_target)
+        pipeline.take(in_one_partition(rows(20), start=3))
+        assert shown(session) == [(10,), (10,)]
+        assert shown(there) == [(10,), (10,), (20,), (20,)]
+        pipeline.beat()
+        assert there.rows("SELECT connections FROM _bridge.owner")[0][0].startswith(
+            str(pipeline.ownership.control.connection_id)
+        )
+
+
+def test_a_server_that_lagged_is_not_written_past(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the new primary lacks is read again: progress there says what it has.  Neither rows nor schema changes are
+    written to it before."""
+    with failing_over(server, old_target, monkeypatch) as (pipeline, there):
+        pipeline.take(in_one_partition(rows(20), start=3))
+        demote(session, pipeline, old_target)
+        more = [schema_change(30, "ALTER TABLE m.t ADD COLUMN c INT"), *rows(40)]
+        with pytest.raises(TargetWentBack, match="is at commit ts 11, and was at 21"):
+            pipeline.take(in_one_partition(more, start=6))
+        assert shown(there) == [(10,), (10,)]
+        assert pipeline.writer.progress().applied_ts == 11
+
+
+def test_a_server_that_does_not_know_this_bridge(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lagged so far that it lacks the epoch does not say that another bridge has taken over."""
+    with failing_over(server, old_target, monkeypatch) as (pipeline, there):
+        there.execute("UPDATE _bridge.progress SET epoch = 0")
+        demote(session, pipeline, old_target)
+        with pytest.raises(BridgeError, match="does not know that this bridge has begun"):
+            pipeline.take(in_one_partition(rows(20), start=3))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((), "TRUE"),
+        (("read_only",), "CAST(@@GLOBAL.read_only AS CHAR) IN ('0', 'OFF')"),
+        (
+            ("tidb_super_read_only", "tidb_restricted_read_only"),
+            "tidb_restricted_read_only AS CHAR) IN ('0', 'OFF') AND",
+        ),
+    ],
+)
+def test_the_condition(flags: tuple[str, ...], expected: str) -> None:
+    """It names what the server has."""
+    assert expected in condition(flags)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("fixture", ["target", "old_target", "mysql_target", "old_mysql_target"])
+def test_every_server_has_the_condition(fixture: str, request: pytest.FixtureRequest) -> None:
+    """A pipeline begins on it, which it does not on one that is read-only."""
+    url = request.getfixturevalue(fixture)
+    with admin(url) as session:
+        for flag in ("super_read_only", "read_only"):
+            if not session.rows(f"SHOW GLOBAL VARIABLES LIKE '{flag}'"):
+                continue
+            session.execute(f"SET GLOBAL {flag} = 1")
+            ownership = Ownership(Target(url), ProgressTable("bridge"))
+            try:
+                with pytest.raises(ReadOnlyError):
+                    ownership.acquire(0, take_over=False)
+            finally:
+                session.execute(f"SET GLOBAL {flag} = 0")
+                session.execute("SET GLOBAL read_only = 0")
+                ownership.control.close()
+    with opened(url, [("cdc", 0)]):
+        pass
