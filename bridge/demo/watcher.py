@@ -66,15 +66,19 @@ class Watcher:
         there are none."""
         return median(self._latencies) if self._latencies else None
 
+    def watch(self) -> None:
+        """Takes snapshots over one connection until the end; raises what the server raises."""
+        session = self._target.connect()
+        try:
+            session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            while not self._end.wait(PAUSE_SECONDS):
+                self._check_snapshot(session)
+        finally:
+            session.close()
+
     def _work(self) -> None:
         try:
-            session = self._target.connect()
-            try:
-                session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                while not self._end.wait(PAUSE_SECONDS):
-                    self._check_snapshot(session)
-            finally:
-                session.close()
+            self.watch()
         except BaseException as error:  # noqa: BLE001  # raised again by check, in the main thread
             self._failure = error
 
