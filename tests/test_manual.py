@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -230,20 +231,13 @@ def test_translate_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_status_line_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """Every field of the line is explained in the table below it."""
-    status = Status(
+    numbers: dict[str, Any] = {
         **{"applied_ts": BEGAN, "resolved_ts": BEGAN, "source_lag": 0.7, "apply_lag": 0.2, "rows": 64213},
         **{"rows_per_second": 2140.0, "messages": 64300, "messages_total": 64300, "backlog_rows": 310, "late": 0},
-        **{
-            "repeated": 0,
-            "left_out": 0,
-            "quarantined": 0,
-            "safe_mode": 0,
-            "retries": 0,
-            "target_away": 0,
-            "source_away": 0,
-        },
-        waiting_for="partition changes/3 has had no boundary for 41 s",
-    )
+        **{"repeated": 0, "left_out": 0, "quarantined": 0, "safe_mode": 0},
+        **{"retries": 0, "target_away": 0, "source_away": 0},
+    }
+    status = Status(**numbers, waiting_for="partition changes/3 has had no boundary for 41 s")
     configure_logs()
     output.log_status(status)
     assert_shown("status-line", re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err))

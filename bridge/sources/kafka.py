@@ -55,7 +55,10 @@ class KafkaSource:
     """
 
     is_kafka = True
-    planning: ClassVar = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    planning: ClassVar[Mapping[str, str]] = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     """Switches off the compilation of the plan: Spark only plans offsets with it and never runs it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark import RDD
@@ -105,7 +105,7 @@ class Source(Protocol):
     is_kafka: bool
     place: str
     """Where it is: the brokers, or the path."""
-    planning: Mapping[str, str]
+    planning: ClassVar[Mapping[str, str]]
     """Properties of the session in which Spark plans the micro-batches."""
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:

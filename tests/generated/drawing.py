@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -18,7 +18,7 @@ _ADDED: Final = (
     Column("added", "varchar", collation="utf8mb4_bin"),
 )
 _ATTEMPTS: Final = 6
-_HURTS: Final = {
+_HURTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "shape": {"target-only": ("swap", "pass on")},
     "key type": {"varchar": ("respell",)},
     "protocol": {"official canal NOBLOB": ("move", "large")},

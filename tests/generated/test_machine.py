@@ -13,7 +13,7 @@ from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.runs import Bench, Case, Failure, make_case
 from tests.generated.shrinking import shrunk
 from tests.generated.tables import Equality, Unique, make_table
-from tests.generated.upstream import Alter, Delete, Insert, Transaction, Update, Upstream
+from tests.generated.upstream import Alter, Delete, Insert, Statement, Transaction, Update, Upstream
 
 
 def by_code_point(sql: str) -> list[tuple[Any, ...]]:
@@ -142,7 +142,7 @@ def test_what_is_sent_again_collides_only_with_what_is_newer(
     """A stop is right where two rows held the value that it is about, at one moment of what was sent."""
     table, equality = make_table("t", "unique keys", "int", "utf8mb4_bin", "none", Random(0)), Equality(by_code_point)
     upstream = Upstream([table], equality, nets=nets)
-    statements = (
+    statements: tuple[Statement, ...] = (
         *(Insert(0, {"k": 1, "w": 7}), Insert(0, {"k": 2})),
         *(Update(0, {"k": 1}, {"w": None}), Update(0, {"k": 2}, {"w": 7})),
     )

@@ -38,9 +38,13 @@ def fake_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
     return install
 
 
+def _write_x(folder: Path) -> None:
+    (folder / "x").write_text("1")
+
+
 def test_built_once(cache: Path) -> None:
     """A cached folder is built at the first request and taken as it is afterwards."""
-    assert cached("a", lambda folder: (folder / "x").write_text("1") and None) == cache / "a"
+    assert cached("a", _write_x) == cache / "a"
     assert cached("a", lambda _: pytest.fail("built again")) == cache / "a"
     assert (cache / "a" / "x").read_text() == "1"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -29,7 +30,7 @@ def topic(broker: Kafka) -> str:
     return name
 
 
-def produce(broker: Kafka, topic: str, value: bytes, **options: int) -> None:
+def produce(broker: Kafka, topic: str, value: bytes, **options: Any) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 64 << 20})
     errors: list[object] = []
     producer.produce(topic, value, partition=1, on_delivery=lambda error, _: errors.append(error), **options)

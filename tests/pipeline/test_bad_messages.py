@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def watermark(ts: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def capture(folder: Path, *partitions: list[dict[str, Any] | bytes], timezone: str | None = "UTC") -> pa.Table:
+def capture(folder: Path, *partitions: Sequence[dict[str, Any] | bytes], timezone: str | None = "UTC") -> pa.Table:
     """The events of these messages; bytes are a message as it is."""
     lines = []
     for partition, messages in enumerate(partitions):
@@ -104,11 +104,11 @@ def test_a_fixed_cause_lets_the_bridge_go_on(target: str, session: Session, tmp_
         [row(11, 3), watermark(20)],
     ]
     with pytest.raises(BadMessageError) as raised:
-        run_all(target, capture(tmp_path, *messages, timezone=None))  # type: ignore[arg-type]
+        run_all(target, capture(tmp_path, *messages, timezone=None))
     assert raised.value.where == "cdc/0/2"
     assert "timezone" in str(raised.value)
     assert ids(session) == [1]
-    run_all(target, capture(tmp_path, *messages, timezone="+08:00"))  # type: ignore[arg-type]
+    run_all(target, capture(tmp_path, *messages, timezone="+08:00"))
     assert session.rows("SELECT id, CAST(at AS CHAR) FROM m.t ORDER BY id") == [
         (1, None), (2, "2024-01-01 00:00:00"), (3, None)
     ]  # fmt: skip

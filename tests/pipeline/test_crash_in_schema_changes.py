@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge.commands.ddl import release
@@ -145,7 +147,7 @@ def test_one_effect_of_what_was_held(
     operator has decided has its one effect through any crash."""
     events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
     kept = victims.keep(events)
-    hold = {"default": "hold"}
+    hold: dict[str, Any] = {"default": "hold"}
     with admin(target) as session:
         expected = None
         for crash_at, doomed in enumerate([*run, "ddl taken off"], 1):

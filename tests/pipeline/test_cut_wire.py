@@ -110,7 +110,7 @@ def test_a_server_that_is_still_working_is_waited_for(target: str, wired: tuple[
         rival.execute("LOCK TABLES m.k WRITE")
         threading.Timer(4 * TIMEOUT_SECONDS, rival.close).start()
         take(pipeline, 1)
-        assert pipeline.writer.counts.retries == 0
+        assert pipeline.writer.end.retries == 0
     assert sql(target, "SELECT COUNT(*) FROM m.k") == [(2,)]
 
 

@@ -85,14 +85,14 @@ def test_written_by_the_transaction_that_goes_beyond_it(target: str, session: Se
 
 def test_behind_the_last_boundary_nothing_is_quarantined(target: str, session: Session, tmp_path: Path) -> None:
     """What may belong to transactions that are not complete waits with them, and is read again."""
-    messages = [[row(10, 1), watermark(20), b"{"], [watermark(20)]]
-    run_all(target, capture(tmp_path, *messages), quarantine=True)  # type: ignore[arg-type]
+    messages: list[list[dict[str, Any] | bytes]] = [[row(10, 1), watermark(20), b"{"], [watermark(20)]]
+    run_all(target, capture(tmp_path, *messages), quarantine=True)
     assert held(session) == []
     [positions] = session.rows("SELECT JSON_EXTRACT(positions, '$.cdc.\"0\"[0]') FROM _bridge.progress")
     assert int(positions[0]) <= 2
     messages[0].append(watermark(30))
     messages[1].append(watermark(30))
-    run_all(target, capture(tmp_path, *messages), quarantine=True)  # type: ignore[arg-type]
+    run_all(target, capture(tmp_path, *messages), quarantine=True)
     assert len(held(session)) == 1
 
 

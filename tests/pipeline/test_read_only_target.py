@@ -202,8 +202,10 @@ class Name(Target):
 
     leads_to: Target | None = None
 
-    def connect(self, *, autocommit: bool = False) -> Session:
-        return (self.leads_to or super()).connect(autocommit=autocommit)
+    def connect(self, *, autocommit: bool = False, timeout_seconds: float | None = None) -> Session:
+        if self.leads_to is not None:
+            return self.leads_to.connect(autocommit=autocommit, timeout_seconds=timeout_seconds)
+        return super().connect(autocommit=autocommit, timeout_seconds=timeout_seconds)
 
 
 @contextmanager

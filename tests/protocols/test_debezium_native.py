@@ -44,7 +44,7 @@ def test_rows_of_the_native_connector(
     op: str, before: Any, after: Any, kind: Kind, images: tuple[str | None, str | None], with_schema: bool
 ) -> None:
     """Create, snapshot read, update and delete, with schemas and without; ordered by the binlog, timed by its event."""
-    fields = CUSTOMER_FIELDS if with_schema else None
+    fields: Any = CUSTOMER_FIELDS if with_schema else None
     key = CUSTOMER_KEY if with_schema else b'{"id":1004}'
     event = event_of(native(op, None, fields, source=CUSTOMERS, before=before, after=after), key)
     assert event[:5] == (kind, ms_tso(TS_MS), 0, "inventory", "customers")

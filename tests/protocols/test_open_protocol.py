@@ -182,7 +182,8 @@ def test_batch() -> None:
 
 def test_batches_are_all_or_nothing() -> None:
     """One bad event makes its message bad."""
-    key, rows = open_key(ROW_KEY, ROW_KEY), [{"u": ID}, {"u": {"id": {"t": 3, "v": "1"}}}]
+    key = open_key(ROW_KEY, ROW_KEY)
+    rows: list[dict[str, Any]] = [{"u": ID}, {"u": {"id": {"t": 3, "v": "1"}}}]
     assert "not an integer" in reason(open_event(key, open_value(*rows)))
     assert "not an integer" in reason(open_event(key, open_value(*rows[::-1])))
 

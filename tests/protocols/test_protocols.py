@@ -18,7 +18,7 @@ def test_every_protocol_is_made() -> None:
     """Each name in the registry makes a decoder."""
     assert {"canal-json", "open-protocol"} <= DECODERS.keys()
     for name in DECODERS:
-        assert make_decoder(name, DecodeOptions(None)).decode
+        assert callable(make_decoder(name, DecodeOptions(None)).decode)
 
 
 def test_unknown_protocol() -> None:

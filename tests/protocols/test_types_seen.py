@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ def _debezium(sample: list[Any], column_type: str) -> Event:
     return event_of(ticdc("c", {"v": value}, [field]), b'{"payload":{}}')
 
 
-DECODERS = {"open": _open, "canal": _canal, "dbz": _debezium}
+DECODERS: dict[str, Callable[[Any, str], Any]] = {"open": _open, "canal": _canal, "dbz": _debezium}
 
 
 @pytest.mark.parametrize("number", range(_COLUMNS))

@@ -80,7 +80,7 @@ def plainly(one: Table, events: Sequence[Event]) -> dict[str, Any]:
     """Of each key its first and its last step; see `bridge.rows.net_changes`.  A column that an image lacks is as it
     was; whether rows of such are freed is not said."""
     key = one.keys[0]
-    steps = []
+    steps: list[tuple[Any, ...]] = []
     for number, event in enumerate(events):
         old, new = (values(event.columns or "", i, key) if i else None for i in (event.before, event.after))
         if old is not None and old != new:

@@ -58,7 +58,7 @@ class Bench:
 
     def apply(self, name: str, window: list[Event], random: Random, end: int | None = None) -> None:
         """One micro-batch with its boundaries: one window, up to `end` or else to now; by LOAD DATA or by INSERT."""
-        render.MIN_BYTES = random.choice((0, 1 << 30))  # type: ignore[misc]
+        render.MIN_BYTES = random.choice((0, 1 << 30))  # type: ignore[attr-defined]
         placed = [random.randrange(PARTITIONS) for _ in window]
         end = end or self.ts + 1
         events = [*zip(placed, window, strict=True), *((p, boundary(end)) for p in range(PARTITIONS))]
@@ -75,7 +75,7 @@ class Bench:
 def bench(mariadb: Any) -> Iterator[Bench]:
     bench = Bench(mariadb.url)
     yield bench
-    render.MIN_BYTES = MIN_BYTES  # type: ignore[misc]
+    render.MIN_BYTES = MIN_BYTES  # type: ignore[attr-defined]
     bench.forget_pipelines()
     drop_all(bench.session)
     bench.session.close()

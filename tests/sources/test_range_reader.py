@@ -226,7 +226,8 @@ def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
         asked.append(count)
         return consumer.consume(count, timeout=timeout)
 
-    reader._consumer = SimpleNamespace(assign=consumer.assign, unassign=consumer.unassign, consume=consume)
+    stand_in: Any = SimpleNamespace(assign=consumer.assign, unassign=consumer.unassign, consume=consume)
+    reader._consumer = stand_in
     try:
         lots = list(reader.read([OffsetRange("large", 0, 0, 3030)]))
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,7 @@ def test_tasks_that_nobody_waits_for_are_ended(spark: SparkSession, monkeypatch:
     monkeypatch.setattr("bridge.spark.session._END_SECONDS", SECONDS)
     ended = threading.Event()
 
-    def slow(numbers: Iterator[int]) -> Iterator[int]:
+    def slow(numbers: Iterable[int]) -> Iterable[int]:
         time.sleep(10 * SECONDS)
         return numbers
 

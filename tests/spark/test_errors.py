@@ -89,5 +89,6 @@ def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
 def test_a_jvm_that_has_ended_is_no_fault_of_the_target(error: Exception) -> None:
     """Nor of Kafka: most often it ran out of memory."""
     shown = source_error(error)
+    assert isinstance(shown, BridgeError)
     assert "Spark's JVM has ended" in shown.what
     assert "spark.driver.memory" in shown.fix

@@ -38,8 +38,7 @@ def apply(spark: SparkSession, target: str, events: list[Event]) -> None:
             [FrameStore.of(spark, pa.concat_tables([EVENT_SCHEMA.empty_table(), *held]))], Amount(0, 0), low, high
         )
 
-    with opened(target, [("cdc", 0)]) as pipeline:
-        pipeline.applier._rows_of = rows_of
+    with opened(target, [("cdc", 0)], rows_of=rows_of) as pipeline:
         pipeline.take(in_one_partition([*events, boundary(1000)]))
 
 

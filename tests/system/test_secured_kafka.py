@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,10 +46,10 @@ def configured(
     secured: tuple[SecuredKafka, Feed], certificates: Certificates, target: str, tmp_path: Path
 ) -> Configured:
     """Flags with a settings file for one of the ways in; `left_out` names a property that is missing."""
-    login = {"sasl.username": USER}
+    login: dict[str, Any] = {"sasl.username": USER}
     ca = {"ssl.ca.location": certificates.ca}
     pair = {"ssl.certificate.location": certificates.client, "ssl.key.location": certificates.client_key}
-    ways = {
+    ways: dict[str, dict[str, Any]] = {
         "SASL_PLAINTEXT": {"sasl.mechanism": "PLAIN", **login},
         "SASL_SSL": {"sasl.mechanism": "SCRAM-SHA-512", **login, **ca},
         "SSL": {**ca, **pair},

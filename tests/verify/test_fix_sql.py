@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from bridge.verify.source.translated_table import StatementTranslator
 from tests.support.clients import mariadb_client, mysql_client, run_file
 from tests.support.verify_servers import Pair, execute, said
 
-CLIENTS = {"mariadb": mariadb_client, "mysql": mysql_client}
+CLIENTS: dict[str, Callable[[], list[str]]] = {"mariadb": mariadb_client, "mysql": mysql_client}
 
 
 @pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.soak)])

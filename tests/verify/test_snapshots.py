@@ -256,7 +256,7 @@ def test_waits_while_the_server_is_busy(pair: Pair) -> None:
         assert thread.is_alive()
         assert told[0].startswith("waits: Threads_connected of the target is ")
     finally:
-        busy._limits = {}  # type: ignore[assignment]  # lets the thread end
+        busy._limits = {}  # lets the thread end
         thread.join(60)
         session.close()
 

@@ -448,7 +448,7 @@ def test_a_connection_lost_in_the_middle_of_a_load(
 ) -> None:
     """Nothing of it stays; the transaction is done anew, by INSERT, as the load may be why."""
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
-    kept = []
+    kept: list[object] = []
     write_packet = pymysql.connections.Connection.write_packet
 
     def cut(connection: Any, payload: bytes | memoryview) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ Pairs = list[Pair]
 """Keys and values of messages."""
 
 
-def _compare(protocol: str, decoder: FastDecoder, pairs: Pairs) -> set[int]:
+def _compare(protocol: str, decoder: FastDecoder, pairs: Sequence[Pair]) -> set[int]:
     """The numbers of messages that were decoded together, after a look at what they became."""
     together = decoded_fast(decoder, pairs)
     for number, events in together.items():

@@ -6,6 +6,7 @@ import gc
 import itertools
 import re
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -141,7 +142,7 @@ def test_what_needs_care_is_left_to_parsing(protocol: str, what: bytes, instead:
     assert found is None or found == decode_message(ORACLES[protocol], message.key, value)
 
 
-def _learn_and_compare(protocol: str, messages: list[tuple[bytes | None, bytes]]) -> FastDecoder:
+def _learn_and_compare(protocol: str, messages: Sequence[tuple[bytes | None, bytes]]) -> FastDecoder:
     """Decodes the messages one by one; whatever comes in between, each gives what it gives without templates."""
     decoder, oracle = decoder_of(protocol), decoder_of(protocol)
     for key, value in messages:

@@ -361,7 +361,7 @@ def test_debezium_without_the_values_that_the_log_did_not_hold(target: str, sess
         ("u", {"id": 1, "n": 3, "doc": gone}, None),
     ]
     decoder = make_decoder("debezium", DecodeOptions("UTC"))
-    values = [native(op, row, **({"before": before} if op == "u" else {})) for op, row, before in rows]
+    values = [native(op, row, before=before) if op == "u" else native(op, row) for op, row, before in rows]
     events = [event for value in values for event in decode_message(decoder, b'{"payload":{"id":1}}', value)]
     run_all(target, in_one_partition(events))
     assert session.rows("SELECT * FROM d.t ORDER BY id") == [(1, 3, "new"), (6, 5, "there")]

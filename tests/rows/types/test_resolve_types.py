@@ -152,12 +152,12 @@ def raw_changes(draw: st.DrawFn) -> tuple[dict[TableName, Table], list[Event]]:
     events = []
     careless = draw(st.integers(0, 3)) == 0
     for ts in range(draw(st.integers(1, 12))):
-        name, columns, form, good = draw(st.sampled_from(shapes))
+        name, names, form, good = draw(st.sampled_from(shapes))
         literals = [FORMS.get(form, []) if careless else one for one in good]
         before, after = (SEP.join(draw(st.sampled_from([*one, "NULL"])) for one in literals) for _ in range(2))
         kind = draw(st.integers(0, 2))
         events.append(
-            row(columns, *[(None, after), (before, None), (before, after)][kind])._replace(table=name, commit_ts=ts)
+            row(names, *[(None, after), (before, None), (before, after)][kind])._replace(table=name, commit_ts=ts)
         )
     return catalog, events
 

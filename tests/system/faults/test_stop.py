@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from bridge.local import Kafka
+from bridge.mysql.connection import Session
 from tests.support import proxy as wire
 from tests.support.bridges import PARTITIONS, applied_ts, running
 from tests.support.command import Process
 from tests.support.feeds import Feed
-from tests.support.pipelines import Session, admin, sql
+from tests.support.pipelines import admin, sql
 from tests.support.proxy import Fault, Proxy, port_of
 
 SECONDS = 30.0

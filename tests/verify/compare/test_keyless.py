@@ -146,7 +146,7 @@ def test_a_stream_is_no_load_of_its_own(pair: Pair) -> None:
 def test_an_abandoned_stream_ends_at_once(pair: Pair) -> None:
     """Its session is closed; nothing is read on behind the scenes."""
     session = Target(pair.target).connect()
-    blocks = session.stream("SELECT seq FROM mysql.seq_1_to_100000000", 1_000)
+    blocks: Any = session.stream("SELECT seq FROM mysql.seq_1_to_100000000", 1_000)
     assert len(next(blocks)) == 1_000
     blocks.close()
     with pytest.raises(Exception, match="0"):
