@@ -12,6 +12,7 @@ from bridge.mysql.server_errors import TRANSIENT
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, parts_of, runs, wrapped
 from bridge.rows.keys.key_spellings import Spellings
+from bridge.rows.sql.scratch_tables import definition
 from bridge.rows.sql.statement import STATEMENT_BYTES
 
 
@@ -21,15 +22,14 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
     A value that the column does not take is left to the statement that writes it.
     """
     scratch = quote_name(scratch_schema, "spellings")
+    definitions = [definition(table.columns[part].name, table.columns[part]) for part in key]
     columns = [quote_name(table.columns[part].name) for part in key]
     lengths = table.prefixes.get(key, (None,) * len(key))
     compared = [f"LEFT({c},{n})" if n else c for c, n in zip(columns, lengths, strict=True)]
     session.execute(f"DROP TEMPORARY TABLE IF EXISTS {scratch}")
     # Servers with sql_require_primary_key want a primary key of every table.
-    session.execute(
-        f"CREATE TEMPORARY TABLE {scratch} (`key number` BIGINT AUTO_INCREMENT PRIMARY KEY) AS"
-        f" SELECT {','.join(columns)} FROM {quote_name(*table.name)} WHERE 1 = 0"
-    )
+    number = "`key number` BIGINT AUTO_INCREMENT PRIMARY KEY"
+    session.execute(f"CREATE TEMPORARY TABLE {scratch} ({','.join([number, *definitions])})")
     into = f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES "
     _insert(session, into, _numbered_rows(literals, len(key)))
     session.execute("SET SESSION group_concat_max_len = 4294967295")

@@ -4,14 +4,14 @@ parts."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.model import Table
+from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import joined, parts_of, wrapped
 from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
@@ -19,6 +19,12 @@ from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, 
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_statements
 
 _SELECTS_PER_STATEMENT: Final = 100
+
+
+def definition(name: str, column: Column) -> str:
+    """Gives the line of CREATE TABLE for a column of another table's type.  TiDB has no CREATE TABLE ... AS SELECT."""
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(name)} {column.type}{text} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
 class _TemporaryTable(NamedTuple):
@@ -36,15 +42,12 @@ class _TemporaryTable(NamedTuple):
         digest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
         return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
 
-    def made(self, columns: str) -> Iterator[str]:
-        """Gives the statements that create it.  columns: as a SELECT from the table names them."""
+    def made(self, columns: Iterable[tuple[str, Column]]) -> Iterator[str]:
+        """Gives the statements that create it.  columns: with the names that they have in it."""
         yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
         # Servers with sql_require_primary_key want a primary key of every table; the rows' own keys may be prefixes.
-        number = "(`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY)"
-        yield (
-            f"CREATE TEMPORARY TABLE {self.name} {number} AS"
-            f" SELECT {columns} FROM {quote_name(*self.table.name)} WHERE 1 = 0"
-        )
+        lines = ["`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY", *(definition(*column) for column in columns)]
+        yield f"CREATE TEMPORARY TABLE {self.name} ({','.join(lines)})"
 
     def dropped(self) -> str:
         """Gives the statement that drops it."""
@@ -60,13 +63,13 @@ class PatchStatements:
         self._parts = _TemporaryTable.of(net.table, rendering, "parts", *rows)
         self._whole = _TemporaryTable.of(net.table, rendering, "whole", *rows)
         self._names = list(map(quote_name, self._written.names))
-        self._origins = [quote_name(f"kept key {i}") for i in range(len(net.key))]
+        self._origins = [quote_name(_origin(i)) for i in range(len(net.key))]
 
     def keep(self) -> Iterator[Statement]:
         """Keeps the parts; for rows that are written anew, it keeps the whole rows as they will be."""
-        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
-        aliased = ",".join([*(f"{k} AS {o}" for k, o in zip(key, self._origins, strict=True)), *self._names])
-        for sql in self._parts.made(aliased):
+        columns = self._table.columns
+        key = [(_origin(i), columns[part]) for i, part in enumerate(self._net.key)]
+        for sql in self._parts.made([*key, *((name, columns[name.lower()]) for name in self._written.names)]):
             yield self._statement(Stage.KEEP, sql)
         head = f"INSERT INTO {self._parts.name} ({','.join([*self._origins, *self._names])}) VALUES ("
         images = self._rows.images
@@ -78,9 +81,10 @@ class PatchStatements:
             yield from self._keep_whole()
 
     def _keep_whole(self) -> Iterator[Statement]:
-        columns = [quote_name(column.name) for column in self._table.columns.values() if not column.generated]
-        for sql in self._whole.made(",".join(columns)):
+        written = [(column.name, column) for column in self._table.columns.values() if not column.generated]
+        for sql in self._whole.made(written):
             yield self._statement(Stage.KEEP, sql)
+        columns = [quote_name(name) for name, _ in written]
         values = ",".join(f"{'parts' if name in self._names else 't'}.{name}" for name in columns)
         sql = f"INSERT INTO {self._whole.name} ({','.join(columns)}) SELECT {values} FROM {self._old_rows()}"
         yield self._statement(Stage.KEEP, sql, expect=len(self._rows.images))
@@ -111,6 +115,11 @@ class PatchStatements:
         return Statement(stage, self._table.name, sql, expect, is_part=True)
 
 
+def _origin(number: int) -> str:
+    """Names the column that holds a part of the key by which a row is there."""
+    return f"kept key {number}"
+
+
 def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
     """Gives assignments that keep columns as they are which the server would otherwise set.  written: names in lower
     case."""
@@ -136,9 +145,9 @@ class KeptValues:
         return cls(net, scratch, extra, keys_of(rows.columns, rows.freed, net.key))
 
     def keep(self) -> Iterator[Statement]:
-        columns = [self._table.columns[part].name for part in self._net.key] + self._extra
-        names = ",".join(map(quote_name, columns))
-        for sql in self._scratch.made(names):
+        columns = [self._table.columns[part] for part in (*self._net.key, *map(str.lower, self._extra))]
+        names = ",".join(quote_name(column.name) for column in columns)
+        for sql in self._scratch.made((column.name, column) for column in columns):
             yield self._statement(Stage.KEEP, sql)
         select = f"SELECT {names} FROM {quote_name(*self._table.name)} WHERE "
         into = f"INSERT INTO {self._scratch.name} ({names}) "
