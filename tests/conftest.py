@@ -32,6 +32,8 @@ from bridge.local.mariadb import OLD_VERSION
 from bridge.local.mysql import OLD_VERSION as OLD_MYSQL
 from bridge.local.server import Server, free_port
 from bridge.local.sql_server import SqlServer
+from tests.support import tidb as tidb_server
+from tests.support.tidb import TiDB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +57,10 @@ AnySqlServer = TypeVar("AnySqlServer", bound=SqlServer)
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
 """With so much room there the servers keep their data in it."""
-SYSTEM_DATABASES = {"information_schema", "mysql", "performance_schema", "sys"}
+SYSTEM_DATABASES = {"information_schema", "metrics_schema", "mysql", "performance_schema", "sys"}
 TIERS = {
     "system": {"kafka", "broker", "spark", "victims"},
-    "server": {"mariadb", "old_mariadb", "mysql", "old_mysql", "url", "server", "upstream"},
+    "server": {"mariadb", "old_mariadb", "mysql", "old_mysql", "tidb", "url", "server", "upstream"},
     "unit": set[str](),
 }
 """The tiers of tests, the heaviest first, and the fixtures and parameters that make a test one of them."""
@@ -101,9 +103,29 @@ def _tier(fixtures: set[str]) -> str:
     return next((tier for tier, needed in TIERS.items() if needed & fixtures), "unit")
 
 
-def pytest_collection_finish() -> None:
-    """What is there once the tests are known stays: the collector of garbage need not look at it again and again."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is there once the tests are known stays: the collector of garbage need not look at it again and again.
+
+    A TiDB that is asked for and not built is built now, which no test's timeout cuts short.  The processes of a whole
+    run do not wait for it: their tests skip.
+    """
     gc.freeze()
+    is_alone = not hasattr(session.config, "workerinput") and not session.config.option.collectonly
+    if is_alone and any(map(_asks_for_tidb, session.items)) and not tidb_server.is_built():
+        subprocess.run([sys.executable, "-m", tidb_server.__name__], cwd=session.config.rootpath, check=True)
+
+
+def _asks_for_tidb(item: pytest.Item) -> bool:
+    """By a fixture, or by a parameter that names one."""
+    parameters = item.callspec.params.values() if isinstance(item, pytest.Function) and "callspec" in vars(item) else ()
+    return bool({"tidb", "tidb_target"} & {*getattr(item, "fixturenames", ()), *map(str, parameters)})
+
+
+def pytest_report_header() -> str | None:
+    """Says at once what a whole run leaves out."""
+    return (
+        None if tidb_server.is_built() else f"TiDB: not built, its tests skip; `{tidb_server.BUILD_COMMAND}` builds it"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +199,7 @@ def old_mariadb() -> Iterator[MariaDB]:
 
 
 @contextmanager
-def _if_it_can_be_had(server: MySQL) -> Iterator[MySQL]:
+def _if_it_can_be_had(server: AnySqlServer) -> Iterator[AnySqlServer]:
     """Skips where it does not start; tests/local/test_mysql.py fails then, unless no machine of that kind can."""
     with ExitStack() as stack:
         try:
@@ -198,6 +220,15 @@ def mysql() -> Iterator[MySQL]:
 def old_mysql() -> Iterator[MySQL]:
     """A MySQL 5.7, always embedded. Tests that write take `old_mysql_target`."""
     with _if_it_can_be_had(MySQL(version=OLD_MYSQL)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tidb() -> Iterator[TiDB]:
+    """A TiDB, always embedded, where it was built. Tests that write take `tidb_target`."""
+    if not tidb_server.is_built():
+        pytest.skip(f"TiDB is not built: `{tidb_server.BUILD_COMMAND}` does it, once; {tidb_server.NEEDS}")
+    with _if_it_can_be_had(TiDB()) as server:
         yield server
 
 
@@ -266,6 +297,13 @@ def old_mysql_target(old_mysql: MySQL) -> Iterator[str]:
 
 
 @pytest.fixture
+def tidb_target(tidb: TiDB) -> Iterator[str]:
+    """The same on a TiDB."""
+    yield tidb.url
+    _drop_databases(tidb.url)
+
+
+@pytest.fixture
 def topic(kafka: Kafka | KafkaInDocker) -> Callable[..., str]:
     """`topic(partitions=1, config=None)` creates a topic and returns its name, which no other test has."""
 
@@ -299,7 +337,7 @@ def _drop_databases(url: str) -> None:
     with _connect(url) as connection, connection.cursor() as cursor:
         cursor.execute("SET lock_wait_timeout = %s, foreign_key_checks = 0", (LOCK_WAIT_SECONDS,))
         cursor.execute("SELECT schema_name FROM information_schema.schemata")
-        for name in {row[0] for row in cursor.fetchall()} - SYSTEM_DATABASES:
+        for name in [name for (name,) in cursor.fetchall() if name.lower() not in SYSTEM_DATABASES]:
             cursor.execute("DROP DATABASE `{}`".format(name.replace("`", "``")))
 
 

@@ -129,6 +129,7 @@ class Reader:
             charset="utf8mb4", conv={}, autocommit=True,
         )  # fmt: skip
         self.query(f"SET time_zone = '{OFFSETS[zone]}'")
+        self._is_tidb = "TiDB" in str(self.query("SELECT VERSION()")[0][0])
 
     def query(self, sql: str) -> list[tuple[str | None, ...]]:
         """The rows of a query, each value as the server's text."""
@@ -142,6 +143,8 @@ class Reader:
 
     def definition(self, table: Expected) -> Definition:
         """What the target has, in the words of TiDB where MariaDB has others."""
+        if self._is_tidb:  # its information_schema tells nothing of ZEROFILL
+            return definition_of(str(self.query(f"SHOW CREATE TABLE {quote_name(table.schema, table.table)}")[0][1]))
         where = f"table_schema = '{table.schema}' AND table_name = '{table.table}'"
         columns = self.query(
             "SELECT column_name, column_type, is_nullable FROM information_schema.columns"

@@ -34,7 +34,7 @@ from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
 from tests.support.models import give
 
-SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
+SYSTEM = ("information_schema", "metrics_schema", "mysql", "performance_schema", "sys")
 
 
 @dataclass
