@@ -31,8 +31,12 @@ GUARD: Final = (
     "-- An error here means: call the client with --default-character-set=utf8mb4.",
     "SET @`bridge fix` = IF(@@character_set_client IN ("
     + ",".join(f"'{name}'" for name in _SECOND_BYTES_OF_ASCII)
-    + "), (SELECT 1 UNION SELECT 2), 1);",
+    + "), 'the client needs --default-character-set=utf8mb4', 'DO 0');",
+    "PREPARE `bridge fix` FROM @`bridge fix`;",
+    "EXECUTE `bridge fix`;",
 )
+"""Executes words, which are an error, for a client of another character set.  A subquery that is an error would be one
+on TiDB whatever the condition says."""
 
 
 def sendable(statements: Iterable[str]) -> Iterator[str]:
