@@ -160,8 +160,8 @@ class Capabilities:
 
 def read_version(said: str) -> tuple[Flavour, Version]:
     """Reads what VERSION() gives: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
-    if named := re.search(r"-TiDB-v(\d+(?:\.\d+)*)", said):
-        return Flavour.TIDB, _numbers(named[1])
+    if named := re.search(r"TiDB(?:-v(\d+(?:\.\d+)*))?", said, re.IGNORECASE):
+        return Flavour.TIDB, _numbers(named[1] or "")
     flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
     return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # the prefix that MariaDB 10 shows to old clients
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import pymysql
@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from bridge.errors import TargetError, UsageError
 from bridge.foreign_text import keep_secret
+from bridge.mysql import tidb
 from bridge.mysql.server_errors import (
     CUT_VALUE,
     LOGIN_REFUSED,
@@ -171,6 +172,8 @@ class LoadAnswer(NamedTuple):
 class Session:
     """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
 
+    connection_id: the id by which KILL finds it.
+    is_tidb: whether the server is TiDB.
     load_objection: why rows must not be loaded into its server, "" when they may, None before it was asked
     (`load_data`).
     writable: the condition that its server takes writes, None before it was asked (`writability`).
@@ -184,9 +187,13 @@ class Session:
         self._raw: Any = pooled.driver_connection
         _keep_alive(self._raw)
         self._raw.autocommit(autocommit)
+        # Between here and the server may be something that greets in its own name.
+        connection_id, version = self.rows("SELECT CONNECTION_ID(), VERSION()")[0]
+        self.connection_id, self.is_tidb = int(connection_id), tidb.is_tidb(str(version))
         for setting in SESSION_SETTINGS:
             self.execute(setting)
-        self.connection_id = int(self._raw.thread_id())
+        if self.is_tidb:
+            tidb.prepare(self)
         self.server = ""
 
     def be_patient(self, seconds: float, why_lost: Callable[[Session, float], str]) -> None:
@@ -215,14 +222,15 @@ class Session:
     def write(self, sql: str) -> int:
         """Runs one statement that writes rows; gives the number of rows matched.
 
-        Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses.  Here they are a
+        Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses; TiDB warns of the
+        former.  Here they are a
         DataError, like any other value that does not fit.
         """
         with typed_errors(), self._raw.cursor() as cursor:
             matched = int(cursor.execute(sql))
             if cursor.warning_count:  # the server's answer holds the count
                 for _, code, message in self.rows("SHOW WARNINGS"):
-                    if code == CUT_VALUE:
+                    if code == CUT_VALUE or (self.is_tidb and code in tidb.CUT_DIGITS):
                         raise pymysql.err.DataError(code, message)
             return matched
 
@@ -304,6 +312,22 @@ class Session:
         """Ends the connection under a thread that waits for its answer; may be called from any thread."""
         with suppress(OSError, AttributeError):
             self._raw._sock.shutdown(socket.SHUT_RDWR)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Runs statements in a transaction of their own; the session must not be in one.
+
+        A statement whose number of rows decides something needs one: alone it is optimistic on TiDB, which runs it
+        again after a conflict, and may wait longer than `innodb_lock_wait_timeout`.
+        """
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            with suppress(MySQLError, OSError):
+                self.rollback()
+            raise
+        self.commit()
 
     def close(self) -> None:
         """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""

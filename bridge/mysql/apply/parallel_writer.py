@@ -241,8 +241,8 @@ class _Shard:
         if session is None:
             raise OSError("the connection is closed")
         session.begin()
-        if self._table.epoch_now(session) != self._ownership.epoch:
-            raise self._ownership.lost()
+        if not session.is_tidb:
+            self._hold_epoch(session, "LOCK IN SHARE MODE")
         self._trace("part begun")
         while True:
             try:
@@ -254,9 +254,17 @@ class _Shard:
                     load_data.run(session, statement.sql, statement.load)
                 else:
                     check_matched(statement, session.write(statement.sql))
+        if session.is_tidb:
+            self._hold_epoch(session, "FOR UPDATE")
         self._trace("before part commit")
         session.commit()
         self._trace("part committed")
+
+    def _hold_epoch(self, session: Session, lock: str) -> None:
+        """Nobody can take over from here to the end of the transaction.  TiDB has no shared lock: there the connections
+        take turns, one COMMIT long."""
+        if self._table.epoch_now(session, lock) != self._ownership.epoch:
+            raise self._ownership.lost()
 
     def _abandon(self, error: BaseException) -> None:
         if isinstance(error, LOST):

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from bridge.model import SchemaChange
+from bridge.mysql import tidb
 from bridge.mysql.connection import Session
 
 _POLL_SECONDS: Final = 0.5
@@ -51,6 +52,8 @@ def wait_while_running(
 
 def _running(session: Session, tag: str, connection: int | None) -> tuple[int, int] | None:
     """Gives the connection and the seconds of a running statement that begins with the tag; None when there is none."""
+    if session.is_tidb:
+        return next(iter(tidb.running(session, tag)), None)
     rows = session.rows(
         "SELECT id, time FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND INSTR(info, %s) = 1"
         + ("" if connection is None else " AND id = %s"),

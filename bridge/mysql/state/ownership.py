@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from pymysql.err import MySQLError
 from bridge.ends.end import Abandoned
 from bridge.errors import OwnedError, TargetError
 from bridge.model import Advance, Positions
+from bridge.mysql import tidb
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOST, LockConflictError
@@ -33,6 +35,9 @@ _PATIENCE_SECONDS: Final = 3
 moment."""
 _KILL_SECONDS: Final = 10
 """How long a killed connection may take to give the lock back."""
+_POLL_SECONDS: Final = 0.1
+_CONTROL: Final = ":control"
+"""The end of the name of a control session on TiDB."""
 _UNKNOWN_THREAD: Final = 1094
 _LOCK_WAIT: Final = 1205
 
@@ -70,9 +75,10 @@ class Ownership:
         ReadOnlyError when the server takes no writes.
         """
         require_writable(self.control)
-        if not self._try_lock(0 if take_over else _PATIENCE_SECONDS):
+        if not self._try_lock(0 if take_over else _PATIENCE_SECONDS) or self._has_lapsed():
             self._evict(take_over=take_over, stop=stop)
         self._end_left()
+        self._name_control()
         self._table.create(self.control)
         self._table.begin(self.control, start_ts)
         self.epoch = self._table.raise_epoch(self.control)
@@ -94,6 +100,7 @@ class Ownership:
             require_writable(self.control)
             if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
                 raise self.lost()
+            self._name_control()
             self.check()
         except (MySQLError, OSError):
             self.control.close()  # the next attempt must not take it for one that holds the lock
@@ -102,10 +109,10 @@ class Ownership:
     def _evict_myself(self, old: int) -> bool:
         """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
         progress = self._table.read(self.control)
-        if progress is None or progress.epoch != self.epoch or self._holder() != old:
+        if progress is None or progress.epoch != self.epoch or self._rival() != old:
             return False
         wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
-        self._kill(old)
+        _kill(self.control, old)
         return self._try_lock(_KILL_SECONDS)
 
     def revive(self) -> None:
@@ -174,8 +181,10 @@ class Ownership:
 
     def mark(self, session: Session) -> None:
         """Takes a lock on a connection, by which a take-over recognises the connection as this pipeline's: a restarted
-        server uses the ids of connections again."""
+        server uses the ids of connections again.  TiDB takes locks away after a time; there it gets a name, too."""
         session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
+        if session.is_tidb:
+            tidb.set_name(session, self._lock)
 
     def end(self, connection: int) -> None:
         """Ends an earlier connection of this pipeline, which the server may still hold although the network has cut it.
@@ -183,9 +192,9 @@ class Ownership:
         Afterwards its transaction is committed or rolled back, and nothing that is still on its way can follow: the
         server gives a connection's locks back last of all.  Raises LockConflictError when that takes too long.
         """
-        if not self._is_marked(connection):
+        if not self._marked(self.control, [connection]):
             return
-        self._kill(connection)
+        _kill(self.control, connection)
         mark = self._mark_of(connection)
         if self.control.value("SELECT GET_LOCK(%s, %s)", (mark, _KILL_SECONDS)) != 1:
             raise LockConflictError(_LOCK_WAIT, f"the earlier connection {connection} does not end")
@@ -206,9 +215,8 @@ class Ownership:
         with suppress(MySQLError, OSError, TargetError):
             session = self._target.connect(autocommit=True)
             try:
-                for connection in connections:
-                    if session.value("SELECT IS_USED_LOCK(%s)", (self._mark_of(connection),)) == connection:
-                        session.execute(f"KILL {connection}")
+                for connection in self._marked(session, connections):
+                    _kill(session, connection)
                 self._give_back(session)
             finally:
                 session.close()
@@ -235,15 +243,44 @@ class Ownership:
         return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self._lock, seconds)) == 1)
 
     def _holder(self) -> int | None:
+        """Gives the connection that holds the lock.  Of another's lock TiDB tells only that it is held (1)."""
         holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
         return None if holder is None else int(holder)
 
-    def _mark_of(self, connection: int) -> str:
-        return f"{self._lock}:{connection}"
+    def _rival(self) -> int | None:
+        """Gives the control session of another owner, or an earlier one of this owner; None when there is none."""
+        if self.control.is_tidb:
+            return next(iter(tidb.connections_named(self.control, self._lock + _CONTROL)), None)
+        holder = self._holder()
+        return None if holder == self.control.connection_id else holder
 
-    def _is_marked(self, connection: int) -> bool:
-        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._mark_of(connection),))
-        return holder is not None and int(holder) == connection
+    def _name_control(self) -> None:
+        if self.control.is_tidb:
+            tidb.set_name(self.control, self._lock + _CONTROL)
+
+    def _mark_of(self, connection: int) -> str:
+        """Names the lock that only this connection takes; a name has 64 characters at most."""
+        return f"{self._lock}:{connection}"[-64:]
+
+    def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
+        """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB those that have
+        its name."""
+        marks = {number: self._mark_of(number) for number in recorded}
+        held = {
+            number for number, mark in marks.items() if session.value("SELECT IS_USED_LOCK(%s)", (mark,)) is not None
+        }
+        named = tidb.connections_named(session, self._lock) if session.is_tidb and marks else set()
+        return held | (named & marks.keys())
+
+    def _has_lapsed(self) -> bool:
+        """Tells whether the owner lives although its lock was free: TiDB takes locks away after an hour
+        (`max-txn-ttl`).  An owner that has just died may be seen for a moment."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while is_alive := self.control.is_tidb and self._rival() is not None:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        return is_alive
 
     def _evict(self, *, take_over: bool, stop: Callable[[], bool]) -> None:
         host, pid, connections, age = self._current_owner()
@@ -254,13 +291,11 @@ class Ownership:
                 where=f"process {pid} on {host}, heartbeat {age} s old",
                 fix="stop that bridge, or take over with --take-over",
             )
-        holder = self._holder()
-        if holder is not None and not wait_while_running(
-            self.control, pipeline_tag(self._table.name), connection=holder, stop=stop
-        ):
+        rival = self._rival()
+        if not wait_while_running(self.control, pipeline_tag(self._table.name), connection=rival, stop=stop):
             raise Abandoned
-        for connection in {*filter(self._is_marked, connections), *([holder] if holder else [])}:
-            self._kill(connection)
+        for connection in {*self._marked(self.control, connections), *([rival] if rival else [])}:
+            _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
                 f"the pipeline {self._table.name!r} could not be taken over",
@@ -286,9 +321,11 @@ class Ownership:
         host, pid, connections, age = rows[0]
         return host, pid, [int(part) for part in connections.split(",") if part], int(age)
 
-    def _kill(self, connection: int) -> None:
-        try:
-            self.control.execute(f"KILL {connection}")
-        except MySQLError as error:
-            if error.args[0] != _UNKNOWN_THREAD:
-                raise
+
+def _kill(session: Session, connection: int) -> None:
+    try:
+        # A TiDB that cannot kill from afar takes no KILL without the word.
+        session.execute(f"KILL {'TIDB ' if session.is_tidb else ''}{connection}")
+    except MySQLError as error:
+        if error.args[0] != _UNKNOWN_THREAD:
+            raise

@@ -100,8 +100,9 @@ class ProgressTable:
 
     def raise_epoch(self, session: Session) -> int:
         """Fences every earlier owner, and gives the new epoch.  It waits for a transaction that holds the row."""
-        self._update(session, "epoch = epoch + 1 WHERE name = %s", (self.name,))
-        return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
+        with session.transaction():
+            self._update(session, "epoch = epoch + 1 WHERE name = %s", (self.name,))
+            return int(session.value(f"SELECT epoch FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
         """Does the compare-and-set at the start of every target transaction, and writes the step's quarantine
@@ -135,11 +136,11 @@ class ProgressTable:
             (step.new_ts, self.name, epoch, step.old_ts),
         )
 
-    def epoch_now(self, session: Session) -> int | None:
+    def epoch_now(self, session: Session, lock: str) -> int | None:
         """Gives the epoch, and keeps it from changing until the session's transaction ends; None when the pipeline is
-        unknown.  Raises ReadOnlyError."""
+        unknown.  lock: the clause that locks the row.  Raises ReadOnlyError."""
         rows = session.rows(
-            f"SELECT epoch, {writable(session)} FROM {self._progress} WHERE name = %s LOCK IN SHARE MODE", (self.name,)
+            f"SELECT epoch, {writable(session)} FROM {self._progress} WHERE name = %s {lock}", (self.name,)
         )
         if not all(is_writable for _, is_writable in rows):
             raise read_only()
@@ -147,17 +148,11 @@ class ProgressTable:
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
         """Replaces the list of schema changes still to run; gives False when another owner has taken over."""
-        return self._update(
-            session, "pending = %s WHERE name = %s AND epoch = %s", (_dump_pending(pending), self.name, epoch)
-        )
+        return self._set(session, epoch, pending=_dump_pending(pending))
 
     def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
         """Replaces the ids of the topics; gives False when another owner has taken over."""
-        return self._update(
-            session,
-            "topics = %s WHERE name = %s AND epoch = %s",
-            (orjson.dumps(dict(topics)).decode(), self.name, epoch),
-        )
+        return self._set(session, epoch, topics=orjson.dumps(dict(topics)).decode())
 
     def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
         """Removes a topic; gives False when another owner has taken over."""
@@ -165,16 +160,16 @@ class ProgressTable:
         if progress is None or progress.epoch != epoch:
             return False
         positions = {where: start for where, start in progress.positions.items() if where[0] != topic}
-        return self._update(
-            session,
-            "positions = %s, topics = %s WHERE name = %s AND epoch = %s",
-            (
-                _dump_positions(positions),
-                orjson.dumps({name: id_ for name, id_ in progress.topics.items() if name != topic}).decode(),
-                self.name,
-                epoch,
-            ),
-        )
+        topics = {name: id_ for name, id_ in progress.topics.items() if name != topic}
+        return self._set(session, epoch, positions=_dump_positions(positions), topics=orjson.dumps(topics).decode())
+
+    def _set(self, session: Session, epoch: int, **values: str) -> bool:
+        """Sets columns of the row, in a transaction of its own; gives False when another owner has taken over."""
+        columns = ", ".join(f"{column} = %s" for column in values)
+        with session.transaction():
+            return self._update(
+                session, f"{columns} WHERE name = %s AND epoch = %s", (*values.values(), self.name, epoch)
+            )
 
     def _update(self, session: Session, what: str, args: tuple[object, ...]) -> bool:
         """Alters the one row that is meant, if it is as expected.  Raises ReadOnlyError when the server takes no

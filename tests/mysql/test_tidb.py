@@ -1,0 +1,255 @@
+"""A real TiDB as target and as source: what is said of it, shown on its own SQL layer.
+
+All tests with a TiDB are in this file, so that a run starts one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import ApplyError, OwnedError
+from bridge.model import Advance, TableName
+from bridge.mysql import tidb as tidb_sessions
+from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.progress import ProgressTable
+from bridge.verify.source.historical_rows import UpstreamRows
+from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.state import test_ownership as ownership
+from tests.pipeline import test_lost_target as lost_target
+from tests.pipeline import test_parallel as parallel
+from tests.rows.keys import test_partial_rows as partial_rows
+from tests.support.golden import PROTOCOLS, ZONES, capture, differences
+from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
+from tests.support.tidb import TiDB
+from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
+from tests.support.verify_servers import Pair, said
+from tests.system import test_take_over as take_over
+
+SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank", "ddl")
+IN_THE_SUITE = [("canal-ext", "all_types"), ("canal-ext", "ddl"), ("debezium-ext", "ddl"), ("open", "keys")]
+NEVER_EQUAL = {("canal", "keys_raw"), *(("canal-delete-handle", script) for script in SCRIPTS)}
+"""What these hold less is told in tests/system/test_golden_replay.py."""
+FAR_SECONDS = 60.0
+COMMIT_TS = "SELECT JSON_EXTRACT(@@tidb_last_txn_info, '$.commit_ts')"
+T = TableName("m", "t")
+NEEDED = {
+    "tidb_txn_mode": "pessimistic",
+    "tidb_constraint_check_in_place_pessimistic": 1,
+    "allow_auto_random_explicit_insert": 1,
+    "tidb_allow_remove_auto_inc": 1,
+    "tidb_enable_external_ts_read": 0,
+}
+
+
+@pytest.fixture
+def session(tidb_target: str) -> Iterator[Session]:
+    """A session of the test's own, on a server with a table."""
+    with admin(tidb_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v INT)")
+        yield session
+
+
+def replay(url: str, golden: Path, variant: str, script: str, **options: int) -> None:
+    """Replays a capture, and does as an operator what Debezium leaves out."""
+    events = decoded(capture(golden, variant, script), PROTOCOLS[variant], ZONES.get(script, "UTC"))
+    while True:
+        try:
+            run_all(url, events, **options)
+        except ApplyError as stopped:
+            sql(url, "USE app", golden_schema_changes.what_made(stopped))
+        else:
+            return
+
+
+@pytest.mark.parametrize(("variant", "script"), IN_THE_SUITE)
+def test_a_replay_ends_at_the_upstreams_state(tidb_target: str, golden: Path, variant: str, script: str) -> None:
+    """Tables and rows are the upstream's at its end; statements ran as they came, those that only TiDB has too."""
+    replay(tidb_target, golden, variant, script)
+    assert differences(tidb_target, golden, script, variant) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("variant", PROTOCOLS)
+def test_every_capture_ends_at_the_upstreams_state(tidb_target: str, golden: Path, variant: str, script: str) -> None:
+    """So does every script of every variant that holds whole rows, also when connections commit parts by themselves."""
+    if (variant, script) in NEVER_EQUAL or not capture(golden, variant, script).exists():
+        pytest.skip("it does not hold what would be equal, or was not captured")
+    for writers in (0, 3):
+        replay(tidb_target, golden, variant, script, writers=writers)
+        assert differences(tidb_target, golden, script, variant) == []
+        with admin(tidb_target) as session:
+            drop_all(session)
+
+
+def test_sessions_are_set_up(tidb_target: str, session: Session) -> None:
+    """Whatever the cluster's defaults are, as of one that began before transactions were pessimistic."""
+    session.execute("SET GLOBAL tidb_txn_mode = 'optimistic'")
+    try:
+        with admin(tidb_target) as other:
+            found = {name: other.value(f"SELECT @@SESSION.{name}") for name in NEEDED}
+            assert other.connection_id == other.value("SELECT CONNECTION_ID()")
+    finally:
+        session.execute("SET GLOBAL tidb_txn_mode = 'pessimistic'")
+    assert found == NEEDED
+    assert [setting.partition(" = ")[0] for setting in tidb_sessions.SETTINGS] == list(NEEDED)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ownership.test_a_live_owner_keeps_others_out,
+        take_over.test_an_open_transaction_does_not_hold_up_a_take_over,
+        take_over.test_who_was_taken_over_commits_and_runs_nothing,
+        lost_target.test_commit_in_flight_is_waited_for,
+        parallel.test_a_step_is_written_by_all_connections,
+        parallel.test_what_a_part_cannot_write_is_left_to_one_transaction,
+    ],
+)
+def test_what_holds_elsewhere_holds_on_tidb(tidb_target: str, same: Callable[[str], None]) -> None:
+    """One owner; the outcome of a lost COMMIT; parts that commit by themselves."""
+    same(tidb_target)
+
+
+@pytest.mark.parametrize("takes_place", [True, False])
+def test_a_cut_commit(tidb_target: str, monkeypatch: pytest.MonkeyPatch, takes_place: bool) -> None:
+    """Rows of a table without a key are neither lost nor doubled."""
+    lost_target.test_cut_commit_is_neither_lost_nor_repeated(tidb_target, monkeypatch, takes_place)
+
+
+def test_a_part_that_was_overtaken_cannot_commit(tidb_target: str, session: Session) -> None:
+    """There is no shared lock: whoever raises the epoch does not wait for a part, and the part sees it at its end."""
+    heirs = 0
+
+    def trace(step: str) -> None:
+        nonlocal heirs
+        if step == "part begun" and not heirs:
+            heirs += 1
+            with admin(tidb_target) as heir:
+                ProgressTable("bridge").raise_epoch(heir)
+
+    row = row_change(10, "t", ["id", "v"], ["id"], after=[1, 1])
+    with opened(tidb_target, [("cdc", 0)], writers=1, trace=trace) as pipeline, pytest.raises(OwnedError):
+        pipeline.take(in_one_partition([row, boundary(11)]))
+    assert heirs == 1
+    assert session.rows("SELECT * FROM m.t") == []
+
+
+def test_a_lock_that_has_lapsed_is_no_free_pipeline(tidb_target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TiDB takes locks from sessions that have held them for an hour: a second bridge sees the first one's connection
+    and its heartbeat, and takes the pipeline only when it is told to; then the first one's connections are ended."""
+    monkeypatch.setattr("bridge.mysql.state.ownership._PATIENCE_SECONDS", 1)
+    with opened(tidb_target, [("cdc", 0)]) as first:
+        first.writer.session()
+        first.ownership.control.value("SELECT RELEASE_ALL_LOCKS()")
+        first.writer.session().value("SELECT RELEASE_ALL_LOCKS()")
+        with pytest.raises(OwnedError), opened(tidb_target, [("cdc", 0)]):
+            pass
+        earlier = first.writer.connections
+        with opened(tidb_target, [("cdc", 0)], take_over=True) as second:
+            assert second.ownership.epoch == first.ownership.epoch + 1
+            known = second.ownership.control.rows("SELECT id FROM information_schema.processlist")
+            assert not {(number,) for number in earlier} & set(known)
+            with pytest.raises(OwnedError):
+                first.writer.apply(Advance(0, 5, {}))
+
+
+def test_a_schema_change_that_outlives_its_connection_is_waited_for(tidb_target: str, session: Session) -> None:
+    """Its job is found by the bridge's comment in front of it, also when nobody waits for it any more."""
+    tag = pipeline_tag("bridge")
+    session.execute("INSERT INTO m.t VALUES (1, 1)")
+    with admin(tidb_target) as reader, admin(tidb_target) as sender:
+        reader.begin()
+        reader.rows("SELECT * FROM m.t")  # the job ends when no transaction knows the table as it was
+        thread = threading.Thread(target=sender.execute, args=(f"{tag}1 x */ ALTER TABLE m.t ADD COLUMN c INT",))
+        thread.start()
+        _becomes(lambda: bool(tidb_sessions.running(session, tag)), "the job")
+        assert not wait_while_running(session, tag, stop=lambda: True)
+        reader.rollback()
+        assert wait_while_running(session, tag)
+        thread.join(FAR_SECONDS)
+    assert session.rows("SELECT c FROM m.t") == [(None,)]
+
+
+def test_parts_of_rows(tidb_target: str) -> None:
+    """Temporary tables keep what messages hold a part of; they are made in the transaction, and do not end it."""
+    partial_rows.test_every_server_takes_parts(tidb_target)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("DECIMAL(5,2)", "1.239"),
+        ("DECIMAL(5,2) UNSIGNED", "-1.00"),
+        ("VARCHAR(3)", "'abc '"),
+        ("VARCHAR(3)", "'abcd'"),
+        ("TINYINT", "300"),
+        ("BINARY(2)", "x'010203'"),
+        ("ENUM('a')", "'b'"),
+        ("BIT(2)", "7"),
+    ],
+)
+def test_nothing_is_shortened(tidb_target: str, session: Session, column: str, value: str) -> None:
+    """A value that does not fit stops the bridge, and is not there."""
+    session.execute(f"CREATE TABLE m.n (id INT PRIMARY KEY, v {column})")
+    row = row_change(10, "n", ["id", "v"], ["id"], after=[1, Literal(value)])
+    with pytest.raises(ApplyError):
+        run_all(tidb_target, in_one_partition([row, boundary(11)]))
+    assert session.rows("SELECT * FROM m.n") == []
+
+
+@pytest.mark.usefixtures("session")
+def test_a_server_that_is_killed_in_mid_run(tidb: TiDB) -> None:
+    """Started again it has what was committed, and the pipeline goes on there by itself."""
+    with opened(tidb.url, [("cdc", 0)], retry_seconds=120) as pipeline:
+        pipeline.take(in_one_partition([row_change(10, "t", ["id"], ["id"], after=[1]), boundary(11)]))
+        tidb.kill()
+        tidb.restart()
+        pipeline.take(in_one_partition([row_change(12, "t", ["id"], ["id"], after=[2]), boundary(13)], 2))
+    assert sql(tidb.url, "SELECT id FROM m.t ORDER BY id") == [(1,), (2,)]
+
+
+# As a source
+
+
+def test_verify_reads_the_source_at_the_targets_moment(tidb_target: str, target: str, tmp_path: Path) -> None:
+    """What TiDB committed at the applied ts or later is not looked at; damage of the target is found."""
+    pair = Pair(tidb_target, target, tmp_path)
+    pair.both("CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v INT); INSERT INTO m.t VALUES (1, 1)")
+    pair.damage("INSERT INTO m.t VALUES (2, 2)")
+    [(commit_ts,)] = sql(tidb_target, "INSERT INTO m.t VALUES (2, 2)", COMMIT_TS)
+    sql(tidb_target, "INSERT INTO m.t VALUES (3, 3)", "UPDATE m.t SET v = 7 WHERE id = 1", COMMIT_TS)
+    moment = int(commit_ts) + 1
+    run_all(target, in_one_partition([boundary(moment)]), start_ts=moment)
+    report = pair.verify("m.*")
+    assert (said(report), report.moment) == (set(), moment)
+    pair.damage("UPDATE m.t SET v = 9 WHERE id = 2")
+    assert said(pair.verify("m.*")) == {"t 2 different v"}
+
+
+def test_rows_are_read_back_at_their_commit_ts(tidb_target: str, session: Session) -> None:
+    """Each as it was then, and none where there was none, whatever has become of it."""
+    commits = []
+    for statement in ("INSERT INTO m.t VALUES (1, 1)", "UPDATE m.t SET v = 2", "DELETE FROM m.t"):
+        session.execute(statement)
+        commits.append(int(session.value(COMMIT_TS)))
+    session.execute("ALTER TABLE m.t DROP COLUMN v")
+    upstream = UpstreamRows(Target(tidb_target, role="source"), retry_seconds=5)
+    try:
+        found = [upstream.rows_at(ts, T, [{"id": "1"}])[0] for ts in (commits[0] - 1, *commits)]
+    finally:
+        upstream.close()
+    assert found == [None, {"id": "1", "v": "1"}, {"id": "1", "v": "2"}, None]
+
+
+def _becomes(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + FAR_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what
