@@ -24,6 +24,7 @@ from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
+from tests.support.command import bridge
 from tests.support.golden import PROTOCOLS, ZONES, capture, differences
 from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
 from tests.support.tidb import TiDB
@@ -219,19 +220,48 @@ def test_a_server_that_is_killed_in_mid_run(tidb: TiDB) -> None:
 # As a source
 
 
-def test_verify_reads_the_source_at_the_targets_moment(tidb_target: str, target: str, tmp_path: Path) -> None:
-    """What TiDB committed at the applied ts or later is not looked at; damage of the target is found."""
+def test_from_a_tso_and_verified_at_one(tidb_target: str, target: str, tmp_path: Path) -> None:
+    """A copy is followed from the TSO at which it was made.  Verify reads the source at the target's moment: what TiDB
+    committed then or later is not looked at; damage of the target is found."""
     pair = Pair(tidb_target, target, tmp_path)
-    pair.both("CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v INT); INSERT INTO m.t VALUES (1, 1)")
-    pair.damage("INSERT INTO m.t VALUES (2, 2)")
-    [(commit_ts,)] = sql(tidb_target, "INSERT INTO m.t VALUES (2, 2)", COMMIT_TS)
-    sql(tidb_target, "INSERT INTO m.t VALUES (3, 3)", "UPDATE m.t SET v = 7 WHERE id = 1", COMMIT_TS)
-    moment = int(commit_ts) + 1
-    run_all(target, in_one_partition([boundary(moment)]), start_ts=moment)
+    pair.both("CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v INT)")
+    copied, followed, later = (
+        int(sql(tidb_target, statement, COMMIT_TS)[0][0])
+        for statement in ("INSERT INTO m.t VALUES (1, 1)", "INSERT INTO m.t VALUES (2, 2)", "UPDATE m.t SET v = 7")
+    )
+    pair.damage("INSERT INTO m.t VALUES (1, 1)")
+    rows = [
+        row_change(copied, "t", ["id", "v"], ["id"], after=[1, 100]),  # it is in the copy, whatever it says
+        row_change(followed, "t", ["id", "v"], ["id"], after=[2, 2]),
+        boundary(later),
+    ]
+    run_all(target, in_one_partition(rows), start_ts=copied + 1)
     report = pair.verify("m.*")
-    assert (said(report), report.moment) == (set(), moment)
+    assert (said(report), report.moment) == (set(), later)
     pair.damage("UPDATE m.t SET v = 9 WHERE id = 2")
     assert said(pair.verify("m.*")) == {"t 2 different v"}
+
+
+def test_verify_of_a_target_and_its_fixes(tidb_target: str, target: str, tmp_path: Path) -> None:
+    """A damaged TiDB is found out, and the file of fixes makes it equal."""
+    pair = Pair(target, tidb_target, tmp_path)
+    pair.both(
+        "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,3)) COLLATE utf8mb4_bin;"
+        "INSERT INTO m.t VALUES (1, 'a', 1.5), (2, 'é', -0.001), (3, NULL, NULL)"
+    )
+    assert said(pair.verify("m.*")) == set()
+    pair.damage("USE m; UPDATE t SET v = 'A' WHERE id = 1; DELETE FROM t WHERE id = 2; INSERT INTO t (id) VALUES (4)")
+    assert said(pair.verify("m.*")) == {"t 1 different v", "t 2 missing", "t 4 extra"}
+    pair.run_fix()
+    assert said(pair.verify("m.*")) == set()
+
+
+def test_check_names_what_is_set(tidb_target: str, golden: Path) -> None:
+    """And how far back the upstream can be read."""
+    capture_file = str(capture(golden, "canal-ext", "keys"))
+    ended = bridge("check", "--target", tidb_target, "--source", tidb_target, "--input", capture_file)
+    for words in (*tidb_sessions.SETTINGS, "the upstream shows the last 10m0s (tidb_gc_life_time)"):
+        assert words in " ".join(ended.out.split()), ended.out
 
 
 def test_rows_are_read_back_at_their_commit_ts(tidb_target: str, session: Session) -> None:
