@@ -21,10 +21,13 @@ from bridge.errors import TargetError, UsageError
 from bridge.foreign_text import keep_secret
 from bridge.mysql import tidb
 from bridge.mysql.server_errors import (
+    CUT_RESULT,
     CUT_VALUE,
     LOGIN_REFUSED,
     LOST,
+    PACKET_TOO_LARGE,
     LostConnectionError,
+    TooLargeError,
     error_code,
     server_words,
     typed_errors,
@@ -48,6 +51,10 @@ KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (sock
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORT: Final = 3306
+_CHARACTER_BYTES: Final = 4
+"""At most, in UTF-8."""
+_LEAST_PACKET: Final = 1024
+"""No server's max_allowed_packet is less."""
 _PACKET_BYTES: Final = 256 * 1024
 """How many bytes of a load one packet holds: fewer than other statements of the bridge."""
 
@@ -181,6 +188,7 @@ class Session:
 
     load_objection: str | None = None
     writable: str | None = None
+    _packet: int | None = None
 
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled
@@ -223,16 +231,28 @@ class Session:
         """Runs one statement that writes rows; gives the number of rows matched.
 
         Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses; TiDB warns of the
-        former.  Here they are a
-        DataError, like any other value that does not fit.
+        former.  Here they are a DataError, like any other value that does not fit.  Raises TooLargeError for a
+        statement that the server would not read: it would cut the connection instead of saying so.
         """
+        self._require_packet(sql)
         with typed_errors(), self._raw.cursor() as cursor:
             matched = int(cursor.execute(sql))
             if cursor.warning_count:  # the server's answer holds the count
                 for _, code, message in self.rows("SHOW WARNINGS"):
                     if code == CUT_VALUE or (self.is_tidb and code in tidb.CUT_DIGITS):
                         raise pymysql.err.DataError(code, message)
+                    if code == CUT_RESULT:
+                        raise TooLargeError(code, message)
             return matched
+
+    def _require_packet(self, sql: str) -> None:
+        if len(sql) * _CHARACTER_BYTES < _LEAST_PACKET:
+            return
+        if self._packet is None:
+            self._packet = int(self.value("SELECT @@max_allowed_packet"))
+        if len(sql) * _CHARACTER_BYTES >= self._packet and (size := len(sql.encode()) + 1) > self._packet:
+            words = f"a statement of {size:,} bytes; max_allowed_packet is {self._packet:,}"
+            raise TooLargeError(PACKET_TOO_LARGE, words)
 
     def load(self, sql: str, body: memoryview) -> LoadAnswer:
         """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for."""

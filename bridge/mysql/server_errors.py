@@ -45,7 +45,8 @@ resource group has used up its quota.
 LOCK_CONFLICT: Final = frozenset({1205, 1213, 3101, 8002, 8005, 8022, 8028, 9007})
 """Lock wait, deadlock, a conflict in Group Replication; TiDB: a write conflict or a schema change has rolled the
 transaction back."""
-TOO_LARGE_ROW: Final = frozenset({1153, 1301, 1713, 8025})
+PACKET_TOO_LARGE: Final = 1153
+TOO_LARGE_ROW: Final = frozenset({PACKET_TOO_LARGE, 1301, 1713, 8025})
 """More than max_allowed_packet, as a statement or as a result; than an undo record; than TiDB's
 txn-entry-size-limit."""
 TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 1705, 3019, 8001, 8004, 8175, 9500})
@@ -142,6 +143,28 @@ def trouble(error: BaseException) -> str:
     if isinstance(error, LockConflictError):
         return "has another transaction in the way"
     return "does not answer"
+
+
+def limit_fix(error: BaseException) -> str:
+    """Says which limit of the server a TooLargeError is about, as something to do."""
+    return _LIMIT_FIXES.get(error_code(error), "raise the server's limit on the size of a transaction")
+
+
+_MEMORY_OF_TIDB: Final = "raise performance.txn-total-size-limit, tidb_mem_quota_query or tidb_server_memory_limit"
+_LIMIT_FIXES: Final = {
+    1153: "raise max_allowed_packet on the target, up to 1G",
+    1197: "raise max_binlog_cache_size on the target",
+    1206: "raise innodb_buffer_pool_size on the target",
+    1301: "raise max_allowed_packet on the target, up to 1G",
+    1705: "raise max_binlog_stmt_cache_size on the target",
+    1713: "give the table ROW_FORMAT=DYNAMIC or fewer indexes on long columns",
+    3019: "give the target's undo tablespaces more space",
+    8001: _MEMORY_OF_TIDB,
+    8004: _MEMORY_OF_TIDB,
+    8025: "raise performance.txn-entry-size-limit or tidb_txn_entry_size_limit on the target",
+    8175: _MEMORY_OF_TIDB,
+    9500: _MEMORY_OF_TIDB,
+}
 
 
 def error_code(error: BaseException) -> int:

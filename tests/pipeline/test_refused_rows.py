@@ -15,6 +15,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import TooLargeError
 from bridge.pipeline.bad_input.refused_rows import separate_refused
 from bridge.protocols.values.untyped import with_forms
 from tests.support.command import bridge
@@ -295,3 +296,85 @@ def test_a_raw_value_is_retried_as_what_it_is(target: str, session: Session) -> 
     session.execute("ALTER TABLE m.r MODIFY d VARCHAR(9)")
     assert bridge("quarantine", "retry", "1", "--target", target).code == 0
     assert session.rows("SELECT id, d, CAST(day AS CHAR) FROM m.r") == [(2, "x", "2022-01-08")]
+
+
+# --- too large
+
+
+LARGE = ("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
+
+
+@pytest.fixture
+def small_packets(target: str) -> Iterator[Session]:
+    """A session on a server that reads statements of up to 2 MiB."""
+    with admin(target) as session:
+        for statement in LARGE:
+            session.execute(statement)
+        session.execute("SET GLOBAL max_allowed_packet = 2097152")
+        session.execute("SET GLOBAL local_infile = OFF")
+        yield session
+        session.execute("SET GLOBAL max_allowed_packet = 67108864")
+        session.execute("SET GLOBAL local_infile = ON")
+
+
+def with_a_large_row(size: int) -> pa.Table:
+    """Three transactions, whose middle one holds a row of so many characters."""
+    texts = ["a", "x" * size, "c"]
+    rows = [row_change(10 + n, "t", ["id", "v"], ["id"], after=[n, text]) for n, text in enumerate(texts)]
+    return in_one_partition([*rows, boundary(20)])
+
+
+def test_a_row_too_large_for_a_packet_is_known_beforehand(target: str, small_packets: Session) -> None:
+    """It is no lost connection to be tried again: key, position, size and the setting are named at once."""
+    with opened(target, [("cdc", 0)]) as pipeline, pytest.raises(RefusedRowsError) as raised:
+        pipeline.take(with_a_large_row(3 << 20))
+    assert pipeline.writer.end.retries == 0
+    for words in ("a row of m.t is too large", "a statement of 3,145,773 bytes", "max_allowed_packet is 2,097,152"):
+        assert words in raised.value.what
+    assert "cdc/0/1, commit ts 11" in raised.value.where
+    assert "key (id=1)" in raised.value.where
+    assert "raise max_allowed_packet" in raised.value.fix
+    assert small_packets.rows("SELECT COUNT(*) FROM m.t") == [(0,)]
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_row_too_large_for_a_packet_is_quarantined(target: str, small_packets: Session, writers: int) -> None:
+    """Alone, where told so; one that just fits is written, whatever the characters."""
+    pipeline = run_all(target, with_a_large_row(3 << 20), quarantine=True, writers=writers)
+    assert pipeline.writer.end.retries == 0
+    assert small_packets.rows("SELECT id FROM m.t ORDER BY id") == [(0,), (2,)]
+    ((reason,),) = small_packets.rows("SELECT reason FROM _bridge.quarantine")
+    assert "max_allowed_packet is 2,097,152" in reason
+    run_all(target, with_a_large_row((2 << 20) - 200), name="fits", quarantine=True)
+    assert small_packets.rows("SELECT COUNT(*) FROM m.t") == [(3,)]
+
+
+def test_a_load_takes_rows_of_any_size(target: str, small_packets: Session) -> None:
+    """It goes in packets of its own."""
+    small_packets.execute("SET GLOBAL local_infile = ON")
+    run_all(target, with_a_large_row(3 << 20))
+    assert small_packets.rows("SELECT id, LENGTH(v), LENGTH(TRIM(LEADING 'x' FROM v)) FROM m.t ORDER BY id") == [
+        (0, 1, 1),
+        (1, 3 << 20, 0),
+        (2, 1, 1),
+    ]
+
+
+@pytest.mark.usefixtures("session")
+def test_a_transaction_too_large_for_the_target(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is said to be so, with its size and the limit that it has met, and not tried again."""
+
+    def refuse(_: Session) -> None:
+        raise TooLargeError(8004, "Transaction is too large, size: 9")
+
+    def trace(step: str) -> None:
+        if step == "before commit":
+            monkeypatch.setattr(Session, "commit", refuse)
+
+    events = in_one_partition([row_change(10, "t", ["id", "v", "n"], ["id"], after=[1, "a", 1]), boundary(11)])
+    with opened(target, [("cdc", 0)], trace=trace) as pipeline, pytest.raises(ApplyError) as raised:
+        pipeline.take(events)
+    assert pipeline.writer.end.retries == 0
+    assert "a transaction of 1 statements" in raised.value.what
+    assert "8004 (Transaction is too large" in raised.value.what
+    assert "txn-total-size-limit" in raised.value.fix

@@ -78,6 +78,36 @@ def test_it_goes_on_when_the_partition_speaks(bridge_at_work: Running) -> None:
     bridge_at_work.process.says(r" rows=[1-9]\d+")
 
 
+def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> None:
+    """By the status line, since when, in place of any partition, and by `bridge status`; nothing is written meanwhile,
+    although the user may."""
+    process, target = bridge_at_work.process, bridge_at_work.target
+    pattern = r"waiting_for='target 127.0.0.1:\d+ is read-only for (\d+) s'"
+    with admin(target) as session:
+        session.execute("SET GLOBAL read_only = 1")
+        try:
+            before = session.rows("SELECT * FROM _bridge.progress, _bridge.owner")
+            process.wait_for(lambda: len(set(re.findall(pattern, process.log))) >= 4, "what it waits for")
+            said = re.findall(r"waiting_for='([^']*)'", process.log)
+            first = next(number for number, words in enumerate(said) if "is read-only" in words)
+            assert all("is read-only" in words for words in said[first:])
+            ended = bridge("status", "--target", target)
+            assert "is read-only: a bridge waits" in ended.out
+            assert session.rows("SELECT * FROM _bridge.progress, _bridge.owner") == before
+        finally:
+            session.execute("SET GLOBAL read_only = 0")
+    bridge_at_work.catches_up()
+    document = json.loads(bridge("status", "--json", "--target", target).out)
+    assert document["target_takes_writes"] is True
+    process.wait_for(lambda: status_said(target)["target_away"] == 0, "a status without trouble")
+
+
+def status_said(target: str) -> dict[str, float]:
+    """The last status that the owner wrote."""
+    said: dict[str, float] = json.loads(bridge("status", "--json", "--target", target).out)["last_said"]
+    return said
+
+
 def test_a_second_bridge_ends_with_5(bridge_at_work: Running) -> None:
     """One line that names the owner; the owner goes on."""
     second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Code
+from bridge.model import Advance
 from bridge.mysql.apply import load_data
 from bridge.mysql.connection import Session
-from bridge.mysql.server_errors import DUPLICATE_KEY, REFUSED_VALUE, TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import (
+    DUPLICATE_KEY,
+    REFUSED_VALUE,
+    TOO_LARGE_ROW,
+    TRANSIENT,
+    TooLargeError,
+    error_code,
+    limit_fix,
+    server_words,
+)
 from bridge.rows.sql.statement import Statement
 
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
@@ -19,11 +29,39 @@ _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.sql[:200]}"
+    if isinstance(error, TooLargeError):
+        what = f"a row of {statement.table} is too large for the target: {server_words(error)}"
+        fix = f"{limit_fix(error)}, and start the bridge again; {_QUARANTINE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
     fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
     if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
         fix = f"{fix}; {_QUARANTINE}"
         return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
     return ApplyError(what, where=where, fix=fix)
+
+
+class Sent(NamedTuple):
+    """What a transaction has sent so far."""
+
+    statements: int = 0
+    size: int = 0
+
+    def and_also(self, statement: Statement) -> Sent:
+        """Counts one statement more."""
+        return Sent(self.statements + 1, self.size + statement.size)
+
+
+def refused_transaction(step: Advance, error: Exception, sent: Sent) -> ApplyError:
+    """Makes the error of a transaction that the target refuses, no single row of which is known to be the reason."""
+    what, where = "the target refused rows", f"commit ts {step.old_ts} to {step.new_ts}"
+    fix = f"compare the table on the target with the upstream's; the target is unchanged since commit ts {step.old_ts}"
+    if isinstance(error, TooLargeError):
+        what = f"a transaction of {sent.statements:,} statements, {sent.size:,} bytes, is too large for the target"
+        fix = (
+            f"{limit_fix(error)}; or lower stream.rows_per_transaction, which puts fewer upstream transactions into"
+            " one; or have a single one divided over connections, as readers may see, by --consistency parallel"
+        )
+    return ApplyError(f"{what}: {server_words(error)}", where=where, fix=fix)
 
 
 def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
@@ -38,7 +76,8 @@ def execute_statement(session: Session, statement: Statement, *, safe_mode: bool
     try:
         matched = session.write(statement.sql)
     except MySQLError as error:
-        if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+        is_whole = isinstance(error, TooLargeError) and error_code(error) not in TOO_LARGE_ROW  # of no single row
+        if isinstance(error, TRANSIENT) or is_whole or (error_code(error) in DUPLICATE_KEY and not safe_mode):
             raise
         raise _refused(statement, error) from error
     check_matched(statement, matched)

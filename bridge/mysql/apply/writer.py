@@ -18,7 +18,7 @@ from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import execute_statement
+from bridge.mysql.apply.run_statement import Sent, execute_statement, refused_transaction
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words, trouble
@@ -90,6 +90,7 @@ class Writer:
         self._session: Session | None = None
         self._left: list[int] = []
         self._outcome_unknown = False
+        self._sent = Sent()
         self._takes_loads = False
         self._loadable: set[TableName] = set()
         self._checked_types = CheckedTypes()
@@ -295,12 +296,7 @@ class Writer:
             self._abandon(error)
             if isinstance(error, TRANSIENT):
                 raise
-            raise ApplyError(
-                f"the target refused rows: {server_words(error)}",
-                where=f"commit ts {step.old_ts} to {step.new_ts}",
-                fix="compare the table on the target with the upstream's; the target is unchanged since"
-                f" commit ts {step.old_ts}",
-            ) from error
+            raise refused_transaction(step, error, self._sent) from error
         except BaseException as error:
             self.close()
             if isinstance(error, RefusedRowsError) and not error.is_exact:
@@ -338,7 +334,9 @@ class Writer:
         if not self._table.advance(session, self._ownership.epoch, step):
             self._raise_fenced(session, step)
         self._trace("advanced")
+        self._sent = Sent()
         for statement in source(rendering):
+            self._sent = self._sent.and_also(statement)
             execute_statement(session, statement, safe_mode=rendering.safe_mode)
             self._trace("statement")
         self._trace("before commit")

@@ -34,6 +34,7 @@ Group = Sequence[int]
 Trial = Callable[[Sequence[int]], RefusedRowsError | None]
 """Returns why the target refuses these steps together; None when it accepts them."""
 
+_KEY_CHARACTERS: Final = 100
 MOST_SEARCHED: Final = 500_000
 """The most row changes of a transaction that are brought to the driver to find the refused one."""
 
@@ -76,8 +77,18 @@ def with_position(
     if not found.is_exact:
         change = changes.slice(number, 1).to_pylist()[0]
         position = Position(change["topic"], change["partition"], change["offset"])
-        found.where = f"{position}, commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms), {found.where}"
+        moment = f"commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms)"
+        found.where = f"{position}, {moment}, {_key_words(catalog[name], change)}{found.where}"
     return found
+
+
+def _key_words(table: Table, change: Mapping[str, Any]) -> str:
+    """Says which row a change is of, "" where the table has no key."""
+    names, _ = split_forms(change["columns"])
+    image = change["after"] if change["after"] is not None else change["before"]
+    literals = dict(zip(names.lower().split(SEP), image.split(SEP), strict=True))
+    key = choose_key(table, names, change["key"])
+    return f"key ({', '.join(f'{part}={literals[part][:_KEY_CHARACTERS]}' for part in key)}), " if key else ""
 
 
 def _first_refused(
