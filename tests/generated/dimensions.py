@@ -185,7 +185,8 @@ MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
             {"consistency": "parallel", "shape": "prefix key", "key type": "varchar"},
             # A row of which a part came moves, or cannot be quarantined by halves.
             {"protocol": "official canal NOBLOB", "quarantine": "digits"},
-            {"shape": "target-only", "quarantine": "length"},
+            # What a retry writes anew would lose.
+            {"shape": "target-only", "quarantine": "length", "protocol": "canal-json ext", "unique updates": "whole"},
         ),
     ),
     "executors": (
