@@ -7,9 +7,9 @@ the rows must be afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
+from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.type_check import check_needs
@@ -62,9 +62,6 @@ class RespelledKeys(NamedTuple):
     now: pa.Array
 
 
-NO_KEYS: Final = RespelledKeys(pa.array([], TEXT), pa.array([], TEXT))
-
-
 @dataclass(frozen=True)
 class KeyedChanges:
     """Net changes of a table with a key.
@@ -82,7 +79,7 @@ class KeyedChanges:
     absent: pa.Array
     written: tuple[WrittenRows, ...]
     patched: tuple[PatchedRows, ...] = ()
-    respelled: RespelledKeys = NO_KEYS
+    respelled: RespelledKeys | None = None
     renews: bool = False
     loses: bool = False
 
@@ -96,10 +93,14 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class KeylessChanges:
-    """Net changes of a table without a key: how many copies of each image come (> 0) or go (< 0)."""
+    """Net changes of a table without a key: how many copies of each image come (> 0) or go (< 0).
+
+    moves: so many rows change from one image to another and keep what only the target knows of them; in order.
+    """
 
     table: Table
     copies: dict[Image, int]
+    moves: tuple[tuple[Image, Image, int], ...] = ()
 
 
 NetChanges = KeyedChanges | KeylessChanges
@@ -270,7 +271,7 @@ class _Keyed:
             shape.key,
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
             kept,
-            respelled=RespelledKeys(*map(pa.concat_arrays, zip(*respelled, strict=True))) if respelled else NO_KEYS,
+            respelled=RespelledKeys(*map(pa.concat_arrays, zip(*respelled, strict=True))) if respelled else None,
         )
 
     def _slice(self, state: int, number: int) -> pa.Array:
@@ -296,20 +297,38 @@ def _sorted(keys: pa.Array) -> Longs:
 def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
     table = shapes[numbers[0]].table
     _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
+    if any(shapes[number].lacks for number in numbers):
+        rows = KeylessRows[Image].after(_row_images(table, changes))
+        return KeylessChanges(table, dict(rows.copies), tuple(rows.moves()))
     copies: Counter[Image] = Counter()
-    names = ("commit_ts", "kind", "columns", "before", "after")
-    for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
-        if before is None and kind != Kind.INSERT:
-            raise ApplyError(
-                "a change of a table without a key lacks the old row, so its row cannot be found",
-                where=f"{table.name}, commit ts {commit_ts}",
-                fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
-            )
+    for _, columns, before, after in _keyless_images(table, changes):
         if before is not None:
             copies[Image(columns, before)] -= 1
         if after is not None:
             copies[Image(columns, after)] += 1
     return KeylessChanges(table, dict(copies))
+
+
+def _row_images(table: Table, changes: pa.Table) -> Iterator[RowImages[Image]]:
+    """Gives the images of row changes; each change by event time is a moment of its own."""
+    for number, ((commit_ts, columns, before, after), by_time) in enumerate(
+        zip(_keyless_images(table, changes), changes["by_time"].to_pylist(), strict=True)
+    ):
+        images = (None if image is None else Image(columns, image) for image in (before, after))
+        yield RowImages((commit_ts, number if by_time else -1), *images)
+
+
+def _keyless_images(table: Table, changes: pa.Table) -> Iterator[tuple[int, str, str | None, str | None]]:
+    """Gives commit ts, columns and both images of row changes of a table without a key."""
+    names = ("commit_ts", "kind", "columns", "before", "after")
+    for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
+        if before is None and kind != Kind.INSERT:
+            raise ApplyError(
+                "a change of a table without a key lacks the old row, so that its row cannot be found",
+                where=f"{table.name}, commit ts {commit_ts}",
+                fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
+            )
+        yield commit_ts, columns, before, after
 
 
 def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:

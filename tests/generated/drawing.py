@@ -292,7 +292,8 @@ class Draughtsman:
         """Rows that the target refuses, among others: the last that happens to their keys."""
         value, of = REFUSED[self.choice["quarantine"]], self._content(0).table
         drawn = []
-        for number in range(self.random.choice((1, 1, 2))):
+        # A retry does not add a row without a key to an equal one, which it may be.
+        for number in range(self.random.choice((1, 1, 2)) if of.handle else 1):
             spare: Row = {name: SPARE_KEYS[of.column(name).type][number] for name in of.handle}
             row = self._row(self._content(0)) | {"q": value} | spare
             row |= {name: None for name in of.unique_columns - set(of.handle) if of.column(name).nullable}

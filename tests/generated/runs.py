@@ -103,6 +103,8 @@ def make_case(
     choice = draw(random, forced, without)
     wire = WIRES[choice["protocol"]]
     tables = [make_table("t0", choice["shape"], choice["key type"], choice["collation"], choice["quarantine"], random)]
+    if choice["shape"] == "no key" and wire.has_commit_ts and random.random() < 0.5:
+        tables = [replace(tables[0], hidden=("`mine` INT DEFAULT 5",))]
     if random.random() < 0.4:
         shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]

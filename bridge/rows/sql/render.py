@@ -99,8 +99,10 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
 
 def _in_all_spellings(net: KeyedChanges, keys: pa.Array) -> pa.Array:
     """Adds the earlier spellings of keys whose rows go."""
+    if net.respelled is None:
+        return keys
     went, now = net.respelled
-    return pa.concat_arrays([keys, went.filter(pc.is_in(now, keys))]) if len(went) else keys
+    return pa.concat_arrays([keys, went.filter(pc.is_in(now, keys))])
 
 
 def _all_freed(rows: WrittenRows) -> WrittenRows:
@@ -170,6 +172,9 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
             sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
             yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
+    for was, now, rows in net.moves:
+        statement = update_of_row(table, now, binary_match(table, was))
+        yield statement._replace(sql=f"{statement.sql} LIMIT {rows}", expect=rows)
     for columns, images in coming.items():
         yield from _multi_row(table, WrittenColumns.of(table, columns), pa.array(images, TEXT), "")
 

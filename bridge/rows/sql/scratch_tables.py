@@ -158,6 +158,8 @@ class KeptValues:
 
     def _of_respelled(self) -> Iterator[str]:
         """Selects what rows hold at earlier spellings of the keys, under the spellings by which they are written."""
+        if self._net.respelled is None:
+            return
         went, now = self._net.respelled
         is_mine = pc.is_in(now, self._keys)
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
