@@ -16,9 +16,11 @@ from bridge.filters.table_filter import TableFilter
 from bridge.mysql import tidb
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.reach import find_limits
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.target_only_keys import FIX
 from bridge.mysql.triggers_and_cascades import find_side_effects
+from bridge.mysql.writability import writable
 from bridge.protocols import decode_message, is_mysql_born, make_decoder, recognise
 from bridge.quoting import quote_name
 from bridge.sources.boundary_probe import BoundaryProbe, probe_boundaries
@@ -90,6 +92,7 @@ def _check_target(target: Target, settings: Settings) -> Iterator[CheckResult]:
         yield _encryption(session, "target", settings.target)
         yield from _check_privileges(session, settings.target.schema_name)
         yield from _check_server(session)
+        yield from _check_reach(session, target)
     finally:
         session.close()
 
@@ -139,6 +142,15 @@ def _check_privileges(session: Session, schema: str) -> Iterator[CheckResult]:
         )
 
 
+def _check_reach(session: Session, target: Target) -> Iterator[CheckResult]:
+    """Names set-ups in which a lock or a KILL does not reach every bridge."""
+    second = target.connect(autocommit=True)
+    try:
+        yield from (CheckResult(not limit.is_fatal, limit.what, limit.fix) for limit in find_limits(session, second))
+    finally:
+        second.close()
+
+
 def _check_server(session: Session) -> Iterator[CheckResult]:
     packet = int(session.value("SELECT @@max_allowed_packet"))
     yield CheckResult(
@@ -149,7 +161,7 @@ def _check_server(session: Session) -> Iterator[CheckResult]:
     engine = session.value("SELECT @@default_storage_engine")
     transactional = str(engine).lower() == "innodb"
     yield CheckResult(transactional, f"default_storage_engine is {engine}", "" if transactional else "set it to InnoDB")
-    if session.value("SELECT @@read_only"):
+    if not session.value(f"SELECT {writable(session)}"):
         yield CheckResult(False, "the target is read-only", "point --target at the primary")
     if session.is_tidb:
         yield CheckResult(True, f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")

@@ -109,7 +109,7 @@ class Ownership:
     def _evict_myself(self, old: int) -> bool:
         """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
         progress = self._table.read(self.control)
-        if progress is None or progress.epoch != self.epoch or self._rival() != old:
+        if progress is None or progress.epoch != self.epoch or self._sure(self._rival()) != {old}:
             return False
         wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
         _kill(self.control, old)
@@ -255,22 +255,26 @@ class Ownership:
         return None if holder == self.control.connection_id else holder
 
     def _name_control(self) -> None:
+        """Has the control session recognised as the pipeline's, now that it holds the lock."""
         if self.control.is_tidb:
             tidb.set_name(self.control, self._lock + _CONTROL)
+        else:
+            self.mark(self.control)
 
     def _mark_of(self, connection: int) -> str:
         """Names the lock that only this connection takes; a name has 64 characters at most."""
         return f"{self._lock}:{connection}"[-64:]
 
     def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
-        """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB those that have
-        its name."""
+        """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB, which tells
+        only that a mark is held, those that have its name too.  Where a proxy has given the client other ids than the
+        server's, none is: KILL could hit anybody."""
         marks = {number: self._mark_of(number) for number in recorded}
-        held = {
-            number for number, mark in marks.items() if session.value("SELECT IS_USED_LOCK(%s)", (mark,)) is not None
-        }
-        named = tidb.connections_named(session, self._lock) if session.is_tidb and marks else set()
-        return held | (named & marks.keys())
+        holders = {number: session.value("SELECT IS_USED_LOCK(%s)", (mark,)) for number, mark in marks.items()}
+        if not session.is_tidb:
+            return {number for number, holder in holders.items() if holder is not None and int(holder) == number}
+        named = tidb.connections_named(session, self._lock) if marks else set()
+        return {number for number, holder in holders.items() if holder is not None} | (named & marks.keys())
 
     def _has_lapsed(self) -> bool:
         """Tells whether the owner lives although its lock was free: TiDB takes locks away after an hour
@@ -294,14 +298,21 @@ class Ownership:
         rival = self._rival()
         if not wait_while_running(self.control, pipeline_tag(self._table.name), connection=rival, stop=stop):
             raise Abandoned
-        for connection in {*self._marked(self.control, connections), *([rival] if rival else [])}:
+        for connection in self._marked(self.control, connections) | self._sure(rival):
             _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
-                f"the pipeline {self._table.name!r} could not be taken over",
+                f"the pipeline {self._table.name!r} could not be taken over: its connections did not end, or their ids"
+                " are not the server's own, as behind a proxy, so that none was killed",
                 where=f"process {pid} on {host}",
-                fix="its connections did not end when killed; stop that process",
+                fix="stop that process; `bridge check` says whether its connections can be killed",
             )
+
+    def _sure(self, rival: int | None) -> set[int]:
+        """Gives the rival when KILL is certain to hit it: TiDB names it, other servers know it by its mark."""
+        if rival is None:
+            return set()
+        return {rival} if self.control.is_tidb else self._marked(self.control, [rival])
 
     def _end_left(self) -> None:
         """Ends what an owner that is gone has left: its lock is free, but a transaction may still hold the row."""

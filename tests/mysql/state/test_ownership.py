@@ -19,6 +19,7 @@ from bridge.model import Advance, SchemaChange
 from bridge.mysql.apply.statement_tag import pipeline_tag
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import LostConnectionError
+from bridge.mysql.state.schema import pipeline_lock
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.status_reporter import StatusReporter
@@ -174,6 +175,21 @@ def test_a_stranger_is_not_killed(target: str, session: Session) -> None:
         with owner(target, take_over=True):
             assert stranger.value("SELECT 1") == 1
             assert session.rows("SELECT id FROM information_schema.processlist WHERE id = %s", (mine,)) == []
+
+
+@pytest.mark.usefixtures("session")
+def test_an_id_that_is_not_the_server_s_is_not_killed(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a proxy the client knows its connections by other ids; the server's might be anybody's."""
+    monkeypatch.setattr("bridge.mysql.state.ownership._KILL_SECONDS", 1)
+    killed: list[int] = []
+    monkeypatch.setattr("bridge.mysql.state.ownership._kill", lambda _, connection: killed.append(connection))
+    with admin(target) as stranger:
+        lock = pipeline_lock("_bridge", "bridge")
+        stranger.value("SELECT GET_LOCK(%s, 0)", (lock,))
+        stranger.value("SELECT GET_LOCK(%s, 0)", (f"{lock}:{stranger.connection_id + 1_000_000}",))
+        with pytest.raises(OwnedError, match="none was killed"), owner(target, take_over=True):
+            pass
+    assert killed == []
 
 
 def test_take_over_fences_the_loser(target: str, session: Session) -> None:
