@@ -88,13 +88,12 @@ class Target:
         self._engine = self._make_engine(tls.driver_settings())
 
     def _make_engine(self, tls: dict[str, Any]) -> Engine:
-        login = min(LOGIN_SECONDS, self._timeout)
         return create_engine(
             self._url,
             poolclass=NullPool,
             connect_args={
                 **{"charset": "utf8mb4", "program_name": "bridge"},
-                **{"connect_timeout": login, "read_timeout": login, "write_timeout": self._timeout},
+                **{"connect_timeout": LOGIN_SECONDS, "read_timeout": LOGIN_SECONDS, "write_timeout": self._timeout},
                 "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
                 # PyMySQL's local_infile is off: with it, the driver would send any file that a server asks for.
                 "client_flag": CLIENT.FOUND_ROWS | (CLIENT.LOCAL_FILES if self._role == "target" else 0),

@@ -149,11 +149,11 @@ class Intake:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def close(self) -> None:
-        """Accepts nothing more, and waits for the end of the thread."""
+    def close(self, seconds: float | None = None) -> None:
+        """Accepts nothing more, and waits for the end of the thread, so long at most."""
         self._closed.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(seconds)
 
     def _is_taking(self) -> bool:
         return self._thread.is_alive() and not self._closed.is_set()

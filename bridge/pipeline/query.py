@@ -25,11 +25,15 @@ from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, PartitionsAdded, is_executor_lost, source_error
-from bridge.spark.session import checkpoint_folder, end_tasks
+from bridge.spark.session import checkpoint_folder, end_by_force, end_tasks
 
 STOP_SECONDS: Final = 20.0
 """How long a stop waits for the present transaction, which is broken off before (`stop_signals`).  A stop may take 30 s
 in all; the rest is for the JVM."""
+_INTAKE_SECONDS: Final = 5.0
+"""How long a stop waits for the intake, which may be reading from a broker that is silent."""
+_QUERY_SECONDS: Final = 5.0
+"""How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -88,9 +92,9 @@ class Reading:
                         applier.finish()
                     return has_ended
                 finally:
-                    intake.close()
+                    intake.close(_INTAKE_SECONDS if self.stop.is_set() else None)
                     if query is not None:
-                        query.stop()
+                        self._end_query(query)
             except SPARK_ENDED as error:
                 failure = worker.failure or error
                 if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
@@ -111,6 +115,18 @@ class Reading:
     def _has_to_stop(self) -> bool:
         self.watch()
         return self.stop.is_set()
+
+    def _end_query(self, query: StreamingQuery) -> None:
+        """Ends the query.  Kafka's client in the JVM cannot be interrupted while it waits for a silent broker: the JVM
+        is then ended by force, if the pipeline is to stop."""
+        if not self.stop.is_set():
+            query.stop()
+            return
+        ending = threading.Thread(target=_stop_query, args=(query,), name="query-stop", daemon=True)
+        ending.start()
+        ending.join(_QUERY_SECONDS)
+        if ending.is_alive():
+            end_by_force()
 
     def _intake(self, applier: Applier[Any], worker: ApplierThread) -> Intake:
         settings = self.settings
@@ -166,6 +182,11 @@ class Reading:
             if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()
+
+
+def _stop_query(query: StreamingQuery) -> None:
+    with suppress(*SPARK_ENDED):
+        query.stop()
 
 
 def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
@@ -233,12 +234,36 @@ def _join(lots: list[Messages]) -> Messages:
 
 
 def prefetched(items: Iterator[_T], name: str) -> Iterator[_T]:
-    """Yields the items; a thread of this name makes the next one while the caller uses the present one."""
-    with ThreadPoolExecutor(1, name) as thread:
-        coming = thread.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, items, None)
+    """Yields the items; a thread of this name makes the next one while the caller uses the present one.
+
+    A daemon, which a pool's thread is not: one that waits for a broker which is silent must not keep the process from
+    ending.
+    """
+    wanted: SimpleQueue[bool] = SimpleQueue()
+    coming: SimpleQueue[tuple[_T | None, BaseException | None]] = SimpleQueue()
+
+    def make() -> None:
+        while wanted.get():
+            try:
+                coming.put((next(items, None), None))
+            except BaseException as error:  # noqa: BLE001  # raised again where the item is used
+                coming.put((None, error))
+
+    thread = Thread(target=make, name=name, daemon=True)
+    thread.start()
+    try:
+        wanted.put(True)
+        while True:
+            item, error = coming.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            wanted.put(True)
             yield item
+    finally:
+        wanted.put(False)
+        thread.join()
 
 
 def _next_offset(received: list[Any], next_offset: int) -> int:

@@ -25,6 +25,12 @@ STALLS = (wire.stall_before, wire.stall_after)
 LOAD_ROWS = 3000
 
 
+@pytest.fixture(autouse=True)
+def _login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is not made in time is given up soon, and not too soon for a busy machine."""
+    monkeypatch.setattr("bridge.mysql.connection.LOGIN_SECONDS", 1.5)
+
+
 @pytest.fixture
 def wired(target: str) -> Iterator[tuple[str, Proxy]]:
     """The URL of the target behind a proxy; tables with and without a key.  The server waits for the rows of a load for

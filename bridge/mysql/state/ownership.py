@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from threading import Thread
 from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
@@ -38,6 +39,8 @@ _KILL_SECONDS: Final = 10
 _POLL_SECONDS: Final = 0.1
 _CONTROL: Final = ":control"
 """The end of the name of a control session on TiDB."""
+_BREAK_OFF_SECONDS: Final = 3.0
+"""How long a target that does not answer may take to end connections at a stop."""
 _UNKNOWN_THREAD: Final = 1094
 _LOCK_WAIT: Final = 1205
 
@@ -212,6 +215,12 @@ class Ownership:
         """Ends these connections on the server, so that it rolls back what they have in hand, and gives the pipeline
         back; a schema change that runs goes on there.  May be called from any thread, whatever the others wait for."""
         self._is_broken_off = True
+        killing = Thread(target=self._end_all, args=(connections,), name="break off", daemon=True)
+        killing.start()
+        killing.join(_BREAK_OFF_SECONDS)
+        self.control.cut()
+
+    def _end_all(self, connections: list[int]) -> None:
         with suppress(MySQLError, OSError, TargetError):
             session = self._target.connect(autocommit=True)
             try:
@@ -220,7 +229,6 @@ class Ownership:
                 self._give_back(session)
             finally:
                 session.close()
-        self.control.cut()
 
     def release(self) -> None:
         """Closes the control session, which frees the lock."""

@@ -62,7 +62,7 @@ class Heartbeat:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join(_END_SECONDS)
-        if self._thread.is_alive():
+        if self._thread.is_alive() or self._session is None:
             return  # the target does not answer
         self._beat(self._read_status())
         if self._session is not None:
