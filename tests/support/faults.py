@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewPartitions
 from pymysql.err import MySQLError
 
 from bridge.demo.watcher import Watcher
+from bridge.errors import TargetError
 from bridge.local import Kafka, MariaDB
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOST
@@ -35,7 +36,7 @@ from tests.support.proxy import Fault, Link, Proxy
 
 SHORT_SECONDS = 2.0
 RECOVERY_SECONDS = 150.0
-FAILURES = (MySQLError, OSError)
+FAILURES = (MySQLError, OSError, TargetError)
 MOST_PARTITIONS = 12
 MOST_REDELIVERED = 5000
 
@@ -71,6 +72,8 @@ class Ground:
     starts: int = 0
     ends: Counter[int] = field(default_factory=Counter)
     logs: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    """Why it ended by itself."""
     peak_bytes: int = 0
     process: Process | None = None
     _end: threading.Event = field(default_factory=threading.Event)
@@ -104,6 +107,8 @@ class Ground:
                     process.wait(60)
                 self.ends[process.code or 0] += 1
                 self.logs.append(process.log)
+                if process.code not in {0, -signal.SIGKILL}:
+                    self.reasons.append(process.lines[-1])
 
     def applied_ts(self) -> int:
         """How far the target is; 0 while it does not answer."""
@@ -427,6 +432,7 @@ class Report:
         times, longest = sum(row[1] for row in rows), max(row[2] for row in rows)
         table += [f"{'all':32} {times:5} {longest:11.1f} s"]
         table += [f"starts of the bridge {ground.starts}, exit codes {dict(ground.ends)}"]
+        table += ground.reasons
         return [*table, f"peak memory {ground.peak_bytes / 2**20:,.0f} MiB", *totals]
 
 
