@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pymysql.err import InterfaceError, MySQLError, OperationalError
+from pymysql.err import InterfaceError, InternalError, MySQLError, OperationalError
 
 LOST_CONNECTION: Final = frozenset(
     {1053, 1077, 1079, 1080, 1152, 1156, 1158, 1159, 1160, 1161, 1927, 3169, 4031} | {2006, 2013, 2014, 2055}
@@ -110,8 +110,8 @@ def typed_error(error: MySQLError) -> MySQLError:
     if isinstance(error, _TYPED):
         return error
     kind = _type_of(error_code(error), server_words(error))
-    if isinstance(error, InterfaceError):
-        kind = LostConnectionError
+    if isinstance(error, InterfaceError) or (isinstance(error, InternalError) and not error_code(error)):
+        kind = LostConnectionError  # the driver has closed the connection, without a number of the server's
     return error if kind is None else kind(*error.args)
 
 

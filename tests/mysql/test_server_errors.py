@@ -27,6 +27,7 @@ from tests.support.pipelines import admin
         (OperationalError(2003, "Can't connect"), LostConnectionError),
         (pymysql.err.InternalError(1927, "Connection was killed"), LostConnectionError),
         (InterfaceError(0, ""), LostConnectionError),
+        (pymysql.err.InternalError("Packet sequence number wrong - got 2 expected 1"), LostConnectionError),
         (OperationalError(1205, "Lock wait timeout"), LockConflictError),
         (OperationalError(1213, "Deadlock"), LockConflictError),
         (OperationalError(2003, "Can't connect ([Errno -2] Name or service not known)"), LostConnectionError),
