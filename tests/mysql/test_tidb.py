@@ -33,7 +33,7 @@ from tests.support.verify_servers import Pair, said
 from tests.system import test_take_over as take_over
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank", "ddl")
-IN_THE_SUITE = [("canal-ext", "all_types"), ("canal-ext", "ddl"), ("debezium-ext", "ddl"), ("open", "keys")]
+IN_THE_SUITE = [("canal-ext", "all_types"), ("canal-ext", "ddl"), ("debezium-ext", "all_types"), ("open", "keys")]
 NEVER_EQUAL = {("canal", "keys_raw"), *(("canal-delete-handle", script) for script in SCRIPTS)}
 """What these hold less is told in tests/system/test_golden_replay.py."""
 FAR_SECONDS = 60.0
