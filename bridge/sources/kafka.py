@@ -19,12 +19,13 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bridge.errors import SourceError, UsageError
+from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import (
+    AWAY,
     ISOLATION,
     OffsetRange,
     RangeLog,
@@ -232,7 +233,8 @@ class KafkaSource:
     def _partitions(self, consumer: Any, topic: str) -> list[int]:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
         if metadata.error is not None or not metadata.partitions:
-            raise SourceError(
+            is_away = metadata.error is not None and metadata.error.code() in AWAY
+            raise (UnansweredError if is_away else SourceError)(
                 f"the topic {topic!r} cannot be read: {metadata.error}",
                 where=self._servers,
                 fix="check --topic and the rights of the Kafka user",
@@ -247,7 +249,7 @@ class KafkaSource:
         for said in complaints:
             if fix := _refusal_fix(said):
                 return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, fix=fix)
-        return SourceError(
+        return UnansweredError(
             f"Kafka does not answer: {words}",
             where=self._servers,
             fix="check --bootstrap-servers, that Kafka runs, and that security.protocol in [source.kafka] is the one of"

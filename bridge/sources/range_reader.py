@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from bridge.errors import SourceError
+from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka_properties import client
@@ -33,11 +33,23 @@ _REQUEST_BYTES: Final = 16 << 20
 """About how many bytes one request asks for, judged by the size of the messages before it."""
 _GROWTH: Final = 8
 """The next request asks for at most so many times the number of messages that were received: they may be larger."""
+AWAY: Final = frozenset(
+    {
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT),
+        *(KafkaError._WAIT_COORD, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
+        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+        *(KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE),
+    }
+)
+"""Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
+answer later."""
 SILENCE_SECONDS: Final = 60.0
 """Reading a range fails when its next message does not come for so long."""
 _POLL_SECONDS: Final = 0.2
-_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
-"""Errors after which reading continues: the end of a partition, and lost connections, which the client restores."""
+_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, *AWAY})
+"""Errors after which reading continues: the end of a partition, and what the client itself waits for."""
 
 ISOLATION: Final = "read_committed"
 """The same for all clients: Spark plans ranges that other clients read, up to an end that a third client looked up."""
@@ -141,7 +153,7 @@ class RangeReader:
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         """Yields the messages of the ranges, in order.  A thread fetches the next ones while the caller works.
 
-        Raises SourceError when Kafka no longer holds a message, or when none comes for 60 s.
+        Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for 60 s.
         """
         return prefetched(_joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
 
@@ -288,8 +300,8 @@ def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     return RangeReader(dict(properties))
 
 
-def _silence_error(wanted: OffsetRange, next_offset: int) -> SourceError:
-    return SourceError(
+def _silence_error(wanted: OffsetRange, next_offset: int) -> UnansweredError:
+    return UnansweredError(
         f"no message came for {SILENCE_SECONDS:.0f} s",
         where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
         fix="check that Kafka answers and that the partition has a leader; then start the bridge again",

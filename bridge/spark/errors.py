@@ -8,13 +8,14 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, SourceError
+from bridge.errors import ApplyError, SourceError, UnansweredError
 
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
 SPARK_ENDED: Final = (*SPARK_FAILED, ConnectionError)
 """What Spark raises when a job fails or the JVM has ended.  A signal to the whole process group, as from Ctrl-C or
 systemd, ends the JVM too."""
+_MOST_CHARACTERS: Final = 600
 MOST_LOSSES: Final = 5
 """When so many executors are lost one after the other, without progress in between, the bridge stops."""
 
@@ -29,6 +30,13 @@ _BUG: Final = re.compile(
 )
 """Exceptions that show a bug in Python code."""
 _BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+_AWAY: Final = re.compile(
+    r"(?:bridge\.errors\.UnansweredError|org\.apache\.kafka\.common\.errors\."
+    r"(?:Timeout|Disconnect|Network|NotLeaderOrFollower|LeaderNotAvailable|BrokerNotAvailable|CoordinatorLoadInProgress"
+    r"|CoordinatorNotAvailable|NotCoordinator|KafkaStorage|FencedLeaderEpoch|UnknownLeaderEpoch|OffsetNotAvailable)"
+    r"Exception)\b.*|No resolvable bootstrap urls.*"
+)
+"""What Kafka's clients say while brokers, names or leaders are away."""
 
 
 class ExecutorLost(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
@@ -85,6 +93,11 @@ def source_error(error: Exception) -> Exception:
             fix="check whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark])"
             " or lower stream.driver_bytes; then start the bridge again",
         )
+    if said := _AWAY.search(_text(error)):
+        return UnansweredError(
+            f"Kafka does not answer: {said.group()[:_MOST_CHARACTERS]}",
+            fix="check that Kafka runs and answers; then start the bridge again",
+        )
     return SourceError(
         f"a Spark job failed: {named}",
         fix="check that Kafka answers and still holds the messages; then start the bridge again",
@@ -100,4 +113,4 @@ def _text(error: BaseException) -> str:
 
 def _innermost_exception(text: str) -> str:
     named = _EXCEPTION.findall(text)
-    return str(named[-1] if named else text.strip())[:600]
+    return str(named[-1] if named else text.strip())[:_MOST_CHARACTERS]

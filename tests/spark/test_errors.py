@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError
+from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError, UnansweredError
 from bridge.spark.errors import MOST_LOSSES, ExecutorLost, Losses, is_executor_lost, source_error
 
 LOST = (
@@ -42,6 +42,28 @@ def test_the_innermost_exception_is_shown() -> None:
     """Spark's traces are long; the cause stands in the last "Caused by"."""
     error = PySparkException("org.a.SparkException: job failed\n\tat x\nCaused by: org.b.DiskException: disk full\n")
     assert "a Spark job failed: org.b.DiskException: disk full" in str(source_error(error))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_away"),
+    [
+        ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.", True),
+        ("org.apache.kafka.common.errors.NotLeaderOrFollowerException: not the leader", True),
+        ("org.apache.kafka.common.errors.CoordinatorLoadInProgressException: loading", True),
+        (
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given",
+            True,
+        ),
+        ("bridge.errors.UnansweredError: no message came for 60 s; at cdc/0/7", True),
+        ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: gone", False),
+        ("org.apache.kafka.common.errors.SaslAuthenticationException: refused", False),
+        ("java.lang.IllegalStateException: offsets were lost", False),
+    ],
+)
+def test_a_kafka_that_is_away_may_answer_later(said: str, is_away: bool) -> None:
+    """It is waited for; what no time cures is not."""
+    error = PySparkException(f"org.a.SparkException: job failed\nCaused by: {said}\n\tat org.b")
+    assert isinstance(source_error(error), UnansweredError) is is_away
 
 
 def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:

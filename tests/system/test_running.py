@@ -86,6 +86,9 @@ def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> 
     with admin(target) as session:
         session.execute("SET GLOBAL read_only = 1")
         try:
+            process.wait_for(
+                lambda: bool(re.search(pattern, process.log)), "the reason"
+            )  # what was under way has ended
             before = session.rows("SELECT * FROM _bridge.progress, _bridge.owner")
             process.wait_for(lambda: len(set(re.findall(pattern, process.log))) >= 4, "what it waits for")
             said = re.findall(r"waiting_for='([^']*)'", process.log)
@@ -100,6 +103,20 @@ def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> 
     document = json.loads(bridge("status", "--json", "--target", target).out)
     assert document["target_takes_writes"] is True
     process.wait_for(lambda: status_said(target)["target_away"] == 0, "a status without trouble")
+
+
+def test_a_broker_that_is_away_is_named_and_waited_for(bridge_at_work: Running) -> None:
+    """By the status line and `bridge status`; it goes on by itself when the broker is back."""
+    process = bridge_at_work.process
+    bridge_at_work.kafka.kill()
+    try:
+        pattern = r"waiting_for='source 127.0.0.1:\d+ does not answer for (\d+) s'"
+        process.wait_for(lambda: len(set(re.findall(pattern, process.log))) >= 2, "what it waits for")
+        words = "does not answer for"
+        process.wait_for(lambda: words in bridge("status", "--target", bridge_at_work.target).out, "bridge status")
+    finally:
+        bridge_at_work.kafka.restart()
+    bridge_at_work.catches_up()
 
 
 def status_said(target: str) -> dict[str, float]:
