@@ -53,7 +53,8 @@ class TiDB(SqlServer):
 
     def _command(self, folder: Path) -> list[str]:
         ports = ("-P", str(self.port), "-status", str(self._status_port))
-        return [str(build() / "tidb"), *ports, "-path", str(folder / "data")]
+        temporary = ("/usr/bin/env", f"TMPDIR={folder}")  # what it leaves there when it is killed goes with the folder
+        return [*temporary, str(build() / "tidb"), *ports, "-path", str(folder / "data")]
 
 
 def is_built() -> bool:
