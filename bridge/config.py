@@ -52,8 +52,8 @@ class SourceSection(Section):
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
-    """How long a source that is away is retried before the bridge stops: brokers, their names, leaders.  0: for ever
-    under `bridge run`."""
+    """How long a source that is away is retried before the bridge stops: brokers, their names, leaders; the upstream,
+    where rows are read back from it.  0: for ever under `bridge run`, but 300 s for the upstream."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
-from bridge.config import Settings, parse_moment
+from bridge.config import RETRY_SECONDS, Settings, parse_moment
 from bridge.filters.table_filter import TableFilter
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
@@ -25,6 +25,6 @@ def assemble(settings: Settings, say: Callable[[str], None]) -> Pipeline:
     target, source = target_of(settings), source_of(settings)
     upstream = None
     if settings.upstream.url:
-        upstream = UpstreamRows(upstream_of(settings), retry_seconds=settings.target.retry_seconds)
+        upstream = UpstreamRows(upstream_of(settings), retry_seconds=settings.source.retry_seconds or RETRY_SECONDS)
         warn_of_extra_keys(target, upstream_of(settings), tables)
     return Pipeline(Assembly(settings, target, source, protocol_of(settings, source, say), upstream))

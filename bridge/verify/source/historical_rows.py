@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pymysql.err import MySQLError
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from bridge.ends.end import End
 from bridge.errors import SourceError
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LOST, error_code, server_words
+from bridge.mysql.server_errors import LOST, error_code, server_words, trouble
 from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
 from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
@@ -31,11 +31,12 @@ def enter_moment(session: Session, commit_ts: int) -> None:
 
 
 class UpstreamRows:
-    """Reads rows from the upstream; its session is opened when it is needed.  retry_seconds: how long a lost connection
-    is retried."""
+    """Reads rows from the upstream; its session is opened when it is needed.  retry_seconds: how long the upstream may
+    be away; 0 is for ever."""
 
     def __init__(self, upstream: Target, *, retry_seconds: float) -> None:
-        self._upstream, self._retry_seconds = upstream, retry_seconds
+        self._upstream = upstream
+        self._end = End("upstream", upstream.place, retry_seconds=retry_seconds)
         self._session: Session | None = None
 
     def rows_at(self, commit_ts: int, name: TableName, keys: Sequence[Literals]) -> list[Literals | None]:
@@ -46,7 +47,7 @@ class UpstreamRows:
         refuses.
         """
         found: list[Literals | None] = []
-        for attempt in self._retrying():
+        for attempt in self._end.attempts("reading rows back", LOST, trouble, self._no_answer):
             with attempt:
                 found = self._attempt(commit_ts, name, keys)
         return found
@@ -91,21 +92,12 @@ class UpstreamRows:
             fix="point --source at the TiDB that the changefeed reads, with a user that may read its tables",
         )
 
-    def _retrying(self) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception_type(LOST),
-            stop=stop_after_delay(self._retry_seconds),
-            wait=wait_random_exponential(multiplier=0.1, max=5),
-            retry_error_callback=self._give_up,
-        )
-
-    def _give_up(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        raise SourceError(
-            f"the source does not answer: {server_words(error) if error else ''}",
+    def _no_answer(self, error: BaseException) -> SourceError:
+        return SourceError(
+            f"the source does not answer: {server_words(error)}",
             where=str(self._upstream),
             fix="rows that were too large for the topic are read back from it; check --source and that it runs",
-        ) from error
+        )
 
 
 def _read(session: Session, definition: Definition, keys: Sequence[Literals]) -> Iterator[Literals | None]:
