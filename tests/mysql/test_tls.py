@@ -267,7 +267,8 @@ def test_check_says_what_is_in_force(secured: Secured, target: str, tmp_path: Pa
     assert ended.code == 2
     assert any(line.startswith("FIX  the certificate of the target is not accepted") for line in ended.out.splitlines())
     plain = bridge("check", "--target", target, "--input", str(tmp_path / "c.jsonl")).out
-    assert 'the connection to the target: not encrypted (target.tls = "preferred")  -> switch TLS on' in plain
+    assert 'the connection to the target: not encrypted (target.tls = "preferred")' in plain
+    assert "switch TLS on at the server" in plain
 
 
 def test_the_settings_of_commands(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

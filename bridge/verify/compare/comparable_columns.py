@@ -109,7 +109,10 @@ def catalog_table(source: Definition, target: Definition | None) -> Table:
     indexes = (target or source).indexes.values()
     return Table(
         source.name,
-        {name: Column(c.name, c.type, c.charset or None, c.generated) for name, c in columns.items()},
+        {
+            name: Column(c.name, c.type, c.charset or None, c.generated, c.nullable, c.collation or None)
+            for name, c in columns.items()
+        },
         source.keys,
         tuple(index.parts for index in indexes if index.unique),
     )
