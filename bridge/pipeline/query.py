@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
@@ -35,6 +36,9 @@ _INTAKE_SECONDS: Final = 5.0
 _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
+_POLLING_DELAY: Final = "spark.sql.streaming.pollingDelay"
+"""How long Spark waits when there was nothing new."""
+_LEAST_DELAY_MS: Final = 10
 
 log = structlog.get_logger()
 
@@ -155,21 +159,35 @@ class Reading:
         once: bool,
     ) -> StreamingQuery:
         settings = self.settings
-        trigger: dict[str, Any] = (
-            {"availableNow": True} if once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
-        )
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": "0 seconds"}
         intake.start()
         if ahead > DRIVER_DECODES:
             warm_up(spark)
         micro_batches = self.source.micro_batches(spark, folder, starts)
-        with _query_properties(spark, self.source.planning):
+        accept = partial(intake.accept, micro_batches)
+        delay = {_POLLING_DELAY: f"{max(_LEAST_DELAY_MS, settings.trigger_ms)}ms"}
+        with _query_properties(spark, {**self.source.planning, **delay}):
             return (
                 self.source.read_stream(spark, starts, settings.messages_per_batch)
-                .writeStream.foreachBatch(partial(intake.accept, micro_batches))
+                .writeStream.foreachBatch(accept if once else self._paced(accept))
                 .option("checkpointLocation", folder)
                 .trigger(**trigger)
                 .start()
             )
+
+    def _paced(self, accept: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+        """Gives micro-batches the pace of `trigger_ms`, by the monotonic clock.
+
+        Spark's own pace goes by the wall clock: set back by an hour, it would read nothing for an hour
+        (`SystemClock.waitTillTime`).
+        """
+
+        def paced(batch: DataFrame, batch_id: int) -> None:
+            next_at = time.monotonic() + self.settings.trigger_ms / 1000
+            accept(batch, batch_id)
+            self.stop.wait(max(0.0, next_at - time.monotonic()))
+
+        return paced
 
     def _guard(self, applier: Applier[Any]) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
