@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import compare
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
-from tests.support.command import Process
+from tests.support.command import PROGRAM, Process
 from tests.support.pipelines import admin, sql
 
 PARTITIONS = 4
@@ -25,13 +25,23 @@ def kafka_arguments(command: str, bootstrap_servers: str, topic: str, target: st
 
 
 @contextmanager
-def running(folder: Path, bootstrap_servers: str, topic: str, target: str, *more: str) -> Iterator[Process]:
+def running(
+    folder: Path,
+    bootstrap_servers: str,
+    topic: str,
+    target: str,
+    *more: str,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = PROGRAM,
+) -> Iterator[Process]:
     """`bridge run` as a process; killed at the end."""
     arguments = kafka_arguments("run", bootstrap_servers, topic, target, *more)
     folder.mkdir(exist_ok=True)
     local = {"local.dir": folder, "driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}"}
     places = [part for name, value in local.items() for part in ("--set", f"spark.spark.{name}={value}")]
-    with Process(folder, *arguments, *places, environment={"TMPDIR": str(folder)}) as process:
+    with Process(
+        folder, *arguments, *places, environment={"TMPDIR": str(folder), **(environment or {})}, program=program
+    ) as process:
         yield process
 
 

@@ -19,6 +19,7 @@ from bridge.cli.app import main
 SECONDS = 180.0
 """For anything that a busy machine may take long for."""
 SHOWN_LINES = 25
+PROGRAM = (sys.executable, "-m", "bridge")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Process:
         folder: Path,
         *arguments: str,
         environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = (sys.executable, "-m", "bridge"),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self._log = folder / f"bridge-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:

@@ -25,6 +25,15 @@ from bridge.demo.model import BankSchemaChange, Transaction
 BEAT_SECONDS = 0.1
 PATIENCE_SECONDS = 60.0
 """For anything that Kafka may take long for."""
+PATIENT_PRODUCER = {
+    "enable.idempotence": True,
+    "linger.ms": 5,
+    "log_level": 0,
+    "message.timeout.ms": 1_200_000,
+    "queue.buffering.max.messages": 2_000_000,
+    "queue.buffering.max.kbytes": 2 << 20,
+}
+"""It keeps what it is to send while the broker is away for minutes."""
 COPY_BEATS = (0, 0, 0, 1, 3, 20, 100)
 LAG_BEATS = (0, 0, 1, 2, 5, 15)
 LAG_CHANGES = 0.1
@@ -72,9 +81,7 @@ class Feed:
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="feed", daemon=True)
-        self._producer: Any = Producer(
-            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        )
+        self._producer: Any = Producer({"bootstrap.servers": bootstrap_servers, **PATIENT_PRODUCER})
 
     def __enter__(self) -> Feed:
         return self
