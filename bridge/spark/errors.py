@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from bridge.errors import ApplyError, SourceError, UnansweredError
@@ -15,6 +15,7 @@ SPARK_FAILED: Final = (PySparkException, Py4JError)
 SPARK_ENDED: Final = (*SPARK_FAILED, ConnectionError)
 """What Spark raises when a job fails or the JVM has ended.  A signal to the whole process group, as from Ctrl-C or
 systemd, ends the JVM too."""
+_JVM_LOST: Final = (ConnectionError, Py4JNetworkError)
 _MOST_CHARACTERS: Final = 600
 MOST_LOSSES: Final = 5
 """When so many executors are lost one after the other, without progress in between, the bridge stops."""
@@ -87,7 +88,7 @@ def source_error(error: Exception) -> Exception:
         return ApplyError(named[own.end() :])
     if _BUG.match(named):
         return ExecutorBug(named)
-    if isinstance(error, ConnectionError) or "OutOfMemoryError" in named:
+    if isinstance(error, _JVM_LOST) or "OutOfMemoryError" in named:
         return SourceError(
             f"Spark's JVM has ended: {named}",
             fix="check whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark])"

@@ -106,7 +106,12 @@ def test_an_error_is_told_without_the_jvm_that_knows_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionRefusedError(111, "Connection refused"), PySparkException("java.lang.OutOfMemoryError: heap")]
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Error while sending or receiving"),
+        PySparkException("java.lang.OutOfMemoryError: heap"),
+    ],
 )
 def test_a_jvm_that_has_ended_is_no_fault_of_the_target(error: Exception) -> None:
     """Nor of Kafka: most often it ran out of memory."""
