@@ -80,10 +80,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Whole tiers run in two processes for each core, since tests wait for servers half of the time; files that are
-    named, and the soak, in this one."""
+    """Whole tiers run in a process for each core, and one more, since tests wait for servers half of the time; files
+    that are named, and the soak, in this one."""
     is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr != "soak"
-    return min(MOST_PROCESSES, 2 * len(os.sched_getaffinity(0))) if is_whole else 0
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1) if is_whole else 0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
