@@ -32,7 +32,15 @@ from bridge.mysql.server_errors import (
     server_words,
     typed_errors,
 )
-from bridge.mysql.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, WHICH_SERVER, PatientReader, reason_lost
+from bridge.mysql.silence import (
+    LOGIN_SECONDS,
+    WAIT_SECONDS,
+    WHAT_IT_DOES,
+    WHICH_SERVER,
+    PatientReader,
+    keep_alive,
+    reason_lost,
+)
 from bridge.mysql.tls import Tls, in_words, is_encrypted
 from bridge.secret_settings import read_secret
 
@@ -45,8 +53,6 @@ SESSION_SETTINGS: Final = (
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
-KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""Seconds idle, seconds between probes, number of probes: a target that vanishes is noticed within a minute."""
 
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -192,7 +198,7 @@ class Session:
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled
         self._raw: Any = pooled.driver_connection
-        _keep_alive(self._raw)
+        keep_alive(self._raw._sock)
         self._raw.autocommit(autocommit)
         # Between here and the server may be something that greets in its own name.
         connection_id, version = self.rows("SELECT CONNECTION_ID(), VERSION()")[0]
@@ -352,14 +358,6 @@ class Session:
         """Closes at once; an open transaction is rolled back by the server.  Closing twice does nothing."""
         if self._pooled.is_valid:
             self._pooled.invalidate()
-
-
-def _keep_alive(connection: Any) -> None:
-    peer = connection._sock
-    if peer.family in {socket.AF_INET, socket.AF_INET6}:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEPALIVE:
-            peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _parse(url: str, flag: str) -> URL:

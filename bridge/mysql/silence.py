@@ -29,9 +29,19 @@ WHICH_SERVER: Final = "CONCAT_WS(' ', @@hostname, @@port, @@server_id)"
 """Identifies the server: one address may lead to several servers, which use the same ids of connections."""
 WHAT_IT_DOES: Final = f"SELECT {WHICH_SERVER}, (SELECT MAX(command) FROM information_schema.processlist WHERE id = %s)"
 """Selects the server's identity, and what it does for a connection; NULL when it does not know the connection."""
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""Seconds idle, seconds between probes, number of probes: a target that vanishes is noticed within a minute."""
 _IDLE: Final = "Sleep"
 
 log = structlog.get_logger()
+
+
+def keep_alive(peer: socket.socket) -> None:
+    """Has the kernel look for a peer that is gone, where the connection goes over TCP."""
+    if peer.family in {socket.AF_INET, socket.AF_INET6}:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            peer.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class PatientReader(io.RawIOBase):

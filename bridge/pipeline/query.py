@@ -107,9 +107,8 @@ class Reading:
                     raise ExecutorLost(str(failure)) from failure
                 if worker.failure is not error:
                     worker.raise_failure()
-                present = self._guard(applier).partitions(
-                    lambda: True
-                )  # raises a better error than Spark if a topic is the cause
+                # If a topic is the cause, this raises a better error than Spark's.
+                present = self._guard(applier).partitions(lambda: True)
                 if added := (present or set()) - starts.keys():
                     raise PartitionsAdded(
                         ", ".join(f"{topic}/{partition}" for topic, partition in sorted(added))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,12 @@ from bridge.local import MariaDB, MySQL
 from bridge.local.errors import LocalError
 from bridge.local.sql_server import SqlServer
 from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import LOST, LostConnectionError
 from bridge.mysql.tls import Tls, TlsMode
 from tests.support.certificates import Authority
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin
+from tests.support.proxy import Proxy, port_of
 
 MODES: tuple[TlsMode, ...] = ("off", "preferred", "required", "verify-ca", "verify-identity")
 
@@ -290,3 +293,38 @@ def test_a_lost_handshake_is_worth_a_retry() -> None:
         error = OperationalError(2003, "Can't connect")
         error.__context__ = cause
         assert (Tls("required").refusal(error, "target", "there") is not None) == is_final
+
+
+def test_a_server_that_works_is_waited_for_over_tls(secured: Secured) -> None:
+    """A silence longer than the timeout ends nothing where the server is at work; the answer comes whole."""
+    session = Target(secured.url, tls=secured.tls("required"), timeout_seconds=0.5).connect(autocommit=True)
+    assert session.is_encrypted
+    assert session.rows("SELECT SLEEP(2), REPEAT('x', 100000)") == [(0, "x" * 100_000)]
+    assert session.value("SELECT 1") == 1
+    session.close()
+
+
+def test_a_silent_wire_is_a_lost_connection_over_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is stalled ends by the timeout."""
+    monkeypatch.setattr("bridge.mysql.connection.LOGIN_SECONDS", 1.0)
+    with Proxy(port_of(secured.url)) as proxy:
+        url = f"mysql://root@127.0.0.1:{proxy.port}/"
+        session = Target(url, tls=secured.tls("required"), timeout_seconds=0.5).connect(autocommit=True)
+        proxy.stall()
+        with pytest.raises(LostConnectionError):
+            session.value("SELECT 1")
+        session.close()
+        proxy.go_on()
+
+
+def test_a_stop_cuts_a_connection_under_its_reader_over_tls(secured: Secured) -> None:
+    """Who waits for an answer ends at once, though nobody else answers."""
+    session = Target(secured.url, tls=secured.tls("required")).connect(autocommit=True)
+    began = time.monotonic()
+    cutting = threading.Timer(1, session.cut)
+    cutting.start()
+    with pytest.raises(LOST):
+        session.value("SELECT SLEEP(60)")
+    cutting.join()
+    assert time.monotonic() - began < 30
+    session.close()

@@ -99,17 +99,8 @@ def kafka_cut(ground: Ground) -> None:
 
 
 @contextmanager
-def _away(proxy: Proxy) -> Iterator[None]:
-    proxy.refuse()
-    try:
-        yield
-    finally:
-        proxy.go_on()
-
-
-@contextmanager
-def _silent(proxy: Proxy) -> Iterator[None]:
-    proxy.stall()
+def _until_it_goes_on(proxy: Proxy, fails: Callable[[], None]) -> Iterator[None]:
+    fails()
     try:
         yield
     finally:
@@ -118,22 +109,22 @@ def _silent(proxy: Proxy) -> Iterator[None]:
 
 def target_away(ground: Ground) -> AbstractContextManager[None]:
     """Nothing answers at the target's address."""
-    return _away(ground.to_target)
+    return _until_it_goes_on(ground.to_target, ground.to_target.refuse)
 
 
 def target_silent(ground: Ground) -> AbstractContextManager[None]:
     """The target's address accepts and is silent; what was kept back comes at the end."""
-    return _silent(ground.to_target)
+    return _until_it_goes_on(ground.to_target, ground.to_target.stall)
 
 
 def kafka_away(ground: Ground) -> AbstractContextManager[None]:
     """Nothing answers at the broker's address."""
-    return _away(ground.to_kafka)
+    return _until_it_goes_on(ground.to_kafka, ground.to_kafka.refuse)
 
 
 def kafka_silent(ground: Ground) -> AbstractContextManager[None]:
     """The broker's address accepts and is silent."""
-    return _silent(ground.to_kafka)
+    return _until_it_goes_on(ground.to_kafka, ground.to_kafka.stall)
 
 
 # --- the target

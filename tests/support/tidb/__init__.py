@@ -7,9 +7,7 @@ are kept, by what it is made of.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -17,14 +15,13 @@ import pymysql
 
 from bridge.local import LocalError
 from bridge.local.cache import cache_folder, cached
-from bridge.local.server import HOST, free_port
+from bridge.local.server import HOST, free_port, run_tool
 from bridge.local.sql_server import SqlServer
 
 BUILD_COMMAND: Final = "uv run python -m tests.support.tidb"
 NEEDS: Final = "it needs Go 1.23.6 or later, which fetches 1.8 GB of TiDB's modules"
 _SOURCES: Final = ("go.mod", "go.sum", "main.go")
 _HERE: Final = Path(__file__).parent
-_LOG_LINES: Final = 15
 _SAFE_POINT: Final = "INSERT INTO mysql.tidb VALUES ('tikv_gc_safe_point', '20060102-15:04:05 -0700', '')"
 """No worker collects garbage here, and without a safe point `tidb_snapshot` cannot be set."""
 
@@ -81,15 +78,5 @@ def _build(folder: Path) -> None:
         raise LocalError("TiDB cannot be built: there is no Go on this machine", fix=NEEDS)
     for source in _SOURCES:
         shutil.copy(_HERE / source, folder)
-    done = subprocess.run(
-        ["nice", "-n", "5", go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", "tidb", "."],
-        cwd=folder,
-        env=os.environ | {"GOTOOLCHAIN": "local"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise LocalError("TiDB cannot be built: " + " | ".join(done.stdout.splitlines()[-_LOG_LINES:]), fix=NEEDS)
+    build = ["nice", "-n", "5", go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", "tidb", "."]
+    run_tool(["env", "GOTOOLCHAIN=local", *build], folder, failed="TiDB cannot be built", needs=NEEDS)
