@@ -28,7 +28,7 @@ _SECRET_IN_VALUE: Final = re.compile(r"(?i)(password|passphrase|secret|token|key
 _REFERENCE: Final = re.compile(r"(env|file):(.+)", re.DOTALL)
 _OWN_PASSWORDS: Final[Mapping[tuple[str, ...], str]] = {
     ("target", "password"): "BRIDGE_TARGET_PASSWORD or target.password_file",
-    ("upstream", "password"): "BRIDGE_SOURCE_PASSWORD or upstream.password_file",
+    ("upstream", "password"): "BRIDGE_UPSTREAM_PASSWORD or upstream.password_file",
     ("source", "kafka_password"): "BRIDGE_KAFKA_PASSWORD",
     ("source", "kafka", "sasl.password"): "BRIDGE_KAFKA_PASSWORD",
 }

@@ -33,6 +33,7 @@ SHORT_NAMES = {
     "target": ("target", "url"),
     "target_password": ("target", "password"),
     "kafka_password": ("source", "kafka_password"),
+    "upstream": ("upstream", "url"),
     "source": ("upstream", "url"),
     "source_password": ("upstream", "password"),
     "max_load": ("verify", "max_load"),

@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from bridge import demo, exits
-from bridge.cli import options
+from bridge import demo, exits, settings_sources
 from bridge.errors import StoppedError
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import SECONDS, Ended, Process, bridge
@@ -102,7 +101,7 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (3, ("quarantine", "list", "--target", NOWHERE), "does not answer"),
     (3, ("quarantine", "drop", "1", "--yes", "--target", NOWHERE), "does not answer"),
     (3, ("verify", "--against", "source", "--target", NOWHERE, "--source", NOWHERE), "cannot be reached"),
-    (2, ("verify", "--against", "source", "--target", NOWHERE), "--source"),
+    (2, ("verify", "--against", "source", "--target", NOWHERE), "--upstream"),
     (2, ("verify", "--target", NOWHERE, "--max-load", "x"), "max"),
     (2, ("verify", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--fix-sql",
          "{files}/none/x"), "--fix-sql"),
@@ -248,16 +247,16 @@ def test_a_user_without_rights(target: str) -> None:
 
 
 COMMANDS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
-    "run": (options, "load_settings", ("run",)),
-    "replay": (options, "load_settings", ("replay",)),
-    "verify": (options, "load_settings", ("verify",)),
-    "status": (options, "load_settings", ("status",)),
-    "inspect": (options, "load_settings", ("inspect",)),
-    "check": (options, "load_settings", ("check",)),
-    "reset": (options, "load_settings", ("reset",)),
+    "run": (settings_sources, "load_settings", ("run",)),
+    "replay": (settings_sources, "load_settings", ("replay",)),
+    "verify": (settings_sources, "load_settings", ("verify",)),
+    "status": (settings_sources, "load_settings", ("status",)),
+    "inspect": (settings_sources, "load_settings", ("inspect",)),
+    "check": (settings_sources, "load_settings", ("check",)),
+    "reset": (settings_sources, "load_settings", ("reset",)),
     "demo": (demo, "run_demo", ("demo",)),
-    "quarantine": (options, "load_settings", ("quarantine", "list")),
-    "ddl": (options, "load_settings", ("ddl", "list")),
+    "quarantine": (settings_sources, "load_settings", ("quarantine", "list")),
+    "ddl": (settings_sources, "load_settings", ("ddl", "list")),
 }
 
 

@@ -5,133 +5,139 @@ Results go to stdout, logs to stderr.
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from bridge import console
-from bridge.cli import ddl, output, progress_bars, quarantine
-from bridge.cli.options import (
-    DECODING,
-    INPUT,
-    KAFKA,
-    PIPELINE,
-    TARGET,
-    JsonFlag,
-    TakeOverFlag,
-    YesFlag,
-    confirm,
-    takes_settings,
-)
-from bridge.cli.stop_signals import StopSignals
-from bridge.commands import manual
-from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
-from bridge.config import Settings, parse_moment
-from bridge.errors import BridgeError, UnknownPipelineError, UsageError
+from bridge.cli import ddl, output, quarantine
+from bridge.cli.help_layout import command, page_app
+from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
+from bridge.cli.pipeline_run import run_pipeline
+from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
-from bridge.logs import configure_logs
-from bridge.mysql.state.progress import ProgressTable
-from bridge.verify.options import Against, ProgressListener, VerifyOptions
 
-app = typer.Typer(
-    help="Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
+if TYPE_CHECKING:
+    from bridge.config import Settings
+    from bridge.verify.options import ProgressListener, VerifyOptions
+
+REPLICATE: Final = "Replicate"
+WATCH: Final = "Check and watch"
+DECIDE: Final = "Decide"
+LEARN: Final = "Learn"
+STOPPED_EARLY: Final = (
+    "stopped before the end, messages were quarantined, a schema change is held, or --until was not reached"
 )
-app.add_typer(ddl.app, name="ddl")
-app.add_typer(quarantine.app, name="quarantine")
+OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
+
+app = page_app("Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.")
+app.add_typer(ddl.app, name="ddl", rich_help_panel=DECIDE)
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel=DECIDE)
 
 
-def _run_pipeline(settings: Settings, work: Callable[[Any], Any], *, code: int) -> Any:
-    """Assembles a pipeline and calls `work` with it; returns the outcome.  A signal ends it, with `code` if need be by
-    force.
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
 
-    A stop signal that arrives before the pipeline exists ends the command at once, since nothing has begun, with the
-    exit code that a later signal would give.
-    """
-    stopped = threading.Event()
-    # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
-    _handle_signals(lambda *_: stopped.set())
-    from bridge.commands.replicate import assemble
-    from bridge.pipeline.watching.outcome import Outcome
-
-    def interrupt(*_: object) -> None:
-        stopped.set()
-        raise KeyboardInterrupt
-
-    try:
-        _handle_signals(interrupt)
-        if not stopped.is_set():
-            pipeline = assemble(settings, console.note)
-            _handle_signals(lambda *_: pipeline.stop())
-    except (BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
-        if not stopped.is_set():
-            raise
-    if stopped.is_set():
-        return Outcome(applied_ts=0, interrupted=True)
-    with StopSignals(pipeline.stop, pipeline.break_off, pipeline.clean_up, code=code):
-        return work(pipeline)
+        console.line(f"bridge {version('bridge')}")
+        raise typer.Exit
 
 
-def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
+@app.callback()
+def _bridge(
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once."""
 
 
-@app.command()
-@takes_settings(*PIPELINE, *KAFKA, "target", "consistency", *DECODING, "from_", "on_bad_message", "source")
+@command(
+    app,
+    "run",
+    group=REPLICATE,
+    example="bridge run --config bridge.toml",
+    exits={0: "stopped by SIGTERM or Ctrl-C", **OWNED},
+)
+@takes_settings(*RUN)
 def run(
     settings: Settings,
     take_over: TakeOverFlag = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
     if settings.source.input:
         raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
-    outcome = _run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over), code=0)
-    output.stopped(outcome)
+    outcome = run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over), code=0)
+    output.stopped(outcome, as_json=as_json)
 
 
-@app.command()
-@takes_settings(*PIPELINE, *INPUT, "target", "consistency", *DECODING, "from_", "until", "on_bad_message", "source")
+@command(
+    app,
+    "replay",
+    group=REPLICATE,
+    example="bridge replay --input captures/ --target mysql://bridge@db:3306/",
+    exits={4: STOPPED_EARLY, 5: OWNED[5]},
+)
+@takes_settings("name", "from_", "until", *INPUT, *RUN[5:])
 def replay(
     settings: Settings,
     until: Annotated[
         str | None,
-        typer.Option("--until", help="Stop when the target is as the upstream was just before this TSO or time."),
+        typer.Option(
+            "--until",
+            metavar="MOMENT",
+            help="Stop when the target is as the upstream was just before this TSO or time.",
+            rich_help_panel="Pipeline",
+        ),
     ] = None,
     take_over: TakeOverFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Catches up once: applies what is complete at the end of the input, which is looked up at the start.  When it is
     interrupted it ends with 4, and the same command continues."""
+    from bridge.cli import progress_bars
+    from bridge.config import parse_moment
+
     limit = parse_moment(until) if until else None
 
     def catch_up(pipeline: Any) -> Any:
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = _run_pipeline(settings, catch_up, code=4)
+    outcome = run_pipeline(settings, catch_up, code=4)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
 
 
-@app.command()
-@takes_settings(*TARGET, "against", "source", *INPUT, *DECODING, "fix_sql", "max_load")
+@command(
+    app,
+    "verify",
+    group=WATCH,
+    example="bridge verify --against upstream --upstream mysql://reader@tidb:4000/ --target mysql://bridge@db:3306/",
+    exits={0: "equal", 1: "different"},
+)
+@takes_settings("against", *TARGET, "max_load", "upstream", *INPUT, *DECODING, "fix_sql")
 def verify(
     settings: Settings,
-    against: Annotated[Against, typer.Option("--against", help="What the target is compared with.")] = Against.LOG,
+    against: Annotated[
+        Literal["log", "upstream", "source"],
+        typer.Option(
+            "--against",
+            metavar="log|upstream",
+            help="What the target is compared with: the messages, or the upstream database.",
+        ),
+    ] = "log",
     fix_sql: Annotated[
         Path | None,
-        typer.Option("--fix-sql", help="Write the SQL that would fix the target to this file; it is not run."),
+        typer.Option(
+            "--fix-sql", metavar="FILE", help="Write the SQL that would fix the target to this file; it is not run."
+        ),
     ] = None,
     resume: Annotated[
         bool,
@@ -144,6 +150,9 @@ def verify(
     as_json: JsonFlag = False,
 ) -> None:
     """Compares the target with the messages, or with the upstream itself; ends with 0 when equal, 1 when different."""
+    from bridge.cli import progress_bars
+    from bridge.verify.options import VerifyOptions
+
     options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
     with progress_bars.VerifyBar() as bar:
         report = VERIFICATIONS[against](settings, options, bar).run()
@@ -152,68 +161,95 @@ def verify(
         raise typer.Exit(1)
 
 
-def _against_source(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
+def _against_upstream(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
+    from bridge.commands.connections import progress_of, target_of, upstream_of
     from bridge.verify.source.verification import SourceVerification
 
-    table = ProgressTable(settings.name, settings.target.schema_name)
-    return SourceVerification(target_of(settings), upstream_of(settings), table, options, listener)
+    return SourceVerification(target_of(settings), upstream_of(settings), progress_of(settings), options, listener)
 
 
 def _against_log(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
+    from bridge.commands.connections import progress_of, protocol_of, source_of, target_of
     from bridge.verify.log.verification import LogVerification
 
     target, source = target_of(settings), source_of(settings)
-    table = ProgressTable(settings.name, settings.target.schema_name)
     protocol = protocol_of(settings, source, console.note)
-    return LogVerification(settings, target, source, protocol, table, options, listener)
+    return LogVerification(settings, target, source, protocol, progress_of(settings), options, listener)
 
 
-VERIFICATIONS: Final = {Against.LOG: _against_log, Against.SOURCE: _against_source}
+VERIFICATIONS: Final = {"log": _against_log, "upstream": _against_upstream, "source": _against_upstream}
 
 
-@app.command()
+@command(
+    app,
+    "status",
+    group=WATCH,
+    example="bridge status --target mysql://bridge@db:3306/",
+    exits={1: "the pipeline is unknown"},
+)
 @takes_settings(*TARGET)
 def status(
     settings: Settings,
     as_json: JsonFlag = False,
 ) -> None:
     """Shows progress, lag, owner and schema changes of a pipeline, read from the target alone."""
+    from bridge.commands.connections import progress_of, target_of
     from bridge.commands.status import read_status
 
-    found = read_status(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
+    found = read_status(target_of(settings), progress_of(settings))
     if found is None:
         raise UnknownPipelineError(settings.name)
     output.pipeline_status(found, as_json=as_json)
 
 
-@app.command()
+@command(
+    app,
+    "reset",
+    group=DECIDE,
+    example="bridge reset --name orders --target mysql://bridge@db:3306/",
+    exits={1: "the pipeline is unknown"},
+)
 @takes_settings(*TARGET)
 def reset(
     settings: Settings,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Remove only this topic; the pipeline continues without it.")
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="Remove only this topic; the pipeline continues without it."),
     ] = None,
     yes: YesFlag = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Deletes a pipeline's progress and its quarantine; the replicated tables stay as they are."""
+    from bridge.commands.connections import progress_of, target_of
     from bridge.commands.status import forget_pipeline, forget_topic
 
-    where, table = target_of(settings), ProgressTable(settings.name, settings.target.schema_name)
+    where, table = target_of(settings), progress_of(settings)
     what = f"the topic {topic!r} of the pipeline {settings.name!r}" if topic else f"the pipeline {settings.name!r}"
     confirm(f"Forget all progress of {what} on {where}?", yes=yes)
     if not (forget_topic(where, table, topic) if topic else forget_pipeline(where, table)):
         raise UnknownPipelineError(settings.name)
-    console.line(f"forgot {what}")
+    if as_json:
+        console.print_json({"name": settings.name, "topic": topic, "forgotten": True})
+    else:
+        console.line(f"forgot {what}")
 
 
-@app.command()
-@takes_settings(*PIPELINE, *INPUT, "target", *DECODING, "source")
+@command(
+    app,
+    "check",
+    group=WATCH,
+    example="bridge check --config bridge.toml",
+    exits={2: "something must be fixed, or wrong usage or settings"},
+)
+@takes_settings(*RUN, "input")
 def check(
     settings: Settings,
+    take_over: TakeOverFlag = False,  # noqa: ARG001  # every flag of run; a check takes nothing over
     as_json: JsonFlag = False,
 ) -> None:
     """Checks settings, connections, privileges, servers and a sample of the source; one line each with the fix."""
     from bridge.commands.check import check_all
+    from bridge.commands.connections import source_of, target_of, upstream_of
 
     findings = check_all(
         settings, lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings)
@@ -223,16 +259,19 @@ def check(
         raise typer.Exit(2)
 
 
-@app.command()
-@takes_settings("config", *INPUT, *DECODING)
+@command(app, "inspect", group=WATCH, example="bridge inspect --bootstrap-servers kafka:9092 --topic orders --limit 20")
+@takes_settings(*INPUT, *DECODING)
 def inspect(
     settings: Settings,
-    partition: Annotated[int | None, typer.Option("--partition", help="Show only this partition.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this offset.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many messages are shown at most; 0 for all.")] = 100,
+    partition: Annotated[int | None, typer.Option("--partition", metavar="N", help="Show only this partition.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", metavar="N", min=0, help="Begin at this offset.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="How many messages are shown at most; 0 for all.")
+    ] = 100,
     as_json: JsonFlag = False,
 ) -> None:
     """Shows messages as they are decoded, and the reason where one cannot be decoded."""
+    from bridge.commands.connections import source_of
     from bridge.commands.inspect import inspect as inspected
     from bridge.commands.inspect_table import table_lines
 
@@ -244,21 +283,28 @@ def inspect(
         console.line(line)
 
 
-@app.command()
+@command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Continue to replicate until Ctrl-C.")] = False,
 ) -> None:
     """Starts a Kafka and a MariaDB, replicates a bank, kills the bridge once, and compares target and upstream."""
     from bridge.demo import run_demo
+    from bridge.logs import configure_logs
+
+    configure_logs()
 
     raise typer.Exit(run_demo(keep=keep))
 
 
-@app.command("help")
+@command(app, "help", group=LEARN, example="bridge help operating")
 def help_(
-    topic: Annotated[str | None, typer.Argument(help="A page.  Without it, the pages are listed.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="A page.  Without it, the pages are listed.")
+    ] = None,
 ) -> None:
     """Prints a page of the manual: guarantees, operating, when-it-stops, settings and more."""
+    from bridge.commands import manual
+
     if topic is None:
         output.topics(manual.TOPICS)
     else:
@@ -267,7 +313,6 @@ def help_(
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the `bridge` command.  The manual (operating) lists its exit codes; an expected failure is one line."""
-    configure_logs()
     given = sys.argv[1:] if arguments is None else arguments
     sys.exit(exit_code(lambda: _run_command(given)))
 
@@ -275,5 +320,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _run_command(arguments: list[str]) -> None:
     if not all(map(is_text, arguments)):
         raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
+    if "_BRIDGE_COMPLETE" in os.environ:
+        app(prog_name="bridge")
     with typer.main.get_command(app).make_context("bridge", list(arguments)) as context:
         context.command.invoke(context)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge import console
 from bridge.cli import output
-from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, stdin_text, takes_settings
-from bridge.commands import ddl
-from bridge.commands.connections import source_of, target_of
-from bridge.config import Settings
+from bridge.cli.help_layout import command, page_app
+from bridge.cli.options import DECODING, TARGET, JsonFlag, stdin_text, takes_settings
 from bridge.errors import UnknownPipelineError, UsageError
-from bridge.filters.table_filter import TableFilter
-from bridge.mysql.state.ddl_journal import OPEN, JournalState
-from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import DecodeOptions, recognise
 
-app = typer.Typer(
-    help="Shows schema changes, decides about those that wait, and shows how a statement would run on the target.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+if TYPE_CHECKING:
+    from bridge.config import Settings
+
+app = page_app(
+    "Shows schema changes, decides about those that wait, and shows how a statement would run on the target."
 )
-
+_UNKNOWN = {1: "the pipeline is unknown"}
 
 ChangeArgument = Annotated[
     str,
@@ -31,7 +26,7 @@ ChangeArgument = Annotated[
 ]
 
 
-@app.command("list")
+@command(app, "list", example="bridge ddl list --open --config bridge.toml", exits=_UNKNOWN)
 @takes_settings(*TARGET)
 def list_(
     settings: Settings,
@@ -41,64 +36,99 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """Lists the schema changes that ran, were left out, are held or were refused, in the order of the upstream."""
-    found = ddl.entries(target_of(settings), ProgressTable(settings.name, settings.target.schema_name))
+    from bridge.commands import ddl
+    from bridge.commands.connections import progress_of, target_of
+    from bridge.mysql.state.ddl_journal import OPEN
+
+    found = ddl.entries(target_of(settings), progress_of(settings))
     if found is None:
         raise UnknownPipelineError(settings.name)
     output.schema_changes([entry for entry in found if entry.state in OPEN or not only_open], as_json=as_json)
 
 
-@app.command()
+@command(app, "approve", example="bridge ddl approve 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("change", *TARGET)
 def approve(
     settings: Settings,
     change: ChangeArgument,
+    as_json: JsonFlag = False,
 ) -> None:
     """Lets a held schema change run.  One that the target refused is tried again at the next start."""
-    _release(settings, change, JournalState.APPROVED)
+    _release(settings, change, "APPROVED", as_json=as_json)
 
 
-@app.command()
+@command(app, "skip", example="bridge ddl skip 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("change", *TARGET)
 def skip(
     settings: Settings,
     change: ChangeArgument,
+    as_json: JsonFlag = False,
 ) -> None:
     """Skips a held or refused schema change; replication continues with what follows it."""
-    _release(settings, change, JournalState.SKIPPED)
+    _release(settings, change, "SKIPPED", as_json=as_json)
 
 
-@app.command()
+@command(
+    app,
+    "replace",
+    example="bridge ddl replace 470611868434825218 'ALTER TABLE shop.t ADD COLUMN c INT' --config bridge.toml",
+    exits=_UNKNOWN,
+)
 @takes_settings("change", "statement", *TARGET)
 def replace(
     settings: Settings,
     change: ChangeArgument,
-    statement: Annotated[str, typer.Argument(help="The statement to run, in the target's SQL; - reads it from stdin.")],
+    statement: Annotated[
+        str,
+        typer.Argument(metavar="STATEMENT", help="The statement, in the target's SQL; - reads it from stdin."),
+    ],
+    as_json: JsonFlag = False,
 ) -> None:
     """Runs another statement instead of a held or refused schema change."""
     text = stdin_text().strip() if statement == "-" else statement
-    _release(settings, change, JournalState.REPLACED, text)
+    _release(settings, change, "REPLACED", text, as_json=as_json)
 
 
-def _release(settings: Settings, change: str, state: JournalState, replacement: str = "") -> None:
-    table = ProgressTable(settings.name, settings.target.schema_name)
-    entry = ddl.release(target_of(settings), table, change, state, replacement)
-    console.line(f"{entry.id} is {state}: {entry.statement}")
+def _release(settings: Settings, change: str, state: str, replacement: str = "", *, as_json: bool) -> None:
+    from bridge.commands import ddl
+    from bridge.commands.connections import progress_of, target_of
+    from bridge.mysql.state.ddl_journal import JournalState
+
+    decided = JournalState[state]
+    entry = ddl.release(target_of(settings), progress_of(settings), change, decided, replacement)
+    if as_json:
+        console.print_json({**entry.document(), "state": decided, "replacement": replacement})
+    else:
+        console.line(f"{entry.id} is {decided}: {entry.statement}")
 
 
-@app.command()
-@takes_settings(*PIPELINE, "protocol", "input", "target", "flavour", "schema", *DECODING)
+@command(
+    app,
+    "translate",
+    example="echo 'ALTER TABLE t ADD COLUMN c JSON' | bridge ddl translate --schema shop --flavour mariadb-10.11",
+)
+@takes_settings("name", "protocol", "input", "target", "flavour", "schema", *DECODING)
 def translate(
     settings: Settings,
     flavour: Annotated[
         str | None,
         typer.Option(
-            "--flavour", help="A server to translate for, instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5..."
+            "--flavour",
+            metavar="SERVER",
+            help="A server to translate for, instead of --target: mariadb-10.11, mysql-8.0, tidb-8.5...",
         ),
     ] = None,
-    schema: Annotated[str, typer.Option("--schema", help="The current database of the statements on stdin.")] = "",
+    schema: Annotated[
+        str, typer.Option("--schema", metavar="NAME", help="The current database of the statements on stdin.")
+    ] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Shows how statements, from stdin or from capture files (--input), would run on the target.  Runs nothing."""
+    from bridge.commands import ddl
+    from bridge.commands.connections import source_of, target_of
+    from bridge.filters.table_filter import TableFilter
+    from bridge.protocols import DecodeOptions, recognise
+
     if settings.source.input:
         messages = [(message.key, message.value) for message in source_of(settings).messages(None, None)]
         protocol = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol

@@ -8,83 +8,100 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
-from bridge.settings_sources import load_settings
+
+if TYPE_CHECKING:
+    from bridge.config import Settings
 
 SET: Final = "set"
+_PIPELINE: Final = "Pipeline"
+_SOURCE: Final = "Source"
+_TARGET: Final = "Target"
+_UPSTREAM: Final = "Upstream"
+_MEANING: Final = "What is replicated, and how"
+_SETTINGS: Final = "Settings"
+
+
+def _flag(group: str, metavar: str, name: str, help_: str, *, repeated: bool = False) -> Any:
+    """Returns the annotation of a flag with a value, listed in `group`; `name` may be several, with commas."""
+    option = typer.Option(*name.split(","), metavar=metavar, help=help_, rich_help_panel=group)
+    return Annotated[list[str] | None, option] if repeated else Annotated[str | None, option]
+
+
 SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
-    "config": Annotated[Path | None, typer.Option("--config", help="A settings file (TOML, see conf/bridge.toml).")],
-    "name": Annotated[str | None, typer.Option("--name", help="The name of the pipeline.  [default: bridge]")],
-    "protocol": Annotated[
-        str | None,
-        typer.Option(
-            "--protocol", help="The format: auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"
-        ),
+    "config": Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A settings file (TOML).", rich_help_panel=_SETTINGS),
     ],
-    "bootstrap_servers": Annotated[
-        str | None, typer.Option("--bootstrap-servers", help="The Kafka brokers, as host:port[,host:port].")
-    ],
-    "topic": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            help="A Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds a topic to a known"
-            " pipeline: what is below the moment counts as in the target.",
-        ),
-    ],
-    "input": Annotated[str | None, typer.Option("--input", help="A capture file or folder, instead of Kafka.")],
-    "target": Annotated[
-        str | None,
-        typer.Option("--target", help="The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."),
-    ],
-    "filter": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--filter",
-            help="A table rule as in TiCDC: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; may be repeated.",
-        ),
-    ],
-    "timezone": Annotated[
-        str | None,
-        typer.Option("--timezone", help="The zone of TIMESTAMP values in the messages: a name or an offset."),
-    ],
-    "from_": Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Where a new pipeline begins: earliest, a TSO or a time.  A known one must have begun there."
-        ),
-    ],
-    "consistency": Annotated[str | None, typer.Option("--consistency", help="atomic or parallel.  [default: atomic]")],
-    "on_bad_message": Annotated[
-        str | None, typer.Option("--on-bad-message", help="stop or quarantine.  [default: stop]")
-    ],
-    "source": Annotated[
-        str | None,
-        typer.Option(
-            "--source", help="The upstream itself: mysql://user@host:port/; password in BRIDGE_SOURCE_PASSWORD."
-        ),
-    ],
-    "max_load": Annotated[
-        list[str] | None,
-        typer.Option("--max-load", help="Wait while a status variable is above its limit: Threads_running=25."),
-    ],
-    SET: Annotated[list[str] | None, typer.Option("--set", help="Any other setting, as section.key=value.")],
+    "name": _flag(_PIPELINE, "NAME", "--name", "The name of the pipeline.  [default: bridge]"),
+    "protocol": _flag(
+        _SOURCE, "P", "--protocol", "auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"
+    ),
+    "bootstrap_servers": _flag(_SOURCE, "H:P[,H:P]", "--bootstrap-servers", "The Kafka brokers."),
+    "topic": _flag(
+        _SOURCE,
+        "TOPIC",
+        "--topic",
+        "A Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds a topic to a known pipeline: what"
+        " is below the moment counts as in the target.",
+        repeated=True,
+    ),
+    "input": _flag(_SOURCE, "PATH", "--input", "A capture file or folder, instead of Kafka."),
+    "target": _flag(
+        _TARGET, "URL", "--target", "The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."
+    ),
+    "upstream": _flag(
+        _UPSTREAM,
+        "URL",
+        "--upstream,--source",
+        "The upstream database: mysql://user@host:port/; password in BRIDGE_UPSTREAM_PASSWORD.",
+    ),
+    "filter": _flag(
+        _MEANING,
+        "RULE",
+        "--filter",
+        "A table rule as in TiCDC: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; may be repeated.",
+        repeated=True,
+    ),
+    "timezone": _flag(
+        _MEANING, "ZONE", "--timezone", "The zone of TIMESTAMP values in the messages: a name or an offset."
+    ),
+    "from_": _flag(
+        _PIPELINE,
+        "MOMENT",
+        "--from",
+        "Where a new pipeline begins: earliest, a TSO or a time.  A known one must have begun there.",
+    ),
+    "consistency": _flag(_TARGET, "MODE", "--consistency", "atomic or parallel.  [default: atomic]"),
+    "on_bad_message": _flag(_MEANING, "ACTION", "--on-bad-message", "stop or quarantine.  [default: stop]"),
+    "max_load": _flag(
+        _TARGET,
+        "NAME=N",
+        "--max-load",
+        "Wait while a status variable is above its limit: Threads_running=25.",
+        repeated=True,
+    ),
+    SET: _flag(_SETTINGS, "KEY=VALUE", "--set", "Any other setting, as section.key=value.", repeated=True),
 }
 """The flags that become settings, each by the name of its setting (`from_`: Python keeps `from` for itself)."""
 
-PIPELINE: Final = ("config", "name")
+PIPELINE: Final = ("name",)
 TARGET: Final = (*PIPELINE, "target")
 KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
 INPUT: Final = (*KAFKA, "input")
 DECODING: Final = ("filter", "timezone")
+RUN: Final = (*PIPELINE, "from_", *KAFKA, "target", "consistency", "upstream", *DECODING, "on_bad_message")
+"""The settings of `run`, which `check` takes as well."""
 
-TakeOverFlag = Annotated[bool, typer.Option("--take-over", help="Take the pipeline over from the bridge that owns it.")]
+TakeOverFlag = Annotated[
+    bool,
+    typer.Option("--take-over", help="Take the pipeline over from the bridge that owns it.", rich_help_panel=_PIPELINE),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -93,12 +110,13 @@ def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[...,
     """Gives a command the flags in `order`, and passes it the settings that they make as its first argument.
 
     A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command itself.  The help lists the flags in this
-    order, then the command's other parameters, then --set.
+    order, then --config and --set, then the command's other parameters.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(list(signature(command, eval_str=True).parameters.items())[1:])
-        names = [*order, *(name for name in own if name not in order), SET]
+        names_of_types = {"Settings": Any}  # which is imported only when a command runs
+        own = dict(list(signature(command, locals=names_of_types, eval_str=True).parameters.items())[1:])
+        names = [*order, "config", SET, *(name for name in own if name not in order)]
         parameters = [own.get(name) or _settings_parameter(name) for name in names]
 
         def run(**given: Any) -> None:
@@ -121,6 +139,11 @@ def _settings_parameter(name: str) -> Parameter:
 
 def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:
     """Reads the settings of a command from `--config`, the environment, its other flags, and `--set`."""
+    # These take long to import, and --help does not need them.
+    from bridge.logs import configure_logs
+    from bridge.settings_sources import load_settings
+
+    configure_logs()
     given = {name.removesuffix("_"): value for name, value in flags.items()}
     return load_settings(config, os.environ, given, set or [])
 

@@ -7,18 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import structlog
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from bridge import console
 from bridge.foreign_text import redacted, visible
-from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_time
-from bridge.verify.report import row_lines
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from bridge.commands.check import CheckResult
     from bridge.commands.ddl import Translation
     from bridge.commands.quarantine import EntryOutcome
@@ -27,11 +23,10 @@ if TYPE_CHECKING:
     from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
     from bridge.pipeline.watching.outcome import Outcome
+    from bridge.pipeline.watching.status import Status
     from bridge.verify.report import Report
 
 _VERIFY_WIDTH = 132
-
-log = structlog.get_logger()
 
 _PLAIN_WIDTH = 1 << 20
 """Width, in characters, of a list that is not printed to a terminal: programs read it line by line, so no line may be
@@ -43,8 +38,10 @@ def moment(tso: int) -> str:
     return f"{tso} ({tso_time(tso)})"
 
 
-def stopped(outcome: Outcome) -> None:
+def stopped(outcome: Outcome, *, as_json: bool) -> None:
     """Prints the last line of `bridge run`."""
+    if as_json:
+        _print_outcome(outcome)
     console.note(
         f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing is in the target yet"
     )
@@ -69,7 +66,9 @@ def in_the_target(outcome: Outcome) -> str:
 
 def log_status(status: Status) -> None:
     """Writes the status line to the log."""
-    log.info("status", **status_fields(status))
+    import structlog
+
+    structlog.get_logger().info("status", **status_fields(status))
 
 
 def status_fields(status: Status) -> dict[str, Any]:
@@ -90,6 +89,8 @@ def status_fields(status: Status) -> dict[str, Any]:
 
 def _text_cell(text: str) -> Text:
     """Makes a cell of a table.  Given a plain string, rich would read it as markup."""
+    from rich.text import Text
+
     return Text(visible(text))
 
 
@@ -103,6 +104,11 @@ def verification(report: Report, *, as_json: bool) -> None:
     if as_json:
         console.print_json(report.document())
         return
+    from rich.console import Console
+    from rich.table import Table
+
+    from bridge.verify.report import row_lines
+
     grid = Table(title=f"Target against the {report.against}", title_justify="left")
     for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
         grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
@@ -135,13 +141,17 @@ def verification(report: Report, *, as_json: bool) -> None:
     console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
 
 
+def _print_outcome(outcome: Outcome) -> None:
+    console.print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
+
+
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
     """Prints what a catch-up did."""
     if outcome.interrupted:
         there = in_the_target(outcome) if outcome.applied_ts else "this command has applied nothing"
         console.note(f"interrupted before the end of the input; {there}; the same command goes on from there")
     if as_json:
-        console.print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
+        _print_outcome(outcome)
         return
     rate = outcome.rows / outcome.seconds if outcome.seconds else 0
     console.line(
@@ -224,6 +234,9 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
     if not entries:
         console.line("nothing is quarantined")
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "state", "position", "code", "table", "quarantined", "reason"):
         table.add_column(heading, overflow="fold")
@@ -293,6 +306,8 @@ def topics(known: Mapping[str, str]) -> None:
 
 def manual_page(text: str) -> None:
     """Prints a page of the manual: laid out for a terminal, or as Markdown when stdout is none."""
+    from rich.console import Console
+
     terminal = Console()
     if terminal.is_terminal:
         from bridge.cli.page_layout import Page

@@ -9,26 +9,25 @@ import typer
 
 from bridge import console
 from bridge.cli import output
-from bridge.cli.options import DECODING, PIPELINE, TARGET, JsonFlag, YesFlag, confirm, takes_settings
-from bridge.commands.connections import target_of, upstream_of
-from bridge.config import Settings
+from bridge.cli.help_layout import command, page_app
+from bridge.cli.options import DECODING, TARGET, JsonFlag, YesFlag, confirm, takes_settings
 from bridge.errors import UnknownPipelineError, UsageError
 
 if TYPE_CHECKING:
     from bridge.commands.quarantine import EntryOutcome, Quarantine
+    from bridge.config import Settings
 
-app = typer.Typer(
-    help="Lists and shows quarantined messages and rows, tries them again, or drops them.", no_args_is_help=True
-)
+app = page_app("Lists and shows quarantined messages and rows, tries them again, or drops them.")
+_UNKNOWN: Final = {1: "the pipeline is unknown"}
 
 _UPSTREAM_RETRY_SECONDS: Final = 10
 """How long an upstream that does not answer is tried again.  Short, because somebody waits for the command."""
 
-IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="The ids of the entries.")]
+IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The ids of the entries.")]
 AllFlag = Annotated[bool, typer.Option("--all", help="All entries that are held.")]
 
 
-@app.command("list")
+@command(app, "list", example="bridge quarantine list --config bridge.toml", exits=_UNKNOWN)
 @takes_settings(*TARGET)
 def list_entries(
     settings: Settings,
@@ -48,8 +47,8 @@ def list_entries(
         output.quarantine_table(entries)
 
 
-@app.command("show")
-@takes_settings(*PIPELINE, "protocol", "target", *DECODING, "source")
+@command(app, "show", example="bridge quarantine show 17 --config bridge.toml", exits=_UNKNOWN)
+@takes_settings(*TARGET, "upstream", "protocol", *DECODING)
 def show_entry(
     settings: Settings,
     id_: Annotated[int, typer.Argument(metavar="ID", help="The id of the entry.")],
@@ -67,8 +66,8 @@ def show_entry(
         output.quarantine_entry(entry, events)
 
 
-@app.command()
-@takes_settings("ids", "everything", *PIPELINE, "protocol", "target", *DECODING, "source")
+@command(app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=_UNKNOWN)
+@takes_settings("ids", "everything", *TARGET, "upstream", "protocol", *DECODING)
 def retry(
     settings: Settings,
     ids: IdsArgument = None,
@@ -80,7 +79,7 @@ def retry(
     _print_outcomes(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 
 
-@app.command()
+@command(app, "drop", example="bridge quarantine drop 17 18 --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("ids", "everything", *TARGET)
 def drop(
     settings: Settings,
@@ -97,6 +96,7 @@ def drop(
 
 
 def _quarantine(settings: Settings) -> Quarantine:
+    from bridge.commands.connections import target_of, upstream_of
     from bridge.commands.quarantine import Quarantine
 
     if not settings.upstream.url:

@@ -220,7 +220,7 @@ def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Ite
         session.close()
     except (MySQLError, OSError) as error:
         yield CheckResult(
-            False, f"the upstream does not answer: {server_words(error)}", "check --source, and that the server runs"
+            False, f"the upstream does not answer: {server_words(error)}", "check --upstream, and that the server runs"
         )
         return
     yield CheckResult(True, f"the upstream answers: {version} at {upstream}")
@@ -238,7 +238,7 @@ def _check_upstream(upstream: Target, source: Source, settings: Settings) -> Ite
             count == 0,
             "the upstream is not TiDB: rows of which messages hold only the key cannot be read back at their commit ts"
             + (f"; the sample holds {count} of them" if count else ""),
-            "if there are such rows, point --source at the TiDB that the changefeed reads",
+            "if there are such rows, point --upstream at the TiDB that the changefeed reads",
         )
 
 
@@ -276,7 +276,7 @@ def _check_order(probe: BoundaryProbe) -> CheckResult:
             True,
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
             " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
-            " may be lost (bridge verify --against source shows it)",
+            " may be lost (bridge verify --against upstream shows it)",
             "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; others send no boundaries",
         )
     if probe.by_partition is None:

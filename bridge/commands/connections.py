@@ -8,11 +8,17 @@ from typing import Any, Final
 from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import make_decoder, recognise
 from bridge.sources.source import Source
 
 _SAMPLE: Final = 100
 """How many messages are read to recognise the protocol."""
+
+
+def progress_of(settings: Settings) -> ProgressTable:
+    """Returns the progress row of the pipeline."""
+    return ProgressTable(settings.name, settings.target.schema_name)
 
 
 def target_of(settings: Settings) -> Target:
@@ -33,7 +39,7 @@ def upstream_of(settings: Settings) -> Target:
     """Returns the upstream server; UsageError when none is given."""
     section = settings.upstream
     if not section.url:
-        raise UsageError("no upstream server is given", fix="give --source mysql://user@host:port/")
+        raise UsageError("no upstream server is given", fix="give --upstream mysql://user@host:port/")
     return Target(
         section.url,
         password=section.password,

@@ -28,7 +28,7 @@ _LEFT_OUT: Final = Kind.LEFT_OUT
 message."""
 _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
-    " its key or stored it elsewhere; give the upstream with --source, so that the row can be read back"
+    " its key or stored it elsewhere; give the upstream with --upstream, so that the row can be read back"
 )
 
 

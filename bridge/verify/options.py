@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -13,13 +12,6 @@ from bridge.ddl.policy import DdlRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.verify.load_throttle import parse_max_load
-
-
-class Against(StrEnum):
-    """What a target is compared with."""
-
-    LOG = "log"
-    SOURCE = "source"
 
 
 class ProgressListener(Protocol):

@@ -28,10 +28,10 @@ def findings(target: str, *flags: str) -> tuple[int, list[str]]:
 
 
 def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
-    """Must be fixed, by --source."""
+    """Must be fixed, by --upstream."""
     code, lines = findings(target, "--input", cut)
     assert code == 2
-    assert any(line.startswith("FIX") and "--source" in line for line in lines)
+    assert any(line.startswith("FIX") and "--upstream" in line for line in lines)
 
 
 def test_the_upstream(target: str, cut: str) -> None:

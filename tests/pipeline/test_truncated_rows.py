@@ -95,7 +95,7 @@ def test_a_change_of_key(target: str, session: Session, tmp_path: Path) -> None:
 
 def test_without_a_source(target: str, session: Session, tmp_path: Path) -> None:
     """It stops like a bad message, and names the fix."""
-    with pytest.raises(BadMessageError, match="--source") as raised:
+    with pytest.raises(BadMessageError, match="--upstream") as raised:
         run_all(target, capture(tmp_path, [whole(10, 2, "a"), watermark(11), cut(11, 1), watermark(20)]))
     assert raised.value.where == "cdc/0/2"
     assert rows(session) == [(2, "a", 5)]
@@ -165,7 +165,7 @@ def test_a_row_that_is_gone_in_the_order_of_the_partitions(target: str, session:
     events = capture(
         tmp_path, [plain(1, 1, "a"), cut(moment(2), 2), b"{", plain(3, 3, "c")], [plain(1, 5, "e"), plain(6, 6, "f")]
     )
-    for history, why in ((None, "--source"), (History({}, frozenset({moment(2)})), "tidb_gc_life_time")):
+    for history, why in ((None, "--upstream"), (History({}, frozenset({moment(2)})), "tidb_gc_life_time")):
         with pytest.raises(BadMessageError, match=why) as raised:
             run_all(target, events, cut_rows=history and history.cut_rows())
         assert raised.value.where == "cdc/0/1"

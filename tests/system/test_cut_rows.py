@@ -50,7 +50,7 @@ def test_rows_are_read_back(
     refused = bridge(*arguments)
     assert refused.code == 3
     assert "does not hold the whole row" in refused.last_line
-    assert "give the upstream with --source" in refused.last_line
+    assert "give the upstream with --upstream" in refused.last_line
     ended = bridge(*arguments, "--source", old_target)
     assert ended.code == 0, ended.err
     assert differences(target, golden, script) == []

@@ -56,7 +56,7 @@ _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
 _LOST: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
-    " now; compare it with the source (--against source)"
+    " now; compare it with the source (--against upstream)"
 )
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
 
@@ -102,7 +102,7 @@ class LogVerification:
             if snapshot.progress is None:
                 raise UsageError(
                     f"the target knows no pipeline {self._table.name!r}, so verify cannot tell how far it should be",
-                    fix="check --name and --target, or compare with the source: --against source --source URL",
+                    fix="check --name and --target, or compare with the source: --against upstream --upstream URL",
                 )
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)

@@ -89,14 +89,14 @@ class UpstreamRows:
         return SourceError(
             f"{what}: {server_words(error)}",
             where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
-            fix="point --source at the TiDB that the changefeed reads, with a user that may read its tables",
+            fix="point --upstream at the TiDB that the changefeed reads, with a user that may read its tables",
         )
 
     def _no_answer(self, error: BaseException) -> SourceError:
         return SourceError(
             f"the source does not answer: {server_words(error)}",
             where=str(self._upstream),
-            fix="rows that were too large for the topic are read back from it; check --source and that it runs",
+            fix="rows that were too large for the topic are read back from it; check --upstream and that it runs",
         )
 
 

@@ -1,0 +1,116 @@
+"""Lays out `--help`: commands and flags in groups, an example, and the exit codes.
+
+It is plain text: typer's own layout takes longer to import than everything else that `--help` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+SETTINGS_FAILED: Final = "wrong usage or settings"
+STOPPED: Final = "stopped by a failure that a retry did not cure"
+EXITS: Final = {0: "done", 2: SETTINGS_FAILED, 3: STOPPED, 70: "a bug in the bridge"}
+"""The exit codes of every command; those of its own add to them (the manual, operating, has all)."""
+OPTIONS: Final = "Options"
+COMMANDS: Final = "Commands"
+_FLAG_WIDTH: Final = 32
+_LARGEST_WIDTH: Final = 110
+
+
+class PageCommand(TyperCommand):
+    """A command whose flags are listed in groups.
+
+    example: how it is called; exits: its exit codes, each with what it means.
+    """
+
+    example: str = ""
+    exits: Mapping[int, str] = EXITS
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes arguments and flags, the example and the exit codes."""
+        _write_records(formatter, _records(self, ctx))
+        if self.example:
+            with formatter.section("Example"):
+                formatter.write(
+                    "".join(f"{'':>{formatter.current_indent}}{line}\n" for line in self.example.split("\n"))
+                )
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in sorted(self.exits.items())])
+
+
+class PageGroup(TyperGroup):
+    """A command that has commands, which are listed in groups with their first sentence."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the flags, then the commands."""
+        _write_records(formatter, _records(self, ctx))
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands by group."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        shown = [(name, one) for name, one in commands if one is not None and not one.hidden]
+        records = [(_panel(one) or COMMANDS, (name, _first_sentence(one.help or ""))) for name, one in shown]
+        _write_records(formatter, records)
+
+
+def page_app(help_: str) -> typer.Typer:
+    """Returns a group of commands whose help is laid out as above."""
+    return typer.Typer(
+        help=help_,
+        cls=PageGroup,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _LARGEST_WIDTH},
+    )
+
+
+def command(
+    app: typer.Typer, name: str, *, example: str, exits: Mapping[int, str] | None = None, group: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds a function to `app` as a command.
+
+    example: how it is called.
+    exits: its exit codes with what they mean, as far as they are not those of every command.
+    group: the heading below which `--help` of the app lists it.
+    """
+    kind = type("Page", (PageCommand,), {"example": example, "exits": {**EXITS, **(exits or {})}})
+    return app.command(name, cls=kind, rich_help_panel=group)
+
+
+def _records(shown: Any, ctx: Any) -> Iterator[tuple[str, tuple[str, str]]]:
+    for parameter in shown.get_params(ctx):
+        if parameter.param_type_name == "argument":
+            yield "Arguments", (parameter.metavar, parameter.help or "")
+        elif record := parameter.get_help_record(ctx):
+            yield _panel(parameter) or OPTIONS, record
+
+
+def _write_records(formatter: Any, records: Any) -> None:
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for group, record in records:
+        groups.setdefault(group, []).append(record)
+    if OPTIONS in groups and len(groups) > 1:
+        groups[OPTIONS] = groups.pop(OPTIONS)
+    for group, rows in groups.items():
+        with formatter.section(group):
+            formatter.write_dl(_aligned(rows, groups.values()), col_max=_FLAG_WIDTH)
+
+
+def _aligned(rows: Sequence[tuple[str, str]], groups: Any) -> list[tuple[str, str]]:
+    """Pads the first column to one width in all groups."""
+    width = min(max(len(first) for group in groups for first, _ in group), _FLAG_WIDTH)
+    return [(f"{first:<{width}}", second) for first, second in rows]
+
+
+def _panel(shown: Any) -> str | None:
+    panel = getattr(shown, "rich_help_panel", None)
+    return panel if isinstance(panel, str) else None
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].partition(";")[0].rstrip(".")

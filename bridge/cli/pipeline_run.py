@@ -1,0 +1,52 @@
+"""Runs a pipeline for a command: assembles it, and ends it when a signal comes."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from bridge import console
+from bridge.cli.stop_signals import StopSignals
+from bridge.errors import BridgeError
+
+if TYPE_CHECKING:
+    from bridge.config import Settings
+
+
+def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, code: int) -> Any:
+    """Assembles a pipeline and calls `work` with it; returns the outcome.  A signal ends it, with `code` if need be by
+    force.
+
+    A stop signal that arrives before the pipeline exists ends the command at once, since nothing has begun, with the
+    exit code that a later signal would give.
+    """
+    stopped = threading.Event()
+    # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
+    _handle_signals(lambda *_: stopped.set())
+    from bridge.commands.replicate import assemble
+    from bridge.pipeline.watching.outcome import Outcome
+
+    def interrupt(*_: object) -> None:
+        stopped.set()
+        raise KeyboardInterrupt
+
+    try:
+        _handle_signals(interrupt)
+        if not stopped.is_set():
+            pipeline = assemble(settings, console.note)
+            _handle_signals(lambda *_: pipeline.stop())
+    except (BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
+        if not stopped.is_set():
+            raise
+    if stopped.is_set():
+        return Outcome(applied_ts=0, interrupted=True)
+    with StopSignals(pipeline.stop, pipeline.break_off, pipeline.clean_up, code=code):
+        return work(pipeline)
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)

@@ -1,0 +1,91 @@
+"""`--help`: what every page of it shows, and how little it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from bridge.cli.app import app
+from tests.support.command import bridge
+
+SLOW_IMPORTS = {"bridge.config", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "pyarrow", "numpy"}
+PRINTING = {
+    *("run", "replay", "verify", "status", "inspect", "check", "reset", "ddl list", "ddl approve", "ddl skip"),
+    *("ddl replace", "ddl translate", "quarantine list", "quarantine show", "quarantine retry", "quarantine drop"),
+}
+"""The commands that print a result."""
+
+
+def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, each in group.commands.items():
+        path = (*above, name)
+        if hasattr(each, "commands"):
+            yield from commands(each, path)
+        else:
+            yield " ".join(path), each
+
+
+COMMANDS: dict[str, Any] = dict(commands(typer.main.get_command(app)))
+
+
+def flags(name: str) -> set[str]:
+    return {flag for option in COMMANDS[name].params for flag in option.opts if flag.startswith("--")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_page_has_an_example_and_the_exit_codes(name: str) -> None:
+    """The example is a call of that command, with flags that it has; `-h` shows the same page as `--help`."""
+    page, short = bridge(*name.split(), "--help"), bridge(*name.split(), "-h")
+    assert (page.code, page.out) == (0, short.out)
+    example = page.out.split("\nExample:\n  ")[1].splitlines()[0]
+    assert f"bridge {name}" in example
+    assert {word for word in example.split() if word.startswith("--")} <= flags(name)
+    codes = page.out.split("\nExit codes:\n")[1].split()
+    assert {"0", "2", "3", "70"} <= set(codes)
+    assert not [line for line in page.out.splitlines() if "<" in line]  # a type instead of a metavar
+
+
+@pytest.mark.parametrize("name", PRINTING)
+def test_results_can_be_had_as_json(name: str) -> None:
+    """Programs read every result."""
+    assert "--json" in flags(name)
+
+
+def test_check_takes_every_flag_of_run() -> None:
+    """A command line is checked by exchanging one word."""
+    assert flags("run") <= flags("check")
+
+
+def test_help_imports_little() -> None:
+    """It takes a tenth of a second, not two."""
+    code = "import sys; from bridge.cli.app import main\ntry: main(['run', '--help'])\nfinally: print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not SLOW_IMPORTS & set(said.splitlines()[-1].split())
+
+
+def test_the_version_is_told() -> None:
+    """By --version."""
+    ended = bridge("--version")
+    assert (ended.code, ended.out.split()[0]) == (0, "bridge")
+
+
+@pytest.mark.parametrize("name", ["", "ddl", "quarantine"])
+def test_groups_list_their_commands(name: str) -> None:
+    """Each with its first sentence, whole."""
+    page = bridge(*name.split(), "-h").out
+    inside = {path.removeprefix(f"{name} ").split()[0] for path in COMMANDS if path.startswith(name)}
+    assert {line.split()[0] for line in page.splitlines() if line.startswith("  ") and line.split()} >= inside
+    assert "..." not in page.partition("\n")[2]
+
+
+def test_the_shell_completes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands and flags, by the script that --show-completion prints."""
+    monkeypatch.setenv("_BRIDGE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "bridge replay --ti")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert bridge().out.split() == ["--timezone"]
