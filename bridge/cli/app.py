@@ -72,7 +72,11 @@ def run(
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
     if settings.source.input:
         raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
-    outcome = run_pipeline(settings, lambda pipeline: pipeline.follow(output.log_status, take_over=take_over), code=0)
+
+    def follow(pipeline: Any) -> Any:
+        return pipeline.follow(output.log_status, take_over=take_over)
+
+    outcome = run_pipeline(settings, follow, once=False, code=0)
     output.stopped(outcome, as_json=as_json)
 
 
@@ -109,7 +113,7 @@ def replay(
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = run_pipeline(settings, catch_up, code=4)
+    outcome = run_pipeline(settings, catch_up, once=True, code=4)
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
     from bridge.config import Settings
 
 
-def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, code: int) -> Any:
+def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, code: int) -> Any:
     """Assembles a pipeline and calls `work` with it; returns the outcome.  A signal ends it, with `code` if need be by
     force.
 
     A stop signal that arrives before the pipeline exists ends the command at once, since nothing has begun, with the
     exit code that a later signal would give.
+
+    once: whether the pipeline ends with its input.
     """
     stopped = threading.Event()
     # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
     _handle_signals(lambda *_: stopped.set())
     from bridge.commands.replicate import assemble
+    from bridge.ends.end import Abandoned
     from bridge.pipeline.watching.outcome import Outcome
 
     def interrupt(*_: object) -> None:
@@ -36,9 +39,9 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, code: int) -
     try:
         _handle_signals(interrupt)
         if not stopped.is_set():
-            pipeline = assemble(settings, console.note)
+            pipeline = assemble(settings, console.note, stopped, once=once)
             _handle_signals(lambda *_: pipeline.stop())
-    except (BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
+    except (Abandoned, BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
         if not stopped.is_set():
             raise
     if stopped.is_set():

@@ -106,7 +106,12 @@ class End:
             error = _error_of(state)
             self.retries += 1
             self.failed(work, trouble(error))
-            log.warning(f"retrying on the {self.name}", attempt=state.attempt_number, error=str(error))
+            log.warning(
+                f"retrying on the {self.name}",
+                attempt=state.attempt_number,
+                waiting_for=self.waiting_for,
+                error=str(error),
+            )
 
         def end(state: RetryCallState) -> None:
             if is_abandoned():

@@ -32,6 +32,7 @@ from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
+from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
 from bridge.rows.amount import Amount
@@ -42,6 +43,22 @@ from bridge.spark.executor_rows import Executors
 log = structlog.get_logger()
 
 Extents = Mapping[PartitionId, Extent]
+
+
+def ends_of(settings: Settings, target: Target, source: Source, stop: threading.Event, *, once: bool) -> Ends:
+    """Makes the ends, target and source.
+
+    stop: set when nobody waits for them any more.
+    once: the pipeline ends with its input, so that no end is waited for for ever.
+    """
+
+    def end(name: str, place: str, seconds: float) -> End:
+        return End(name, place, retry_seconds=seconds or (RETRY_SECONDS if once else 0), stop=stop)
+
+    return Ends(
+        end("target", target.place, settings.target.retry_seconds),
+        end("source", source.place, settings.source.retry_seconds),
+    )
 
 
 @dataclass(frozen=True)
@@ -67,20 +84,8 @@ class Assembly:
         return ProgressTable(self.settings.name, self.settings.target.schema_name)
 
     def ends(self, stop: threading.Event, *, once: bool) -> Ends:
-        """Makes the ends, target and source.
-
-        stop: set when nobody waits for them any more.
-        once: the pipeline ends with its input, so that no end is waited for for ever.
-        """
-
-        def end(name: str, place: str, seconds: float) -> End:
-            return End(name, place, retry_seconds=seconds or (RETRY_SECONDS if once else 0), stop=stop)
-
-        settings = self.settings
-        return Ends(
-            end("target", self.target.place, settings.target.retry_seconds),
-            end("source", self.source.place, settings.source.retry_seconds),
-        )
+        """Makes the ends, as `ends_of`."""
+        return ends_of(self.settings, self.target, self.source, stop, once=once)
 
     def writer(self, table: ProgressTable, ownership: Ownership, end: End) -> Writer:
         """Makes the writer for the setting `consistency`."""
@@ -129,7 +134,7 @@ class Assembly:
         by_partition = self._goes_by_partition(progress)
         # Messages from MySQL's binlog have no commit ts, so their order is that of the partitions.
         cascades_are_lost = by_partition and is_mysql_born(self.source.sample(HEAD_MESSAGES))
-        self._refuse_side_effects(cascades=cascades_are_lost)
+        self._refuse_side_effects(writer.end, cascades=cascades_are_lost)
         return make_applier(
             writer,
             progress,
@@ -182,12 +187,14 @@ class Assembly:
         )
         return probe.by_partition is True
 
-    def _refuse_side_effects(self, *, cascades: bool) -> None:
-        session = self.target.connect(autocommit=True)
-        try:
-            refuse_side_effects(find_side_effects(session, cascades=cascades), self.tables)
-        finally:
-            session.close()
+    def _refuse_side_effects(self, end: End, *, cascades: bool) -> None:
+        for attempt in attempts_to_start(end, self.target):
+            with attempt:
+                session = self.target.connect(autocommit=True)
+                try:
+                    refuse_side_effects(find_side_effects(session, cascades=cascades), self.tables)
+                finally:
+                    session.close()
 
     def _idle_policy(self, spark: SparkSession, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -15,7 +15,7 @@ from pymysql.err import MySQLError
 from pyspark.sql import SparkSession
 
 from bridge.config import parse_moment
-from bridge.ends.end import Abandoned, Ends
+from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions
 from bridge.mysql.apply.writer import Writer
@@ -32,6 +32,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import Outcome, outcome_of
 from bridge.pipeline.watching.source_watch import SourceWatch
+from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Extent
@@ -93,18 +94,19 @@ class Pipeline:
         began = time.monotonic()
         switch_off(self._settings.stream.tuning_off)
         keep_freed_memory()
-        with _expected_errors(self._assembly.target), self._own(plan) as owned:
-            ends = self._assembly.ends(self._stop, once=plan.once)
+        ends = self._assembly.ends(self._stop, once=plan.once)
+        with _expected_errors(self._assembly.target), self._own(plan, ends.target) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
             ):
-                started = self._start_spark()
+                heartbeat.report_on(StartReporter(owned.applied_ts, ends))
+                started = self._start_spark(ends.source)
                 if started is None:
                     seconds = time.monotonic() - began
-                    return Outcome(applied_ts=owned.progress().applied_ts, seconds=seconds, interrupted=True)
+                    return Outcome(applied_ts=owned.applied_ts, seconds=seconds, interrupted=True)
                 freeze_loaded_modules()
                 use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
@@ -134,19 +136,19 @@ class Pipeline:
         spark, extents = started
         counts, losses = Counts(), Losses()
         writer, ends = working.writer, working.ends
-        reading = self._assembly.reading(self._keep_topics(owned), ends.source, self._stop, working.watch)
+        reading = self._assembly.reading(self._keep_topics(owned, ends), ends.source, self._stop, working.watch)
         while True:
             progress = writer.progress()
-            applier = self._assembly.applier(
-                spark, writer, progress, extents, counts, begins=owned.begins, until=plan.until, once=plan.once
-            )
-            if self._assembly.source.is_kafka:
-                _check_retained(applier.order.positions, extents)
-            ahead = messages_ahead(applier.order.positions, extents)
-            if not ahead:
-                ends.source.answered(READING)
-            working.heartbeat.report_on(StatusReporter(applier, writer, ends, counts.messages + ahead))
             try:
+                applier = self._assembly.applier(
+                    spark, writer, progress, extents, counts, begins=owned.begins, until=plan.until, once=plan.once
+                )
+                if self._assembly.source.is_kafka:
+                    _check_retained(applier.order.positions, extents)
+                ahead = messages_ahead(applier.order.positions, extents)
+                if not ahead:
+                    ends.source.answered(READING)
+                working.heartbeat.report_on(StatusReporter(applier, writer, ends, counts.messages + ahead))
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
                 log.info(
@@ -174,41 +176,59 @@ class Pipeline:
                 with attempt:
                     extents = self._assembly.source.extents(spark)
 
-    def _start_spark(self) -> _Started | None:
-        """Starts Spark and looks up what the source holds; None when a stop ended the JVM meanwhile."""
+    def _start_spark(self, end: End) -> _Started | None:
+        """Starts Spark and looks up what the source holds; None when a stop ended the JVM, or the waiting for the
+        source, meanwhile."""
         source = self._assembly.source
+        extents: dict[PartitionId, Extent] = {}
         try:
             spark = start_session(self._settings.spark, with_kafka=source.is_kafka)
-            return spark, source.extents(spark)
-        except (BridgeError, *SPARK_ENDED):
+            for attempt in attempts_at(end, "extents"):
+                with attempt:
+                    extents = source.extents(spark)
+        except (Abandoned, BridgeError, *SPARK_ENDED):
             if not self._stop.is_set():
                 raise
             return None
+        return spark, extents
 
-    def _keep_topics(self, owned: _Owned) -> dict[str, str]:
+    def _keep_topics(self, owned: _Owned, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them."""
-        progress = owned.progress()
-        ids = topics_to_keep(progress, ids_of(self._assembly.source.topics()))
-        if ids != progress.topics and not owned.table.set_topics(owned.ownership.control, owned.ownership.epoch, ids):
-            raise owned.ownership.lost()
+        now: dict[str, str] = {}
+        for attempt in attempts_at(ends.source, "topics"):
+            with attempt:
+                now = ids_of(self._assembly.source.topics())
+        ids: dict[str, str] = {}
+        for attempt in attempts_to_start(ends.target, self._assembly.target):
+            with attempt:
+                ids = owned.keep_topics(now)
         return ids
 
     @contextmanager
-    def _own(self, plan: _Plan) -> Iterator[_Owned]:
+    def _own(self, plan: _Plan, end: End) -> Iterator[_Owned]:
         start_ts = parse_moment(self._settings.begin)
         target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
-        ownership = Ownership(target, table)
-        self._break_off = partial(ownership.break_off, [])
-        try:
-            ownership.acquire(start_ts, take_over=plan.take_over, stop=self._stop.is_set)
+        with ExitStack() as stack:
+            for attempt in attempts_to_start(end, target):
+                with attempt:
+                    ownership = self._acquired(target, table, start_ts, take_over=plan.take_over)
+                    stack.callback(ownership.release)
+                    progress = _progress(table, ownership)
             target.announce(ownership.control)
-            progress = _progress(table, ownership)
             _check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
-            yield _Owned(table, ownership, begins)
-        finally:
+            yield _Owned(table, ownership, begins, progress.applied_ts)
+
+    def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:
+        ownership = Ownership(target, table)
+        self._break_off = partial(ownership.break_off, [])
+        try:
+            ownership.acquire(start_ts, take_over=take_over, stop=self._stop.is_set)
+        except BaseException:
             ownership.release()
+            raise
+        return ownership
 
     def _check_begin(self, progress: Progress, start_ts: int) -> None:
         """Raises UsageError when --from is given and the pipeline began elsewhere: it would have no effect."""
@@ -256,15 +276,23 @@ class _Owned:
     """The progress row that this process owns.
 
     begins: where the topics begin that do not begin with the pipeline (TSO).
+    applied_ts: how far the target was at the start.
     """
 
     table: ProgressTable
     ownership: Ownership
     begins: Mapping[str, int]
+    applied_ts: int
 
-    def progress(self) -> Progress:
-        """Reads the row; raises OwnershipError when another process owns it now."""
-        return _progress(self.table, self.ownership)
+    def keep_topics(self, now: Mapping[str, str]) -> dict[str, str]:
+        """Stores the present ids of the topics; returns what is stored.  Raises OwnedError when another process owns
+        the row now."""
+        self.ownership.revive()
+        progress = _progress(self.table, self.ownership)
+        ids = topics_to_keep(progress, now)
+        if ids != progress.topics and not self.table.set_topics(self.ownership.control, self.ownership.epoch, ids):
+            raise self.ownership.lost()
+        return ids
 
 
 def _progress(table: ProgressTable, ownership: Ownership) -> Progress:

@@ -15,14 +15,27 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
+from bridge.errors import UnansweredError
 from bridge.local import Kafka
 from bridge.model import PartitionId
+from bridge.mysql.server_errors import LostConnectionError
+from bridge.mysql.state.progress import ProgressTable
+from bridge.pipeline import assembly
 from bridge.sources.kafka import KafkaSource
 from bridge.sources.source import Extent
-from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, kafka_arguments, running
+from tests.support.bridges import (
+    PARTITIONS,
+    applied_ts,
+    assert_equal,
+    assert_ran_once,
+    kafka_arguments,
+    running,
+    status,
+)
 from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
+from tests.support.proxy import Proxy, port_of
 
 Topics = Callable[..., str]
 Extents = dict[PartitionId, Extent]
@@ -84,6 +97,36 @@ def test_a_deleted_topic_stops_it_with_3(target: str, kafka: Kafka, topic: Topic
         assert process.wait() == 3, process.end_of_log
         assert process.lines[-1].startswith("bridge: ")
         assert "Traceback" not in process.log
+
+
+@pytest.mark.soak
+def test_ends_that_are_away_at_the_start_are_named(target: str, topic: Topics, kafka: Kafka, tmp_path: Path) -> None:
+    """First in the log, then by `bridge status`; when they are back, it reads."""
+    name = topic(PARTITIONS)
+    with (
+        Feed(kafka.bootstrap_servers, name) as feed,
+        Proxy(port_of(target)) as to_target,
+        Proxy(kafka.port) as to_kafka,
+    ):
+        feed.open_bank()
+        end = feed.go_on(beats=10)
+        to_target.refuse()
+        to_kafka.refuse()
+        url = f"mysql://root@127.0.0.1:{to_target.port}/"
+        with running(tmp_path / "bridge", f"127.0.0.1:{to_kafka.port}", name, url) as process:
+            process.says("retrying on the target.*does not answer for")
+            to_target.go_on()
+            source = f"source 127.0.0.1:{to_kafka.port} does not answer for"
+            process.wait_for(lambda: source in waiting_for(target), "the source's name in the target")
+            to_kafka.go_on()
+            process.wait_for(lambda: applied_ts(target) == end, "the end")
+    assert_equal(target, feed.bank)
+
+
+def waiting_for(target: str) -> str:
+    """What `bridge status` says."""
+    found = status(target)
+    return str(found.last_status.get("waiting_for", "")) if found else ""
 
 
 # --- catching up from Kafka
@@ -243,13 +286,48 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
     assert_equal(target, feed.bank)
 
 
+def fails_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, error: Exception) -> None:
+    """The first call of a function meets an error, as of an end that is away at that moment."""
+    function, calls = getattr(owner, name), list[object]()
+
+    def failing(*given: object, **more: object) -> object:
+        calls.append(given)
+        if len(calls) == 1:
+            raise error
+        return function(*given, **more)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+def test_an_end_that_is_away_at_the_start_is_waited_for(
+    target: str, kafka: Kafka, topic: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the rule for later, at every look at the ends before anything is read."""
+    name = topic(1)
+    with Feed(kafka.bootstrap_servers, name, partitions=1) as feed:
+        feed.open_bank()
+        feed.go_on(beats=10)
+    looks = ("sample", "extents", "topics")
+    for look in looks:
+        fails_once(monkeypatch, KafkaSource, look, UnansweredError(f"no answer to {look}"))
+    for owner, look in ((ProgressTable, "create"), (ProgressTable, "set_topics"), (assembly, "find_side_effects")):
+        fails_once(monkeypatch, owner, look, LostConnectionError(2013, f"lost at {look}"))
+    arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target, "--protocol", "auto")
+    ended = bridge(*arguments)
+    assert ended.code == 0, ended.err
+    for look in looks:
+        assert f"no answer to {look}" in ended.err
+    assert "lost at find_side_effects" in ended.err
+    assert_equal(target, feed.bank)
+
+
 def test_an_unreachable_kafka_ends_with_3(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the address."""
     monkeypatch.setattr("bridge.sources.kafka._TIMEOUT_SECONDS", 2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        ended = bridge(*kafka_arguments("replay", address, "none", target))
+        ended = bridge(*kafka_arguments("replay", address, "none", target, "--set", "source.retry_seconds=1"))
     assert ended.code == 3
     assert address in ended.last_line
     assert "Traceback" not in ended.err

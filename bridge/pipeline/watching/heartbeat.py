@@ -17,6 +17,7 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
+from bridge.pipeline.watching.start import StartReporter
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 
@@ -48,7 +49,7 @@ class Heartbeat:
     ) -> None:
         self._target, self._ownership, self._writer = target, ownership, writer
         self._on_status, self._seconds = on_status, seconds
-        self._reporter: StatusReporter | None = None
+        self._reporter: StatusReporter | StartReporter | None = None
         self._failure: BaseException | None = None
         self._end = threading.Event()
         self._session: Session | None = None
@@ -68,7 +69,7 @@ class Heartbeat:
         if self._session is not None:
             self._session.close()
 
-    def report_on(self, reporter: StatusReporter) -> None:
+    def report_on(self, reporter: StatusReporter | StartReporter) -> None:
         """Sets where the status comes from, from now on."""
         self._reporter = reporter
 
