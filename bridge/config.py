@@ -8,9 +8,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bridge.ddl.by_table.event_filters import EventFilter, event_filter
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
+from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.tls import Tls, TlsMode
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
@@ -151,9 +153,31 @@ class DdlSection(Section):
     collations: dict[str, str] = Field(default_factory=dict)
     """Collations of the source, each with the collation that the target uses instead."""
 
-    def rules(self, tables: TableFilter) -> DdlRules:
+    def rules(self, tables: TableFilter, event_filters: tuple[EventFilter, ...] = ()) -> DdlRules:
         """The rules for the target; UsageError for a class or source that is not known."""
-        return ddl_rules(**self.model_dump(), tables=tables)
+        return ddl_rules(**self.model_dump(), tables=tables, event_filters=event_filters)
+
+
+class EventFilterSection(Section):
+    """What is left out of some tables, as in TiCDC's `[[filter.event-filters]]`."""
+
+    matcher: tuple[str, ...] = ()
+    """The tables, by the rules of `filter`."""
+    ignore_event: tuple[str, ...] = Field(default=(), alias="ignore-event")
+    """What is left out: `insert`, `update`, `delete`, or classes of schema changes."""
+    ignore_sql: tuple[str, ...] = Field(default=(), alias="ignore-sql")
+    """Go regular expressions of schema changes that are left out."""
+    ignore_insert_value_expr: str = Field(default="", alias="ignore-insert-value-expr")
+    ignore_update_old_value_expr: str = Field(default="", alias="ignore-update-old-value-expr")
+    ignore_update_new_value_expr: str = Field(default="", alias="ignore-update-new-value-expr")
+    ignore_delete_value_expr: str = Field(default="", alias="ignore-delete-value-expr")
+
+    @property
+    def event_filter(self) -> EventFilter:
+        """The event filter; UsageError for what is not known, or cannot be done."""
+        given = self.model_dump(by_alias=True)
+        expressions = [name for name, value in given.items() if name.endswith("-value-expr") and value]
+        return event_filter(self.matcher, self.ignore_event, self.ignore_sql, expressions)
 
 
 class StreamSection(Section):
@@ -231,6 +255,9 @@ class Settings(Section):
     Without it the first such value stops the bridge."""
     filter: tuple[str, ...] = ()
     """The tables that are replicated, in TiCDC's rule syntax; the last rule that matches decides."""
+    event_filters: tuple[EventFilterSection, ...] = ()
+    """What is left out of the tables that are replicated: kinds of row changes, and schema changes.  Each is a table
+    `[[event_filters]]` in the file."""
     consistency: Literal["atomic", "parallel"] = "atomic"
     """`atomic`: one connection writes whole upstream transactions.  `parallel`: several connections write, and readers
     may see parts."""
@@ -249,6 +276,15 @@ class Settings(Section):
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
 
+    @property
+    def row_rules(self) -> RowRules:
+        """What is done with row changes right after they are decoded."""
+        return RowRules(tuple(one.event_filter.ignored_rows for one in self.event_filters))
+
+    def ddl_rules(self) -> DdlRules:
+        """The rules for schema changes; UsageError for what is not known."""
+        return self.ddl.rules(TableFilter(self.filter), tuple(one.event_filter for one in self.event_filters))
+
     def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
         """What a decoder is told; `accepts` as in `DecodeOptions`."""
         return DecodeOptions(
@@ -257,6 +293,7 @@ class Settings(Section):
             ckafka_binary=self.ckafka.binary,
             debezium=self.debezium.modes,
             reserved=ReservedSchemas(self.target.schema_name),
+            row_rules=self.row_rules,
         )
 
 

@@ -73,7 +73,7 @@ def _run_part(part: Callable[[], Iterator[CheckResult]]) -> Iterator[CheckResult
 
 
 def _check_settings(settings: Settings) -> Iterator[CheckResult]:
-    TableFilter(settings.filter)
+    settings.ddl_rules()
     begin = parse_moment(settings.begin)
     yield CheckResult(True, f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
     if settings.timezone is None:

@@ -17,7 +17,6 @@ from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
-from bridge.filters.table_filter import TableFilter
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
@@ -113,14 +112,14 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
         return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
     if reason := rules.forbids(found.classified):
         return Translation(statement, schema, Verdict.REFUSE, reason, classes)
-    decision = rules.decide(found.classified)
+    decision = rules.decide(found.classified, statement)
     return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
 
 
 @contextmanager
 def site_for(settings: Settings, target: Target | None, flavour: str | None) -> Iterator[tuple[DdlRules, Site]]:
     """Gives the rules of the settings, and the site to translate for: a live target, or a flavour by name."""
-    rules = replace(settings.ddl.rules(TableFilter(settings.filter)), own_schema=settings.target.schema_name)
+    rules = replace(settings.ddl_rules(), own_schema=settings.target.schema_name)
     if flavour is not None:
         yield rules, _site(rules, named_capabilities(flavour), Nowhere())
         return

@@ -17,6 +17,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
+from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
 from bridge.sources.source import Message, Source
@@ -182,12 +183,17 @@ class _MessageReader:
             return
         origin = self._origin(message) if events else {}
         for event in events or ([] if self._filters else [None]):
-            yield Record(message.position, protocol, variant, event, origin)
+            yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
 
     def _decoder(self, protocol: str) -> Decoder:
         if protocol not in self._decoders:
             self._decoders[protocol] = make_decoder(protocol, self._options)
         return self._decoders[protocol]
+
+    def _ruled(self, event: Event | None) -> dict[str, str]:
+        """Returns what the rules for row changes do with an event."""
+        is_left_out = event is not None and ruled_event(event, self._options.row_rules) is None
+        return {"left_out": "by an event filter"} if is_left_out else {}
 
     def _origin(self, message: Message) -> dict[str, str]:
         """Returns binlog position and GTID, with a note when an earlier message had a higher position."""

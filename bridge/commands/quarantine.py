@@ -26,6 +26,7 @@ from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effec
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, is_mysql_born, make_decoder
+from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.net_changes import fold
 from bridge.rows.sql.statement import Rendering
@@ -155,6 +156,10 @@ class Quarantine:
         events = self.decoded(entry)
         if not events:
             raise _KeptError("its table is excluded by --filter")
+        rules = self._options.row_rules
+        events = [kept for event in events if (kept := ruled_event(event, rules))]
+        if not events:
+            raise _KeptError("an event filter leaves its row changes out")
         if all(event.kind is Kind.LEFT_OUT for event in events):
             raise _KeptError(f"its table is never written: {events[0].text}")
         for event in events:

@@ -27,6 +27,7 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     """
     tables = TableFilter(settings.filter)
     parse_moment(settings.begin)
+    settings.ddl_rules()
     target, source = target_of(settings), source_of(settings)
     ends = ends_of(settings, target, source, stop, once=once)
     protocol = settings.protocol

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
+from bridge.ddl.by_table.event_filters import EventFilter, ignored_classes
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.collation_tables import SOURCES, CollationRules
 from bridge.ddl.parser import Classified
@@ -62,6 +63,7 @@ class DdlRules:
     """Tells how schema changes are handled: the policy, the source whose defaults they use, and collations.
 
     tables: which tables are replicated.  own_schema: the bridge's own database.
+    event_filters: what is left out of some tables.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -69,12 +71,25 @@ class DdlRules:
     collations: CollationRules = field(default_factory=CollationRules)
     tables: TableFilter = field(default_factory=TableFilter)
     own_schema: str = DEFAULT_SCHEMA
+    event_filters: tuple[EventFilter, ...] = ()
 
-    def decide(self, change: Classified) -> Decision:
+    def decide(self, change: Classified, statement: str = "") -> Decision:
         """Decides on a change by the settings.  A view that would show more than is replicated is held."""
-        said = self.policy.decide(change.classes)
+        said = self._filtered(change, statement) or self.policy.decide(change.classes)
         outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
         return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
+
+    def _filtered(self, change: Classified, statement: str) -> Decision | None:
+        """Gives the verdict of the event filters; None when they leave nothing of the change out."""
+        ignored, unclear = ignored_classes(self.event_filters, change, statement)
+        if unclear:
+            return Decision(Verdict.HOLD, unclear)
+        if not ignored:
+            return None
+        names = ", ".join(one.value for one in change.classes if one in ignored)
+        if ignored.issuperset(change.classes):
+            return Decision(Verdict.IGNORE, f"an event filter leaves out: {names}")
+        return Decision(Verdict.HOLD, f"an event filter leaves out only a part of it ({names})")
 
     def forbids(self, change: Classified) -> str:
         """Tells why not even the operator may let a change run; "" when the operator may."""
@@ -116,8 +131,9 @@ def ddl_rules(
     source: str = "tidb",
     collations: Mapping[str, str] | None = None,
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
+    event_filters: tuple[EventFilter, ...] = (),
 ) -> DdlRules:
-    """Makes the rules from the settings and from the filter of tables.
+    """Makes the rules from the settings, the filter of tables and the event filters.
 
     Raises UsageError for a class or source that is not known, and for a class in two lists.
     """
@@ -133,7 +149,13 @@ def ddl_rules(
     if source not in SOURCES:
         raise UsageError(f"ddl.source {source!r} is not known", fix=f"one of {', '.join(SOURCES)}")
     mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
-    return DdlRules(Policy(Verdict(default), by_class), source, CollationRules(SOURCES[source], mapped), tables)
+    return DdlRules(
+        Policy(Verdict(default), by_class),
+        source,
+        CollationRules(SOURCES[source], mapped),
+        tables,
+        event_filters=event_filters,
+    )
 
 
 def _class_named(name: str) -> ChangeClass:

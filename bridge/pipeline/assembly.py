@@ -89,7 +89,7 @@ class Assembly:
 
     def writer(self, table: ProgressTable, ownership: Ownership, end: End) -> Writer:
         """Makes the writer for the setting `consistency`."""
-        ddl = self.settings.ddl.rules(self.tables)
+        ddl = self.settings.ddl_rules()
         if self.settings.consistency == "atomic":
             return Writer(self.target, table, ownership, end=end, ddl=ddl)
         writers = self.settings.stream.writers

@@ -12,6 +12,7 @@ from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import Decoder, RowEvents
 from bridge.protocols.fast.byte_buffer import Numbers
+from bridge.protocols.ruled_rows import ruled
 
 _LARGE: Final = 32 << 10
 """In bytes.  Messages with a larger average size count as large."""
@@ -83,7 +84,8 @@ def _decoded_together(decoder: Decoder, messages: Messages) -> pa.Table:
     for numbers, events in _decoded(decoder, messages):
         where = [_of(messages[field], EVENT_SCHEMA.field(field).type, numbers) for field in range(3)]
         batches.append(pa.RecordBatch.from_arrays([*where, *events.columns], schema=EVENT_SCHEMA))
-    return pa.Table.from_batches(batches, EVENT_SCHEMA)
+    events = pa.Table.from_batches(batches, EVENT_SCHEMA)
+    return ruled(events, decoder.row_rules) if decoder.row_rules else events
 
 
 def _of(column: list[Any], kind: pa.DataType, numbers: Numbers) -> pa.Array:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from bridge.events import Code, Event, Kind
 from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.row_rules import RowRules
 from bridge.protocols.debezium.connector_options import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
@@ -88,6 +89,7 @@ class DecodeOptions:
     ckafka_binary: how ckafka writes binary values, which its messages do not tell.  With None, a binary value is an
     error.
     debezium: how a native Debezium connector is configured to write values; TiCDC's way is known.
+    row_rules: what is done with rows that were decoded together (`batch_decode`); `decode` gives them as they came.
     """
 
     timezone: str | None
@@ -97,6 +99,7 @@ class DecodeOptions:
     debezium: DebeziumModes = field(default_factory=DebeziumModes)
     tells_unwanted: bool = False
     reserved: ReservedSchemas = field(default_factory=ReservedSchemas)
+    row_rules: RowRules = field(default_factory=RowRules)
 
 
 class Decoder(Protocol):
@@ -106,6 +109,10 @@ class Decoder(Protocol):
     @property
     def protocols(self) -> tuple[str, ...]:
         """The protocols that it reads, its own first."""
+
+    @property
+    def row_rules(self) -> RowRules:
+        """What is done with the rows after they are decoded."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
@@ -123,6 +130,7 @@ class PlainDecoder:
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
+        self.row_rules = options.row_rules
         self._told: set[tuple[str, str]] = set()
         """Unwanted tables that were reported already."""
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
+from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.verify.load_throttle import parse_max_load
@@ -32,7 +33,7 @@ class VerifyOptions:
     """tables: which tables; workers: snapshots read at once; chunk_seconds: how long a query may take;
     shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given beyond the lag;
     max_load: status variable and its limit; fix_file: where the fixing statements go, None for nowhere;
-    ddl: how the target's tables are made.
+    ddl: how the target's tables are made; row_rules: what is done with row changes.
     """
 
     tables: TableFilter
@@ -44,6 +45,7 @@ class VerifyOptions:
     fix_file: Path | None = None
     resume: bool = False
     ddl: DdlRules = field(default_factory=DdlRules)
+    row_rules: RowRules = field(default_factory=RowRules)
 
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
@@ -58,5 +60,6 @@ class VerifyOptions:
             parse_max_load(section.max_load),
             fix_file,
             resume,
-            settings.ddl.rules(tables),
+            settings.ddl_rules(),
+            settings.row_rules,
         )

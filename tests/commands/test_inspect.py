@@ -232,3 +232,15 @@ def test_command(golden: Path) -> None:
     assert "cannot be applied" in printed.out
     as_json = bridge("inspect", "--input", path, "--limit", "3", "--json")
     assert [one["offset"] for one in json.loads(as_json.out)] == [0, 1, 0]
+
+
+def test_what_an_event_filter_leaves_out(tmp_path: Path) -> None:
+    """It is shown, and said."""
+    settings = Settings.model_validate(
+        {"timezone": "UTC", "event_filters": [{"matcher": ["d.t"], "ignore-event": ["delete"]}]}
+    )
+    source = captured(tmp_path, line(canal("INSERT", COLUMNS)), line(canal("DELETE", COLUMNS)))
+    assert [record.document().get("left_out") for record in inspect(source, settings, limit=0)] == [
+        None,
+        "by an event filter",
+    ]

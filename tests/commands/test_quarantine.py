@@ -96,6 +96,15 @@ def test_retry_with_the_setting_that_was_missing(target: str, session: Session, 
     assert "applied: 1 row changes" in quarantine(target, "list", "--settled", "--json").out
 
 
+def test_what_an_event_filter_leaves_out_stays(target: str, session: Session, tmp_path: Path) -> None:
+    """A message whose rows are left out now is not applied by a retry."""
+    fill(target, tmp_path, row(10, 1, at=AT))
+    given = {"name": "bridge", "timezone": "UTC", "event_filters": [{"matcher": ["m.*"], "ignore-event": ["insert"]}]}
+    [outcome] = Quarantine(Target(target), Settings.model_validate(given)).retry(None) or []
+    assert (outcome.done, outcome.why) == (False, "an event filter leaves its row changes out")
+    assert (rows(session), states(session)) == ([], ["held"])
+
+
 def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(
     target: str, session: Session, tmp_path: Path
 ) -> None:

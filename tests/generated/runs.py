@@ -19,7 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.errors import BridgeError
-from bridge.events import EVENT_SCHEMA
+from bridge.events import EVENT_SCHEMA, Kind
+from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import batch_on_executors, sorted_batch
@@ -48,6 +50,10 @@ this one and the `ROUNDED_UP` behind it."""
 ROUNDED_UP: Final = 8
 SECOND: Final = 1000 << 18
 PARTITIONS: Final = {"one": 1, "by table": 2, "by key": 3}
+FILTERED: Final = "event filter"
+_EVENT_FILTERS: Final = RowRules(
+    tuple(IgnoredRows(TableFilter(("m.unwritten",)), frozenset({kind})) for kind in Kind if kind <= Kind.DELETE)
+)
 _MOST_STARTS: Final = 40
 
 
@@ -226,7 +232,8 @@ class Run:
 
     def _deliver(self, log: Sequence[Placed], name: str) -> None:
         """Everything, from where progress says, as often as the bridge begins anew."""
-        decoder = make_decoder(self._case.wire.protocol, DecodeOptions("UTC"))
+        rules = _EVENT_FILTERS if self._choice["left out"] == FILTERED else RowRules()
+        decoder = make_decoder(self._case.wire.protocol, DecodeOptions("UTC", row_rules=rules))
         for _ in range(_MOST_STARTS):
             try:
                 with self._opened(log, name) as pipeline:
@@ -553,7 +560,8 @@ class Log:
             changes = [Change(table, None, now), Change(table, was, None), *([Change(table, was, now)] * (was != now))]
             sent = self._wire.transaction([self._random.choice(changes)], ts)
             at = self._random.randrange(len(messages) + 1)
-            marked = [message._replace(is_reserved=message.value is not None) for message in sent]
+            is_counted = whose != FILTERED
+            marked = [one._replace(is_reserved=is_counted and one.value is not None) for one in sent]
             messages = [*messages[:at], *marked, *messages[at:]]
         return messages
 

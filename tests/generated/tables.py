@@ -246,6 +246,9 @@ RESERVED: Final[dict[str, tuple[Table, ...]]] = {
         )
         for schema in ("_bridge", "_BRIDGE", "_Bridge")
     ),
+    "event filter": (
+        Table("unwritten", (Column("k", "int", nullable=False), Column("v", "varchar")), (Unique("kk", ("k",)),)),
+    ),
 }
 """Tables of databases whose rows a bridge leaves out, by whose they are."""
 

@@ -144,6 +144,9 @@ def _allowed(field: FieldInfo, words: str) -> Iterator[str]:
 
 
 def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
+    if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in get_args(field.annotation)):
+        yield "only in the file"
+        return
     place = (section, key) if section else (key,)
     short = [name for name, meant in SHORT_NAMES.items() if meant == place]
     known = flags()

@@ -169,7 +169,7 @@ class SchemaChangeRunner:
             return self._as_replaced(session, change, entry)
         rewritten = self._rewritten(session, change, approved=state is JournalState.APPROVED)
         if state is not JournalState.APPROVED:
-            decision = self._rules.decide(rewritten.classified)
+            decision = self._rules.decide(rewritten.classified, change.text)
             if decision.verdict is Verdict.HOLD:
                 raise self._hold(session, change, decision.reason, rewritten)
             if decision.verdict is Verdict.REFUSE:

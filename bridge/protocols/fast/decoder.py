@@ -41,6 +41,7 @@ class FastDecoder:
 
     def __init__(self, plain: PlainDecoder) -> None:
         self._plain = plain
+        self.row_rules = plain.row_rules
         self._templates = Templates(plain.is_wanted)
 
     @property

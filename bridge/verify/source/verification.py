@@ -106,6 +106,11 @@ class SourceVerification:
             report = Report("source", snapshot.progress.applied_ts if snapshot.progress else 0, snapshot.held_seconds)
             report.tables = self._all_tables(sources, snapshot.sessions)
             report.notes += (f"the filter rule {rule!r} matches no table of either side" for rule in self._unmatched)
+            report.notes += (
+                f"{name} is not compared: an event filter leaves some of its row changes out; compare it with the"
+                " messages (--against log)"
+                for name in self._partial
+            )
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
@@ -170,8 +175,12 @@ class SourceVerification:
         """Gives the tables to compare, and the results of those that only the target has."""
         on_source, on_target = list_tables(self._source_look), list_tables(self._look)
         self._unmatched = self._options.tables.unmatched({*on_source, *on_target})
-        found = {name: self._key(name) for name in on_source if self._is_wanted(name)}
+        wanted = [name for name in on_source if self._is_wanted(name)]
+        self._partial = [name for name in wanted if self._options.row_rules.ignored_kinds(*name)]
+        found = {name: self._key(name) for name in wanted if name not in self._partial}
+        partial_keys = set(map(self._key, self._partial))
         there = {self._key(name): name for name in on_target if self._is_wanted(name)}
+        there = {key: name for key, name in there.items() if key not in partial_keys}
         if not self._options.tables.rules:  # only the source tells which databases are meant
             schemas = {key.schema for key in found.values()}
             there = {key: name for key, name in there.items() if key.schema in schemas}

@@ -1,0 +1,173 @@
+"""Event filters: which kinds of row changes, and which schema changes, of some tables are left out.
+
+The settings, and the names of events, are those of TiCDC (TiDB, Changefeed Log Filters: Event filter rules).  A name
+may also be one of the bridge's own classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.parser import Classified
+from bridge.errors import UsageError
+from bridge.events import Kind
+from bridge.filters.go_regexp import GoRegexpError, compiled
+from bridge.filters.row_rules import IgnoredRows
+from bridge.filters.table_filter import TableFilter
+from bridge.model import TableName
+
+C = ChangeClass
+
+_ROWS: Final = {"insert": Kind.INSERT, "update": Kind.UPDATE, "delete": Kind.DELETE}
+_NO_ALTER: Final = frozenset(
+    {
+        *(C.CREATE_DATABASE, C.ALTER_DATABASE, C.DROP_DATABASE, C.CREATE_TABLE, C.DROP_TABLE, C.TRUNCATE_TABLE),
+        *(C.RENAME_TABLE, C.RECOVER_TABLE, C.CREATE_VIEW, C.DROP_VIEW, C.NOTHING),
+        *(C.CREATE_SEQUENCE, C.ALTER_SEQUENCE, C.DROP_SEQUENCE),
+    }
+)
+_OF_TICDC: Final[dict[str, frozenset[ChangeClass]]] = {
+    "all ddl": frozenset(C),
+    "alter table": frozenset(C) - _NO_ALTER,
+    "create schema": frozenset({C.CREATE_DATABASE}),
+    "drop schema": frozenset({C.DROP_DATABASE}),
+    "modify schema charset and collate": frozenset({C.ALTER_DATABASE}),
+    "add table partition": frozenset({C.ADD_PARTITION}),
+    "drop table partition": frozenset({C.DROP_PARTITION}),
+    "truncate table partition": frozenset({C.TRUNCATE_PARTITION}),
+    "exchange table partition": frozenset({C.EXCHANGE_PARTITION}),
+    "reorganize table partition": frozenset({C.REORGANIZE_PARTITION}),
+    "modify table comment": frozenset({C.TABLE_COMMENT}),
+    "modify table charset and collate": frozenset({C.TABLE_CHARSET}),
+    "set default value": frozenset({C.COLUMN_DEFAULT}),
+    "alter index visibility": frozenset({C.INDEX_VISIBILITY}),
+    "alter ttl info": frozenset({C.TTL}),
+    "alter ttl remove": frozenset({C.REMOVE_TTL}),
+}
+"""TiCDC's names of schema changes that the bridge calls otherwise."""
+_ELSEWHERE: Final = {
+    "multi schema change": "name the classes of its actions; a statement is left out when all of them are",
+    "remove table partitioning": "`alter table partitioning` stands for this as well",
+}
+"""TiCDC's names that mean something which the bridge does not tell apart."""
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """One event filter.
+
+    tables: the tables that it is for.
+    rows: the kinds of row changes that it leaves out.
+    classes: the classes of schema changes that it leaves out.
+    statements: Go regular expressions of schema changes that it leaves out.
+    """
+
+    tables: TableFilter
+    rows: frozenset[Kind] = frozenset()
+    classes: frozenset[ChangeClass] = frozenset()
+    statements: tuple[str, ...] = ()
+
+    @property
+    def ignored_rows(self) -> IgnoredRows:
+        """What it leaves out of row changes."""
+        return IgnoredRows(self.tables, self.rows)
+
+    def is_for(self, change: Classified) -> list[bool]:
+        """Tells of each object that a schema change begins from whether the filter is for it."""
+        if change.database:
+            return [self.tables.accepts_schema(change.database)]
+        return [self.tables(*name) for name in _subjects(change)]
+
+    def matches(self, statement: str) -> bool:
+        """Tells whether one of the regular expressions is found in a statement."""
+        return any(pattern.search(statement) for pattern in _patterns(self.statements))
+
+
+def ignored_classes(filters: Iterable[EventFilter], change: Classified, statement: str) -> tuple[set[ChangeClass], str]:
+    """Tells which classes of a schema change the filters leave out, and "" or why a part of it is unclear: the filter
+    is for some of its tables only."""
+    left: set[ChangeClass] = set()
+    for one in filters:
+        mine = set(change.classes) if one.matches(statement) else one.classes & set(change.classes)
+        is_for = one.is_for(change)
+        if mine and any(is_for) and not all(is_for):
+            return set(), "an event filter leaves out such statements of some of its tables only"
+        if mine and is_for and all(is_for):
+            left |= mine
+    return left, ""
+
+
+def _subjects(change: Classified) -> Sequence[TableName]:
+    """Gives the tables that a schema change begins from: of a rename the old names."""
+    if change.kind is StatementKind.RENAME_TABLE:
+        return change.tables[::2]
+    return change.tables[:1] if change.kind is StatementKind.ALTER_TABLE else change.tables
+
+
+@lru_cache(maxsize=16)
+def _patterns(statements: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(compiled, statements))
+
+
+def event_filter(
+    matcher: Sequence[str], events: Iterable[str], statements: Iterable[str], expressions: Iterable[str] = ()
+) -> EventFilter:
+    """Makes an event filter from its settings.
+
+    expressions: the names of settings with expressions over values.
+    Raises UsageError for what is not known, or cannot be done.
+    """
+    for name in expressions:
+        raise UsageError(
+            f"{name} in [[event_filters]] is not supported: the bridge does not evaluate expressions over values",
+            fix="set it in TiCDC's own filter, or leave it out",
+        )
+    if not matcher:
+        raise UsageError("an event filter has no matcher", fix='write matcher = ["db.table"]')
+    names = [" ".join(name.lower().split()) for name in events]
+    known = [_event(name) for name in names]
+    if not known and not (statements := tuple(statements)):
+        raise UsageError(
+            f"the event filter of {', '.join(matcher)} leaves nothing out", fix="give ignore-event or ignore-sql"
+        )
+    for text in statements:
+        _check(text)
+    return EventFilter(
+        TableFilter(tuple(matcher)),
+        frozenset[Kind]().union(*(rows for rows, _ in known)),
+        frozenset[ChangeClass]().union(*(classes for _, classes in known)),
+        tuple(statements),
+    )
+
+
+def _event(name: str) -> tuple[frozenset[Kind], frozenset[ChangeClass]]:
+    if name == "all dml":
+        return frozenset(_ROWS.values()), frozenset()
+    if name in _ROWS:
+        return frozenset({_ROWS[name]}), frozenset()
+    if name in _OF_TICDC:
+        return frozenset(), _OF_TICDC[name]
+    own = {change.value: change for change in ChangeClass}
+    if name in own:
+        return frozenset(), frozenset({own[name]})
+    if name in _ELSEWHERE:
+        raise UsageError(f"ignore-event cannot hold {name!r}", fix=_ELSEWHERE[name])
+    words = ["all dml", *_ROWS, *_OF_TICDC, *own]
+    near = get_close_matches(name, words, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{hint}the events are: {', '.join(sorted(words))}")
+
+
+def _check(text: str) -> None:
+    try:
+        compiled(text)
+    except GoRegexpError as error:
+        raise UsageError(
+            f"the regular expression {text!r} in ignore-sql cannot be read: {error}", fix="write it as Go does"
+        ) from error
