@@ -121,7 +121,7 @@ def logged(text: str) -> None:
 
 
 SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
-    "status": (lambda text: output.pipeline_status(status(text), as_json=False), 11),
+    "status": (lambda text: output.pipeline_status(status(text), as_json=False), 12),
     "ddl list": (lambda text: output.schema_changes([entry(text)], as_json=False), 5),
     "ddl translate": (
         lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2

@@ -237,7 +237,8 @@ def test_the_status_line_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -
         **{"repeated": 0, "left_out": 0, "quarantined": 0, "safe_mode": 0},
         **{"retries": 0, "target_away": 0, "source_away": 0},
     }
-    status = Status(**numbers, waiting_for="partition changes/3 has had no boundary for 41 s")
+    phases = {"waiting": 3.1, "decoding": 0.4, "folding": 0.6, "rendering": 0.5, "server": 4.2, "commit": 1.2}
+    status = Status(**numbers, phases=phases, waiting_for="partition changes/3 has had no boundary for 41 s")
     configure_logs()
     output.log_status(status)
     assert_shown("status-line", re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().err))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bridge import console
+from bridge.ends.phases import WORDS, shares
 from bridge.foreign_text import redacted, visible
 from bridge.tso import tso_time
 
@@ -83,6 +84,7 @@ def status_fields(status: Status) -> dict[str, Any]:
         "late": status.late,
         "left_out": status.left_out,
         "quarantined": status.quarantined,
+        "time_goes_to": shares(status.phases),
         "waiting_for": status.waiting_for,
     }
 
@@ -158,6 +160,7 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         f"applied {outcome.rows:,} row changes and {outcome.schema_changes} schema changes"
         f" in {outcome.transactions:,} transactions, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
     )
+    console.line(f"where the time went: {', '.join(_spent(outcome))}")
     console.line(in_the_target(outcome))
     if outcome.rest:
         edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
@@ -171,6 +174,13 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
     if not outcome.until_reached and until is not None and not outcome.interrupted:
         lacking = "change" if outcome.by_partition else "boundary"
         console.note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
+
+
+def _spent(outcome: Outcome) -> Iterator[str]:
+    """Tells how long the start and each phase took."""
+    yield f"start {outcome.seconds - outcome.stream_seconds:.1f} s"
+    for phase, name in WORDS.items():
+        yield f"{name} {outcome.phases.get(phase, 0.0):.1f} s"
 
 
 def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:

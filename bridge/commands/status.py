@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from bridge.commands.look_session import open_session
+from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection import Session, Target
@@ -93,6 +94,7 @@ class PipelineStatus:
             yield "target", "is read-only: a bridge waits until it, or another server of its name, takes writes"
         elif self.running and self.last_status:
             yield "waiting for", str(self.last_status.get("waiting_for", ""))
+            yield "time goes to", shares(self.last_status.get("phases", {})) or "nothing so far"
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
         for change in progress.pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -51,7 +52,8 @@ class End:
         self.stop = stop or threading.Event()
         self._clock = clock
         self._troubles: dict[str, Trouble] = {}
-        self.retries = 0
+        self.retries_for: Counter[str] = Counter()
+        """How often something was tried again, by what kept it from being done."""
 
     def failed(self, work: str, what: str, seconds: float = 0.0) -> None:
         """Notes what keeps `work` from being done, in words that follow the end's name, and has for so many seconds."""
@@ -61,6 +63,11 @@ class End:
     def answered(self, work: str) -> None:
         """Notes that `work` was done."""
         self._troubles.pop(work, None)
+
+    @property
+    def retries(self) -> int:
+        """How often something was tried again."""
+        return self.retries_for.total()
 
     @property
     def away_seconds(self) -> float:
@@ -89,7 +96,7 @@ class End:
     ) -> Iterator[AttemptManager]:
         """Attempts at `work`, ever longer apart, until one raises none of the transient errors.
 
-        trouble: says what an error means, in words that follow the end's name.
+        trouble: says what an error means, in words that follow the end's name; those before a comma are one of a few.
         give_up: the error that is raised when the end was away for too long.
         Raises Abandoned when `stop` is set before, or `abandoned` says so.
         """
@@ -104,8 +111,9 @@ class End:
 
         def note(state: RetryCallState) -> None:
             error = _error_of(state)
-            self.retries += 1
-            self.failed(work, trouble(error))
+            what = trouble(error)
+            self.retries_for[what.partition(",")[0]] += 1
+            self.failed(work, what)
             log.warning(
                 f"retrying on the {self.name}",
                 attempt=state.attempt_number,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic
 
+from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import HeldError
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
@@ -60,6 +61,13 @@ class Applier(Generic[BatchT]):
         self._held = ""
         self._has_read = False
         self.order, self.counts = order, counts
+        self.committed: Positions = order.positions
+        """Where a restart would begin: what is in the target has been read from each partition up to there."""
+
+    @property
+    def phases(self) -> PhaseClock:
+        """Where the time of the thread goes that calls the applier."""
+        return self._writer.phases
 
     def interrupt(self) -> None:
         """Ends the applier before its next transaction; may be called from any thread."""
@@ -67,8 +75,11 @@ class Applier(Generic[BatchT]):
 
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists as still to run.  An earlier run may have left them."""
+        if pending:
+            self.phases.enter(Phase.SCHEMA_CHANGE)
         self._writer.run_pending(pending, self._on_held)
         self._held = ""
+        self.phases.enter(Phase.FOLDING)
 
     def take(self, batch: BatchT) -> None:
         """Takes one micro-batch, then applies everything that is due.
@@ -90,6 +101,7 @@ class Applier(Generic[BatchT]):
         handover = self.order.handover()
         if handover is not None:
             self._writer.apply(handover.advance)
+            self.committed = handover.advance.positions
             raise OrderChanged(handover.reason)
 
     def tick(self) -> None:
@@ -149,11 +161,13 @@ class Applier(Generic[BatchT]):
         else:
             if self.counts.applying_since is None:
                 self.counts.applying_since = self._clock()
-            self._load_tables(rows.tables())
+            tables = rows.tables()
+            self._load_tables({name: found.first_ts for name, found in tables.items()})
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
-            self.counts.rows += rows.count - sum(entry.change is not None for entry in step.quarantined)
+            self.counts.note_applied(rows.count, tables, step.quarantined)
         self.counts.quarantined += len(step.quarantined)
         self.order.moved(step)
+        self.committed = step.positions
 
     def _load_tables(self, names: dict[TableName, int]) -> None:
         self.counts.tables.update(names)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from bridge.ends.end import Abandoned
+from bridge.ends.phases import Phase, PhaseClock
 from bridge.model import SchemaChange
 from bridge.pipeline.applier import Applier, Interrupted
 from bridge.pipeline.order import DecodedBatch
@@ -29,6 +30,11 @@ class ApplierThread:
         self.failure: BaseException | None = None
         """The error that ended the thread, or reading."""
         self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
+
+    @property
+    def phases(self) -> PhaseClock:
+        """Where the time of the thread goes."""
+        return self._applier.phases
 
     def start(self) -> None:
         """Starts the thread."""
@@ -79,20 +85,26 @@ class ApplierThread:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
+        phases = self.phases
         try:
             self._applier.finish_pending(self._pending)
             while True:
                 try:
+                    phases.enter(Phase.WAITING)
                     batch = self._waiting.get(timeout=_TICK_SECONDS)
                 except queue.Empty:
                     if self._stopping.is_set():
                         return
+                    phases.enter(Phase.FOLDING)
                     self._applier.tick()
                 else:
                     if batch is None:
                         return
+                    phases.enter(Phase.FOLDING)
                     self._applier.take(batch)
         except (Interrupted, Abandoned):
             return
         except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
             self.failure = error
+        finally:
+            phases.enter(None)

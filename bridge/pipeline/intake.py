@@ -161,7 +161,9 @@ class Intake:
     def _work(self) -> None:
         try:
             while waiting := self._next_batch():
+                self._worker.phases.decoding(begins=True)
                 self._process(waiting.batch)
+                self._worker.phases.decoding(begins=False)
                 waiting.is_taken.set()
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)

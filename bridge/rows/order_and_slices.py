@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA
+from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
@@ -43,6 +43,18 @@ class Dropped(NamedTuple):
     late: Counter[PartitionId]
     repeated: Counter[PartitionId]
 
+
+class TableRows(NamedTuple):
+    """The row changes of one table.  first_ts: their lowest commit_ts."""
+
+    first_ts: int
+    inserts: int
+    updates: int
+    deletes: int
+
+
+OPERATIONS: Final = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
+"""The kinds of row changes, in the order of TableRows and without a gap."""
 
 BeginOf = Callable[[str], int]
 """Gives for a topic the TSO below which all its changes count as in the target from the beginning."""
@@ -91,8 +103,8 @@ class WindowRows(Protocol):
         """Divides the rows into pieces of whole upstream transactions, each of about `most`.  Gives each piece with the
         lowest commit_ts of the next piece, None for the last."""
 
-    def tables(self) -> dict[TableName, int]:
-        """Gives the changed tables, each with its lowest commit_ts."""
+    def tables(self) -> dict[TableName, TableRows]:
+        """Gives the changed tables."""
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Gives the statements of the net changes, stage by stage."""
@@ -215,10 +227,14 @@ class DriverRows:
             following = ts[end] if end < len(ts) else None
             yield following, DriverRows(self._table.slice(start, end - start))
 
-    def tables(self) -> dict[TableName, int]:
-        """Gives the changed tables, each with its lowest commit_ts."""
+    def tables(self) -> dict[TableName, TableRows]:
+        """Gives the changed tables."""
         names, codes = distinct(self._table, _TABLE)
-        return {TableName(*name): ts for name, ts in zip(names, self._ts[ends(codes)[0]].tolist(), strict=True)}
+        kinds = self._table["kind"].to_numpy() - int(Kind.INSERT)
+        counts = np.bincount(codes * len(OPERATIONS) + kinds, minlength=len(names) * len(OPERATIONS))
+        first = self._ts[ends(codes)[0]].tolist()
+        found = zip(names, first, counts.reshape(len(names), len(OPERATIONS)).tolist(), strict=True)
+        return {TableName(*name): TableRows(ts, *of_kinds) for name, ts, of_kinds in found}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the driver."""

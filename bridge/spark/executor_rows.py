@@ -28,9 +28,11 @@ from bridge.rows.keys.key_spellings import KnownSpellings, is_nearly_exact, resp
 from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
+    OPERATIONS,
     ROW_ORDER,
     DriverRows,
     RowStore,
+    TableRows,
     TableStore,
     WindowRows,
     by_table,
@@ -160,10 +162,11 @@ class ExecutorRows:
         """Brings the row changes into the driver's memory."""
         return DriverRows.of([self._frame.toArrow()])
 
-    def tables(self) -> dict[TableName, int]:
-        """Returns the changed tables, each with its lowest commit_ts."""
-        found = self._frame.groupBy("schema", "table").agg(F.min("commit_ts")).collect()
-        return {TableName(schema, table): commit_ts for schema, table, commit_ts in found}
+    def tables(self) -> dict[TableName, TableRows]:
+        """Returns the changed tables."""
+        counts = (F.count_if(F.col("kind") == int(kind)) for kind in OPERATIONS)
+        found = self._frame.groupBy("schema", "table").agg(F.min("commit_ts"), *counts).collect()
+        return {TableName(schema, table): TableRows(*counted) for schema, table, *counted in found}
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the executors; yields the statements, stage by stage.

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 
 from bridge.demo.encode import ENCODERS
 from bridge.ends.end import End
+from bridge.ends.phases import PhaseClock
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters.table_filter import TableFilter
@@ -50,6 +51,7 @@ class Taker:
 
     def __init__(self) -> None:
         self.came: list[Any] = []
+        self.phases = PhaseClock()
 
     def offer(self, batch: Any, stop_waiting: Callable[[], bool]) -> bool:
         self.came.append(batch)
@@ -314,7 +316,11 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     """An applier that waits for somebody's approval takes nothing, and is told to end only when reading has ended."""
     name, held = topic(1), threading.Event()
     waiting = SimpleNamespace(
-        finish_pending=lambda _: None, take=lambda _: held.wait(), interrupt=held.set, tick=lambda: None
+        finish_pending=lambda _: None,
+        take=lambda _: held.wait(),
+        interrupt=held.set,
+        tick=lambda: None,
+        phases=PhaseClock(),
     )
     worker = ApplierThread(cast("Any", waiting), ())
     worker.start()

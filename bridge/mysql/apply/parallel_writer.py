@@ -20,6 +20,7 @@ from typing import Any, Final
 import structlog
 from pymysql.err import MySQLError
 
+from bridge.ends.phases import Phase
 from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply import load_data
@@ -111,7 +112,8 @@ class ParallelWriter(Writer):
         for attempt in self._retrying():
             with attempt:
                 try:
-                    found = list(source(rendering))
+                    found = list(self._timed(source, rendering))
+                    self.phases.enter(Phase.SERVER)
                 except (MySQLError, OSError):
                     self.close()
                     raise

@@ -13,6 +13,7 @@ from tenacity import AttemptManager
 
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
+from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
@@ -95,6 +96,8 @@ class Writer:
         self._loadable: set[TableName] = set()
         self._checked_types = CheckedTypes()
         self.counts = WriterCounts()
+        self.phases = PhaseClock()
+        """Where the time of the thread goes that uses this writer."""
 
     @property
     def connections(self) -> list[int]:
@@ -326,6 +329,7 @@ class Writer:
             self._transact(step, source, self._rendering())
 
     def _transact(self, step: Advance, source: StatementSource, rendering: Rendering) -> None:
+        self.phases.enter(Phase.SERVER)
         session = self.session()
         if step.pending:
             self._runner.check_size(self._ownership.control, step.pending)
@@ -335,16 +339,28 @@ class Writer:
             self._raise_fenced(session, step)
         self._trace("advanced")
         self._sent = Sent()
-        for statement in source(rendering):
+        for statement in self._timed(source, rendering):
             self._sent = self._sent.and_also(statement)
             execute_statement(session, statement, safe_mode=rendering.safe_mode)
             self._trace("statement")
+        self.phases.enter(Phase.COMMIT)
         self._trace("before commit")
         self._outcome_unknown = True
         self._ownership.committing(step)
         session.commit()
         self._outcome_unknown = False
+        self.phases.enter(Phase.FOLDING)
         self._trace("committed")
+
+    def _timed(self, source: StatementSource, rendering: Rendering) -> Iterator[Statement]:
+        """Gives the statements, and tells the time of making them from the time that their user takes."""
+        self.phases.enter(Phase.FOLDING)
+        statements = source(rendering)
+        self.phases.enter(Phase.RENDERING)
+        for statement in statements:
+            self.phases.enter(Phase.SERVER)
+            yield statement
+            self.phases.enter(Phase.RENDERING)
 
     def _raise_fenced(self, session: Session, step: Advance) -> None:
         progress = self._table.read(session, lock=True)

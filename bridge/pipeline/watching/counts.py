@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
-from bridge.model import PartitionId, TableName
+from bridge.events import Kind
+from bridge.model import Entry, PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut
+from bridge.rows.order_and_slices import TableRows
 
 log = structlog.get_logger()
+
+
+class RowCounts(NamedTuple):
+    """How many row changes of a table were applied."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
 
 
 @dataclass
@@ -27,8 +38,26 @@ class Counts:
     repeated: Counter[PartitionId] = field(default_factory=Counter)
     left_out: Counter[TableName] = field(default_factory=Counter)
     """Row changes that are never written, by table (`reserved_schemas`)."""
+    by_table: dict[TableName, RowCounts] = field(default_factory=dict)
+    """Row changes that were applied, by table.  A table that was once in it stays."""
     tables: set[TableName] = field(default_factory=set)
     """The tables that occurred in messages, replicated or not."""
+
+    def note_applied(self, rows: int, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
+        """Counts the rows of a transaction, but for those that were quarantined instead."""
+        refused = Counter(
+            (TableName(entry.change.schema, entry.change.table), entry.change.kind)
+            for entry in quarantined
+            if entry.change is not None
+        )
+        self.rows += rows - refused.total()
+        for name, found in tables.items():
+            known = self.by_table.get(name, _NONE)
+            self.by_table[name] = RowCounts(
+                known.inserts + found.inserts - refused[name, Kind.INSERT],
+                known.updates + found.updates - refused[name, Kind.UPDATE],
+                known.deletes + found.deletes - refused[name, Kind.DELETE],
+            )
 
     def note_left_out(self, left_out: Iterable[LeftOut]) -> None:
         """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written."""
@@ -45,3 +74,6 @@ class Counts:
                     position=str(position),
                 )
             self.left_out[name] += rows
+
+
+_NONE = RowCounts()

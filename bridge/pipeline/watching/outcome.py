@@ -23,6 +23,7 @@ class Outcome:
     unmatched: filter rules that matched none of the tables that occurred.
     until_reached: False when `--until` was given and not reached.
     interrupted: a stop came before the end of the input.
+    phases: where the time from the start of Spark's query to the end went, in seconds (`bridge.ends.phases`).
     by_partition: applied in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
@@ -42,6 +43,7 @@ class Outcome:
     until_reached: bool = False
     interrupted: bool = False
     by_partition: bool = False
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 def outcome_of(
@@ -73,4 +75,5 @@ def outcome_of(
         until_reached=order.until_reached,
         interrupted=interrupted,
         by_partition=order.by_partition,
+        phases=writer.phases.seconds(),
     )

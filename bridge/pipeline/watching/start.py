@@ -58,5 +58,6 @@ class StartReporter:
             retries=self._ends.target.retries,
             target_away=round(self._ends.target.away_seconds, 1),
             source_away=round(self._ends.source.away_seconds, 1),
+            phases={},
             waiting_for=waiting_for,
         )

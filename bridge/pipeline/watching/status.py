@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from bridge.tso import tso_time
@@ -17,6 +18,7 @@ class Status:
     messages, messages_total: messages read so far, and the number that was to be read at the start.
     left_out: row changes of databases to which nothing is ever written.
     target_away, source_away: the seconds for which this end has not worked; 0 while it does.
+    phases: where the time went since the last status, in seconds (`bridge.ends.phases`).
     waiting_for: what the target waits for, and why: an end that is away before anything else.
     """
 
@@ -37,6 +39,7 @@ class Status:
     retries: int
     target_away: float
     source_away: float
+    phases: Mapping[str, float]
     waiting_for: str
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from bridge.ends.end import Ends
@@ -17,7 +18,8 @@ class StatusReporter:
 
     def __init__(self, applier: Applier[Any], writer: Writer, ends: Ends, messages_total: int) -> None:
         self._applier, self._writer, self._ends, self._messages_total = applier, writer, ends, messages_total
-        self._last_rows, self._last_time = 0, time.monotonic()
+        self._last_rows, self._last_time = applier.counts.rows, time.monotonic()
+        self._last_phases: Mapping[str, float] = applier.phases.seconds()
 
     def status(self) -> Status:
         """Returns the present status; its rows/s are those since the last call."""
@@ -25,6 +27,8 @@ class StatusReporter:
         now, rows, resolved = time.monotonic(), counts.rows, order.resolved_ts
         rate = (rows - self._last_rows) / max(now - self._last_time, 1e-3)
         self._last_rows, self._last_time = rows, now
+        phases, before = self._applier.phases.seconds(), self._last_phases
+        self._last_phases = phases
         return Status(
             applied_ts=order.applied_ts,
             resolved_ts=resolved,
@@ -45,5 +49,6 @@ class StatusReporter:
             retries=self._ends.target.retries,
             target_away=round(self._ends.target.away_seconds, 1),
             source_away=round(self._ends.source.away_seconds, 1),
+            phases={phase: round(spent - before.get(phase, 0.0), 3) for phase, spent in phases.items()},
             waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
         )
