@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import shutil
@@ -13,8 +12,8 @@ import tarfile
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from bridge.local.mariadb import OLD_VERSION
 from bridge.local.mysql import OLD_VERSION as OLD_MYSQL
 from bridge.local.server import Server, free_port
 from bridge.local.sql_server import SqlServer
+from tests.support import class_archive
 from tests.support import tidb as tidb_server
 from tests.support.tidb import TiDB
 
@@ -60,10 +60,11 @@ MEMORY_BYTES = 4 << 30
 SYSTEM_DATABASES = {"information_schema", "metrics_schema", "mysql", "performance_schema", "sys"}
 TIERS = {
     "system": {"kafka", "broker", "spark", "victims"},
-    "server": {"mariadb", "old_mariadb", "mysql", "old_mysql", "tidb", "url", "server", "upstream"},
+    "server": {"mariadb", "old_mariadb", "mysql", "old_mysql", "tidb", "secured", "url", "server", "upstream"},
     "unit": set[str](),
 }
 """The tiers of tests, the heaviest first, and the fixtures and parameters that make a test one of them."""
+RUN_ORDER = {"server": 0, "system": 1, "unit": 2}
 MOST_PROCESSES = 4
 """Each has servers, a broker and a Spark session of its own: about 3 GiB with all of them."""
 LOCK_WAIT_SECONDS = 15
@@ -82,21 +83,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Whole tiers run in a process for each core, and one more, since tests wait for servers half of the time; files
     that are named, and the soak, in this one."""
-    is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr != "soak"
-    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1) if is_whole else 0
+    return min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1) if _is_whole(config) else 0
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.option.markexpr != "soak"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The process that runs no tests itself begins to make the class archive, while the others test servers."""
+    config = session.config
+    runs = config.option.numprocesses and not config.option.collectonly
+    if _is_whole(config) and runs and config.option.markexpr in {"not soak", "system"}:
+        config.add_cleanup(class_archive.begin(config._tmp_path_factory.getbasetemp()))  # type: ignore[attr-defined]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sets each test's tier, unless it names one: by the fixtures that it uses, whatever their way to it.  Soak tests
-    are of no tier, so that none runs with one.  Files with tests of heavy tiers come first: what is left at the end,
-    when one process has nothing more to do, is short."""
-    weights: dict[Path, int] = {}
+    are of no tier, so that none runs with one.  Files of servers come first, while the class archive is made; those of
+    units last: what is left at the end, when one process has nothing more to do, is short."""
+    tiers: dict[Path, set[str]] = {}
     for item in items:
         if not any(item.get_closest_marker(mark) for mark in (*TIERS, "soak")):
             item.add_marker(_tier(set(getattr(item, "fixturenames", ()))))
-        weight = next((n for n, tier in enumerate(TIERS) if item.get_closest_marker(tier)), len(TIERS))
-        weights[item.path] = min(weight, weights.get(item.path, weight))
-    items.sort(key=lambda item: weights[item.path])
+        tiers.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    heaviest = {path: next((tier for tier in TIERS if tier in found), "") for path, found in tiers.items()}
+    items.sort(key=lambda item: RUN_ORDER.get(heaviest[item.path], len(RUN_ORDER)))
 
 
 def _tier(fixtures: set[str]) -> str:
@@ -135,14 +147,24 @@ def _logs_as_they_are_by_default() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-@pytest.fixture(autouse=True)
-def _unit_tests_start_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A unit test that starts a server or a JVM fails: it belongs to another tier."""
-    if not request.node.get_closest_marker("unit"):
-        yield
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """A unit test that starts a server or a JVM, by a fixture of whatever scope, fails: it is of another tier."""
+    with _nothing_starts() if item.get_closest_marker("unit") else nullcontext():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """The same for the test itself."""
+    with _nothing_starts() if item.get_closest_marker("unit") else nullcontext():
+        return (yield)
+
+
+@contextmanager
+def _nothing_starts() -> Iterator[None]:
     refuse = "a unit test must not start a server or a JVM: mark it `server` or `system`"
-    with pytest.MonkeyPatch.context() as patch:  # not the test's own, which must be undone before its fixtures end
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Server, "start", lambda _: pytest.fail(refuse))
         patch.setattr("pyspark.core.context.launch_gateway", lambda *_, **__: pytest.fail(refuse))
         yield
@@ -234,14 +256,7 @@ def tidb() -> Iterator[TiDB]:
 
 @pytest.fixture(scope="session")
 def _class_archive(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Bridges start sooner with it.  One process makes it, and fetches Spark's connector, while the others wait: Ivy
-    takes no lock."""
-    from bridge.spark.java_options import java_options
-
-    with (tmp_path_factory.getbasetemp().parent / "class_archive.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not java_options():
-            subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
+    class_archive.ensure(tmp_path_factory.getbasetemp().parent)
 
 
 @pytest.fixture(scope="session")

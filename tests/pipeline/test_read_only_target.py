@@ -42,13 +42,14 @@ def session(server: MariaDB) -> Iterator[Session]:
 
 
 def make_tables(session: Session) -> None:
+    drop_tables(session)  # which a test that failed may have left
     session.execute("CREATE DATABASE m")
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
     session.execute("CREATE TABLE m.k (a INT)")
 
 
 def drop_tables(session: Session) -> None:
-    session.execute("DROP DATABASE m")
+    session.execute("DROP DATABASE IF EXISTS m")
     session.execute("DROP DATABASE IF EXISTS _bridge")
 
 
@@ -122,7 +123,7 @@ def test_a_read_only_target_is_waited_for(session: Session, url: str) -> None:
         assert pipeline.writer.end.waiting_for == ""
 
 
-def test_a_schema_change_waits_for_a_server_that_takes_writes(session: Session, url: str) -> None:
+def test_a_schema_change_waits_for_a_server_that_takes_writes(server: MariaDB, session: Session, url: str) -> None:
     """It is not run on a server that is read-only, where the user may."""
     with opened(url, [("cdc", 0)]) as pipeline:
         pipeline.take(in_one_partition([boundary(11)]))
@@ -131,7 +132,8 @@ def test_a_schema_change_waits_for_a_server_that_takes_writes(session: Session, 
         def demote(step: str) -> None:
             advanced(step)
             if step == "committed":
-                session.execute("SET GLOBAL read_only = 1")
+                with admin(server.url) as another:
+                    another.execute("SET GLOBAL read_only = 1")
 
         pipeline.writer._trace = demote
         change = schema_change(20, "CREATE TABLE m.u (id INT)", table="u")
@@ -143,7 +145,7 @@ def test_a_schema_change_waits_for_a_server_that_takes_writes(session: Session, 
 
 
 @pytest.mark.parametrize("writers", [0, 2])
-def test_a_commit_on_a_server_that_was_just_demoted(session: Session, url: str, writers: int) -> None:
+def test_a_commit_on_a_server_that_was_just_demoted(server: MariaDB, session: Session, url: str, writers: int) -> None:
     """Its outcome is looked up like any other: the rows are there once."""
     with opened(url, [("cdc", 0)], writers=writers) as pipeline:
         pipeline.take(in_one_partition(rows(10)))
@@ -151,7 +153,8 @@ def test_a_commit_on_a_server_that_was_just_demoted(session: Session, url: str, 
         def demote(step: str) -> None:
             if step == "before commit":
                 pipeline.writer._trace = lambda _: None
-                session.execute("SET GLOBAL read_only = 1")
+                with admin(server.url) as another:  # each writer has a thread of its own
+                    another.execute("SET GLOBAL read_only = 1")
 
         pipeline.writer._trace = demote
         with at_work(lambda: pipeline.take(in_one_partition(rows(20), start=3))):

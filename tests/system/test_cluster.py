@@ -11,6 +11,7 @@ import pytest
 
 import bridge
 from bridge.local import Kafka
+from bridge.spark.java_options import driver_java_options
 from bridge.spark.kafka_source_api import KAFKA_PACKAGE
 from tests.bench.database import fingerprint, make_tables
 from tests.bench.encoders import ENCODERS
@@ -24,10 +25,16 @@ from tests.support.feeds import Feed
 
 def submit(folder: Path, master: str, *arguments: str) -> Process:
     """The bridge as an application of a cluster, by its URL."""
-    properties = {"spark.pyspark.python": sys.executable, "spark.executor.memory": "512m"}
+    properties = {
+        "spark.pyspark.python": sys.executable,
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    }
     conf = [part for name, value in properties.items() for part in ("--conf", f"{name}={value}")]
     program = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, "--packages", KAFKA_PACKAGE, *conf]
-    return Process(folder, str(Path(bridge.__file__).with_name("__main__.py")), *arguments, program=program)
+    script = str(Path(bridge.__file__).with_name("__main__.py"))
+    sooner = {"SPARK_SUBMIT_OPTS": driver_java_options()}
+    return Process(folder, script, *arguments, program=program, environment=sooner)
 
 
 @pytest.mark.parametrize(
