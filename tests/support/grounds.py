@@ -117,6 +117,19 @@ class Ground:
                 if process.code not in {0, -signal.SIGKILL}:
                     self.reasons[f"exit {process.code}: {process.lines[-1] if process.lines else 'no word'}"] += 1
 
+    def revive(self) -> None:
+        """Starts a target again that has ended by itself, as a service manager does.  Nothing else may happen to it.
+
+        TiDB 8.5 ends when a session with a transaction is killed at a bad moment (pingcap/tidb#63956), and the bridge
+        kills those that it has lost.
+        """
+        try:
+            with admin(self.url):
+                return
+        except FAILURES:
+            self.reasons[f"the {self.server.name} ended by itself"] += 1
+            self.server.restart()
+
     def applied_ts(self) -> int:
         """How far the target is; 0 while it does not answer.  Those who ask at the same time share an answer."""
         with self._looking:

@@ -75,9 +75,20 @@ class Night:
                 if fault is not None:
                     happening.append(pool.submit(self._happen, fault))
                 time.sleep(EVERY_SECONDS)
-                self._ground.feed.check()
+                self._look()
+            while not all(one.done() for one in happening):
+                time.sleep(1)
+                self._look()
         for one in happening:
             one.result()
+
+    def _look(self) -> None:
+        self._ground.feed.check()
+        if self._busy["target"].acquire(blocking=False):
+            try:
+                self._ground.revive()
+            finally:
+                self._busy["target"].release()
 
     def _next(self, now: float) -> Fault | None:
         """A fault of a part to which nothing happens at the moment, which is locked; one whose time has come first."""
