@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
-from bridge.spark.errors import SPARK_ENDED
+from bridge.spark.errors import SPARK_ENDED, source_error
 from bridge.spark.java_options import driver_java_options
 from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
@@ -67,7 +67,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
     override the bridge's defaults.
 
     What the JVM prints while it starts is shown only in the error, when the start fails.  Raises UsageError for Spark
-    Connect, a missing Java, or settings that Spark refuses.
+    Connect, a missing Java, or settings that Spark refuses; SourceError when the JVM ends meanwhile.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
@@ -89,6 +89,8 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
             with _standard_error_to(jvm_output.fileno()), _kept_interrupt_handler():
                 _start_jvm(properties)
                 session: SparkSession = builder.getOrCreate()
+        except ConnectionError as error:
+            raise source_error(error) from error  # the JVM was there, and has ended
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             lines = map(str.strip, jvm_output.read().splitlines())

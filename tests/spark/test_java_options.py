@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from bridge.errors import UsageError
+from bridge.errors import SourceError, UsageError
 from bridge.spark import session
 from bridge.spark.java_options import driver_java_options
 
@@ -26,3 +26,14 @@ def test_options_of_the_operator_stand_behind_the_bridges_own(monkeypatch: pytes
             session.start_session(settings, with_kafka=False)
     assert "-XX:+ExitOnOutOfMemoryError" in started[0][name]
     assert started[1][name] == driver_java_options(given) == f"{started[0][name]} {given}"
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_no_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3, after which a service manager starts the bridge again; 2 would say that it never can."""
+
+    def end(_: Mapping[str, str]) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(session, "_start_jvm", end)
+    with pytest.raises(SourceError, match="Spark's JVM has ended"):
+        session.start_session({}, with_kafka=False)

@@ -87,5 +87,6 @@ def test_night_of_faults(tmp_path: Path, server: str, consistency: str) -> None:
     counts = {"transactions": ground.feed.sent, "snapshots": watcher.snapshots, "violations": watcher.violations}
     print(report.table(ground, seed=seed, **counts))
     assert report.lost == []
-    assert set(ground.ends) <= {0, 3, -9}, ground.ends
+    # 5: behind a wire that stalls, the target takes a killed owner for alive, until its heartbeat is 30 s old
+    assert set(ground.ends) <= {0, 3, 5, -9}, ground.ends
     assert_nothing_is_left(ground, folder)
