@@ -180,11 +180,11 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
     for wrong in (("--target", "mysql://h:abc/"), ("--target", NOWHERE), ("--target", NOWHERE, *tls), ()):
         ended = bridge("check", *wrong, "--input", str(files / "some.jsonl"))
         assert (ended.code, ended.err) == (2, "")
-        assert "\nFIX  " in ended.out
-        assert "can be read: 1 messages" in ended.out
+        assert "\nFAIL  " in ended.out
+        assert "can be read: 1 message of 1 partition were sampled" in ended.out
     ended = bridge("check", "--target", NOWHERE, *KAFKA, "--set", "source.kafka.no.such=1")
     assert (ended.code, ended.err) == (2, "")
-    assert "\nFIX  the Kafka client does not accept its settings" in ended.out
+    assert "\nFAIL  the Kafka client does not accept its settings" in ended.out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

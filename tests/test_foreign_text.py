@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bridge import console
 from bridge.cli import output, progress_bars
-from bridge.commands.check import CheckResult
+from bridge.commands.check.finding import fail
 from bridge.commands.ddl import Translation
 from bridge.commands.inspect import Around, Record
 from bridge.commands.inspect_table import table_lines
@@ -126,7 +126,7 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
     "ddl translate": (
         lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2
     ),
-    "check": (lambda text: output.findings([CheckResult(False, text, text)], as_json=False), 1),
+    "check": (lambda text: output.findings([fail("target", text, text)], as_json=False), 1),
     "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
     "quarantine retry": (lambda text: output.quarantine_outcomes([EntryOutcome(1, text, True, text)]), 2),
     "an error": (lambda text: console.note(str(StoppedError(text, where=text, fix=text))), 1),

@@ -249,15 +249,18 @@ def reset(
 def check(
     settings: Settings,
     take_over: TakeOverFlag = False,  # noqa: ARG001  # every flag of run; a check takes nothing over
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the bridge's own database and tables; without it nothing is written.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Checks settings, connections, privileges, servers and a sample of the source; one line each with the fix."""
-    from bridge.commands.check import check_all
+    """Looks for what would stop a pipeline: this machine, the source, the target, the upstream; one line each with the
+    fix."""
+    from bridge.commands.check.doctor import Places, check_all
     from bridge.commands.connections import source_of, target_of, upstream_of
 
-    findings = check_all(
-        settings, lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings)
-    )
+    places = Places(lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings))
+    findings = check_all(settings, places, create=create)
     output.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)

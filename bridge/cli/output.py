@@ -16,7 +16,7 @@ from bridge.tso import tso_time
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from bridge.commands.check import CheckResult
+    from bridge.commands.check.finding import Finding
     from bridge.commands.ddl import Translation
     from bridge.commands.quarantine import EntryOutcome
     from bridge.commands.status import PipelineStatus
@@ -229,14 +229,14 @@ def _print_steps(steps: tuple[RewriteStep, ...]) -> None:
         console.line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
 
 
-def findings(found: list[CheckResult], *, as_json: bool) -> None:
+def findings(found: list[Finding], *, as_json: bool) -> None:
     """Prints what `bridge check` found, one line each."""
     if as_json:
-        console.print_json([asdict(finding) for finding in found])
+        console.print_json([asdict(finding) | {"ok": finding.ok} for finding in found])
         return
     for finding in found:
         text = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
-        console.line(f"{'ok ' if finding.ok else 'FIX'}  {redacted(text)}")
+        console.line(f"{finding.level.upper():<4}  {redacted(text)}")
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:

@@ -32,6 +32,9 @@ class BoundaryProbe(NamedTuple):
     why: str
 
 
+WITHOUT_BOUNDARIES: Final = BoundaryProbe(True, "the setting debezium.without_boundaries says so")
+
+
 def probe_boundaries(
     source: Source, protocol: str, options: DecodeOptions, *, without_boundaries: bool = False
 ) -> BoundaryProbe:
@@ -40,7 +43,7 @@ def probe_boundaries(
     without_boundaries: the operator says that no boundaries come any more; only used for protocols that may lack them.
     """
     if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
-        return BoundaryProbe(True, "the setting debezium.without_boundaries says so")
+        return WITHOUT_BOUNDARIES
     decoder = make_decoder(protocol, options)
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:
@@ -48,8 +51,8 @@ def probe_boundaries(
         return [event._replace(before=None, after=None) for event in found]
 
     heads = decoded(source.sample(HEAD_MESSAGES))
-    tails = map(decoded, source.tails(TAIL_MESSAGES)) if protocol in MAY_LACK_BOUNDARIES else ()
-    return judge_events(heads, list(tails), round(time.time() * 1000))
+    tails = source.tails(TAIL_MESSAGES) if protocol in MAY_LACK_BOUNDARIES else ()
+    return judge_events(heads, [decoded(messages) for _, messages in tails], round(time.time() * 1000))
 
 
 def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_ms: int) -> BoundaryProbe:

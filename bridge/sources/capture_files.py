@@ -111,12 +111,20 @@ class CaptureSource:
             within_sample_bytes((message.key, message.value) for message in islice(self.messages(None, None), count))
         )
 
-    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
+    def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads all files, and returns the first messages of each partition."""
+        heads: dict[PartitionId, list[KeyAndValue]] = {}
+        for (topic, partition, _), key, value in self.messages(None, None):
+            if len(head := heads.setdefault((topic, partition), [])) < count:
+                head.append((key, value))
+        return iter(heads.items())
+
+    def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         """Reads all files, and returns the last messages of each partition."""
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
-        return iter(tails.values())
+        return iter(tails.items())
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """Reads the lines of the files, in the order in which they stand."""

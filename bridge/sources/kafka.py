@@ -35,7 +35,7 @@ from bridge.sources.range_reader import (
     split_ranges,
 )
 from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
-from bridge.sources.topic_guard import read_topics
+from bridge.sources.topic_guard import read_operations, read_topics
 from bridge.spark.event_transfer import export_tables, import_events
 from bridge.spark.tuning import is_on
 
@@ -88,6 +88,10 @@ class KafkaSource:
     def topics(self) -> dict[str, TopicNow]:
         """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
         return read_topics(self._admin, list(self._topics))
+
+    def operations(self) -> dict[str, frozenset[str]]:
+        """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
+        return read_operations(self._admin, list(self._topics))
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.
@@ -152,16 +156,21 @@ class KafkaSource:
             came = _polled(consumer, count, _SAMPLE_SECONDS)
             return list(within_sample_bytes((message.key(), message.value()) for message in came))
 
-    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
+    def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads the first messages of each partition with a client of its own."""
+        return self._parts(lambda extent: Extent(extent.low, min(extent.low + count, extent.high)))
+
+    def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         """Reads the last messages of each partition with a client of its own."""
-        ranges = [
-            OffsetRange(topic, partition, max(extent.low, extent.high - count), extent.high)
-            for (topic, partition), extent in self.extents().items()
-        ]
+        return self._parts(lambda extent: Extent(max(extent.low, extent.high - count), extent.high))
+
+    def _parts(self, part: Callable[[Extent], Extent]) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        parts = {where: part(extent) for where, extent in self.extents().items()}
         with closing(RangeReader(dict(self._client_properties()))) as reader:
-            for wanted in ranges:
-                if wanted.size:
-                    yield (pair for some in reader.read([wanted]) for pair in zip(some.key, some.value, strict=True))
+            for where, wanted in parts.items():
+                if wanted.high > wanted.low:
+                    came = reader.read([OffsetRange(*where, wanted.low, wanted.high)])
+                    yield where, (pair for some in came for pair in zip(some.key, some.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """Reads what the partitions hold at the time of the call."""

@@ -132,9 +132,12 @@ class Source(Protocol):
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads up to `count` (key, value) pairs from the beginning; fewer when they are large."""
 
-    def tails(self, count: int) -> Iterator[Iterable[KeyAndValue]]:
-        """Reads the last `count` (key, value) pairs of each partition that holds any, in order.  Each must be consumed
+    def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads the first `count` (key, value) pairs of each partition that holds any, in order.  Each must be consumed
         before the next is taken."""
+
+    def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads the last `count` (key, value) pairs of each partition in the same way."""
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """Reads the messages that are there now, partition by partition.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -32,9 +32,25 @@ def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
     Raises SourceError for a topic that does not exist or may not be described, UnansweredError when Kafka does not
     answer.
     """
-    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
+    described = _described(admin, topics)
+    return {
+        topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
+    }
+
+
+def read_operations(admin: AdminClient, topics: list[str]) -> dict[str, frozenset[str]]:
+    """Asks Kafka what the user may do with each topic (KIP-430); raises the same errors.
+
+    A broker that knows no such question (before 2.3) gives no operation.
+    """
+    described = _described(admin, topics, include_authorized_operations=True)
+    return {topic: frozenset(one.name for one in now.authorized_operations or ()) for topic, now in described.items()}
+
+
+def _described(admin: AdminClient, topics: list[str], **options: bool) -> dict[str, Any]:
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS, **options)
     try:
-        described = {topic: future.result() for topic, future in futures.items()}
+        return {topic: future.result() for topic, future in futures.items()}
     except KafkaException as error:
         kind = SourceError if error.args[0].code() in _FINAL else UnansweredError
         raise kind(
@@ -42,9 +58,6 @@ def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
             where=", ".join(topics),
             fix="check that the topics exist, that Kafka answers, and that its user may describe them",
         ) from error
-    return {
-        topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
-    }
 
 
 def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:

@@ -265,10 +265,12 @@ def test_check_says_what_is_in_force(secured: Secured, target: str, tmp_path: Pa
     """For the target and the upstream, from the connection itself; a wrong authority is to be fixed."""
     lines = checked(secured, tmp_path, secured.authority.ca).out.splitlines()
     for section in ("target", "upstream"):
-        assert [line for line in lines if line.startswith(f"ok   the connection to the {section}: TLSv1.3, ")]
+        assert [line for line in lines if line.startswith(f"OK    the connection to the {section}: TLSv1.3, ")]
     ended = checked(secured, tmp_path, secured.stranger.ca)
     assert ended.code == 2
-    assert any(line.startswith("FIX  the certificate of the target is not accepted") for line in ended.out.splitlines())
+    assert any(
+        line.startswith("FAIL  the certificate of the target is not accepted") for line in ended.out.splitlines()
+    )
     plain = bridge("check", "--target", target, "--input", str(tmp_path / "c.jsonl")).out
     assert 'the connection to the target: not encrypted (target.tls = "preferred")' in plain
     assert "switch TLS on at the server" in plain

@@ -42,7 +42,7 @@ def test_refused(target: str, tmp_path: Path, made: str, fields: dict[str, Any],
         assert sql(target, "SELECT id FROM d.t") == [(1,)]
         return
     assert checked.code == 2
-    assert any(words in line and "drop" in line for line in checked.out.splitlines() if line.startswith("FIX"))
+    assert any(words in line and "drop" in line for line in checked.out.splitlines() if line.startswith("FAIL"))
     assert ended.code == 3
     assert words in ended.last_line
     assert "fix: drop" in ended.last_line

@@ -10,8 +10,13 @@ import pytest
 
 from tests.support.captures import write_lines
 from tests.support.command import bridge
-from tests.support.pipelines import admin
+from tests.support.pipelines import admin, sql
 from tests.support.wire import TSO, canal
+
+
+@pytest.fixture(autouse=True)
+def _table(target: str) -> None:
+    sql(target, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
 
 
 @pytest.fixture
@@ -31,21 +36,21 @@ def test_a_row_cut_to_its_key(target: str, cut: str) -> None:
     """Must be fixed, by --upstream."""
     code, lines = findings(target, "--input", cut)
     assert code == 2
-    assert any(line.startswith("FIX") and "--upstream" in line for line in lines)
+    assert any(line.startswith("FAIL") and "--upstream" in line for line in lines)
 
 
 def test_the_upstream(target: str, cut: str) -> None:
     """It is asked for its name; one that is not TiDB cannot show past moments, one that does not answer is to be
     fixed."""
-    code, lines = findings(target, "--input", cut, "--source", target)
+    code, lines = findings(target, "--input", cut, "--upstream", target)
     assert code == 2
-    assert any(line.startswith("ok") and "the upstream answers: 11" in line for line in lines)
+    assert any(line.startswith("OK") and "the upstream answers: 11" in line for line in lines)
     assert [
-        "not TiDB" in line and "the sample holds 1 of them" in line for line in lines if line.startswith("FIX")
+        "not TiDB" in line and "the sample holds 1 of them" in line for line in lines if line.startswith("FAIL")
     ] == [True]
-    code, lines = findings(target, "--input", cut, "--source", "mysql://root@127.0.0.1:1/")
+    code, lines = findings(target, "--input", cut, "--upstream", "mysql://root@127.0.0.1:1/")
     assert code == 2
-    assert any(line.startswith("FIX") and "the upstream does not answer" in line for line in lines)
+    assert any(line.startswith("FAIL") and "the upstream does not answer" in line for line in lines)
 
 
 def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
@@ -57,9 +62,9 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
     path = str(write_lines(tmp_path / "w.jsonl", [line]))
     with admin(target) as session:
         session.execute("SET GLOBAL local_infile = OFF")
-        code, lines = findings(target, "--input", path, "--source", target)
+        code, lines = findings(target, "--input", path, "--upstream", target)
         session.execute("SET GLOBAL local_infile = ON")
-    assert (code, [line for line in lines if line.startswith("FIX")]) == (0, [])
+    assert (code, [line for line in lines if line.startswith("FAIL")]) == (0, [])
     assert any("not TiDB" in line for line in lines)
     assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):

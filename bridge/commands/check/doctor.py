@@ -1,0 +1,131 @@
+"""Puts the checks in order: looks at all places at once, then judges what was found, place by place.
+
+A place that does not answer is one line; the lines that need it are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pymysql.err import MySQLError
+
+from bridge.commands.check import grants, kafka, machine, protocol, server, tables, upstream
+from bridge.commands.check.finding import Finding, fail, failed, ok
+from bridge.commands.check.kafka import SourceFacts
+from bridge.commands.check.protocol import Decoded
+from bridge.commands.check.server import ServerFacts
+from bridge.commands.check.time_limit import Look
+from bridge.commands.check.upstream import UpstreamFacts
+from bridge.commands.extra_unique_keys import extra_keys
+from bridge.config import Settings, parse_moment
+from bridge.errors import BridgeError
+from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.table_filter import TableFilter
+from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import server_words
+from bridge.sources.source import Source
+
+SERVER_SECONDS: Final = 30.0
+SOURCE_SECONDS: Final = 90.0
+"""More: the broker is greeted for 15 s, and the ends of each partition are read."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Places:
+    """How each place is reached; calling one may raise UsageError for settings that cannot be used."""
+
+    target: Callable[[], Target]
+    source: Callable[[], Source]
+    upstream: Callable[[], Target]
+
+
+def check_all(settings: Settings, places: Places, *, create: bool = False) -> list[Finding]:
+    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables."""
+    return list(_Doctor(settings, places).findings(create=create))
+
+
+class _Doctor:
+    def __init__(self, settings: Settings, places: Places) -> None:
+        self._settings, self._places = settings, places
+        self._decoded: Decoded | None = None
+        self._has_target = False
+
+    def findings(self, *, create: bool) -> Iterator[Finding]:
+        """Gives all lines, in the order of the way of the data: machine, source, target, both, upstream."""
+        settings, places = self._settings, self._places
+        try:
+            begin = parse_moment(settings.begin)
+            settings.ddl_rules()
+        except BridgeError as error:
+            yield failed("settings", error)
+            return
+        yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
+        looks = (
+            Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
+            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
+            Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
+            Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
+            if settings.upstream.url
+            else None,
+        )
+        yield from _of(looks[0], "machine", lambda facts: machine.judge(facts, settings))
+        yield from _of(looks[1], "source", self._source)
+        yield from _of(looks[2], "target", self._target)
+        if looks[3] is not None:
+            yield from _of(looks[3], "upstream", self._upstream)
+
+    def _look_at_target(self, *, create: bool) -> ServerFacts:
+        target = self._places.target()
+        if create:
+            server.make_own_tables(target, self._settings)
+        return server.gather(target, self._settings)
+
+    def _source(self, facts: SourceFacts) -> Iterator[Finding]:
+        yield from kafka.judge(facts)
+        if not facts.heads:
+            return
+        said = protocol.judge_protocol(facts, self._settings)
+        yield said
+        if said.ok:
+            name = protocol.guess(facts)[0] if self._settings.protocol == "auto" else self._settings.protocol
+            self._decoded = protocol.decode(facts, self._settings, name)
+            yield from protocol.judge(facts, self._decoded, self._settings)
+
+    def _target(self, facts: ServerFacts) -> Iterator[Finding]:
+        settings, target, found = self._settings, self._places.target(), self._decoded
+        self._has_target = True
+        yield from server.judge(facts, str(target), settings)
+        reserved = ReservedSchemas(settings.target.schema_name)
+        replicated = {event.schema for event in found.events} if found else set()
+        names = {name for name in replicated if name and not reserved.why(name)}
+        yield from grants.judge(facts.grants, facts.flavour, settings.target.schema_name, names)
+        if found:
+            look = Look("the target", SERVER_SECONDS, lambda: tables.gather(target, found, settings))
+            yield from _of(look, "target", lambda got: tables.judge(got, found, settings))
+
+    def _upstream(self, facts: UpstreamFacts) -> Iterator[Finding]:
+        settings, places = self._settings, self._places
+        yield from upstream.judge(facts, str(places.upstream()), settings)
+        if self._decoded:
+            yield from upstream.judge_messages(facts, self._decoded)
+        if self._has_target:
+            wanted = TableFilter(settings.filter)
+            look = Look("the target", SERVER_SECONDS, lambda: extra_keys(places.target(), places.upstream(), wanted))
+            yield from _of(look, "target", upstream.judge_keys)
+
+
+def _of(look: Look[T], place: str, judge: Callable[[T], Iterator[Finding]]) -> Iterator[Finding]:
+    """Gives the lines of a place, or the one that says why there are none."""
+    try:
+        yield from judge(look.result())
+    except BridgeError as error:
+        yield failed(place, error)
+    except (MySQLError, OSError) as error:
+        flag = "--upstream" if place == "upstream" else "--target"
+        yield fail(
+            place, f"the {place} does not answer: {server_words(error)}", f"check {flag}, and that the server runs"
+        )

@@ -1,0 +1,160 @@
+"""Checks of the source: that it answers, what its user may do, its partitions and the boundaries in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.events import Event, Kind
+from bridge.model import PartitionId
+from bridge.sources.boundary_probe import TAIL_MESSAGES
+from bridge.sources.source import KeyAndValue, Source, within_sample_bytes
+from bridge.tso import tso_ms, tso_time
+
+HEAD_MESSAGES: Final = 100
+"""How many of the first messages of each partition are read."""
+NEEDED: Final = frozenset({"READ", "DESCRIBE"})
+_OLD_SECONDS: Final = 60
+_SHOWN: Final = 5
+
+Messages = Mapping[PartitionId, Sequence[KeyAndValue]]
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """The source.
+
+    partitions: how many each topic has; empty for capture files.
+    operations: what the user may do with each topic; empty where nobody can tell.
+    heads, tails: the first and the last messages of each partition that holds any.
+    now_ms: when they were read, in milliseconds since 1970.
+    """
+
+    name: str
+    is_kafka: bool
+    partitions: Mapping[str, int]
+    operations: Mapping[str, frozenset[str]]
+    heads: Messages
+    tails: Messages
+    now_ms: int
+
+    @property
+    def sample(self) -> list[KeyAndValue]:
+        """The first messages of all partitions."""
+        return [pair for head in self.heads.values() for pair in head]
+
+    @property
+    def empty(self) -> list[PartitionId]:
+        """The partitions that hold no message."""
+        everywhere = [(topic, number) for topic, count in self.partitions.items() for number in range(count)]
+        return [where for where in everywhere if where not in self.heads]
+
+
+def gather(source: Source) -> SourceFacts:
+    """Reads from the source, and from Kafka what its user may do."""
+    partitions, operations = _look_at_topics(source) if source.is_kafka else ({}, {})
+    readable = all(_lacks(allowed) == [] for allowed in operations.values())
+    heads = source.heads(HEAD_MESSAGES) if readable else ()
+    tails = source.tails(TAIL_MESSAGES) if readable else ()
+    return SourceFacts(
+        str(source),
+        source.is_kafka,
+        partitions,
+        operations,
+        {where: tuple(within_sample_bytes(messages)) for where, messages in heads},
+        {where: tuple(messages) for where, messages in tails},
+        round(time.time() * 1000),
+    )
+
+
+def _look_at_topics(source: Any) -> tuple[dict[str, int], dict[str, frozenset[str]]]:
+    """Asks Kafka for the topics' partitions, and for what its user may do; the first question finds out whether it
+    answers at all."""
+    source.extents()
+    return {topic: now.partitions for topic, now in source.topics().items()}, source.operations()
+
+
+def judge(facts: SourceFacts) -> Iterator[Finding]:
+    """Judges whether the source can be read."""
+    if facts.is_kafka:
+        yield _judge_rights(facts)
+    if any(map(_lacks, facts.operations.values())):
+        return
+    if facts.heads:
+        seen = f"{_counted(len(facts.sample), 'message')} of {_counted(len(facts.heads), 'partition')}"
+        yield ok("source", f"{facts.name} can be read: {seen} were sampled")
+    else:
+        yield warn("source", f"{facts.name} holds no message yet", "check --topic if there should be some")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _judge_rights(facts: SourceFacts) -> Finding:
+    for topic, operations in facts.operations.items():
+        if missing := _lacks(operations):
+            return fail(
+                "kafka-rights",
+                f"the Kafka user may not {' and '.join(missing)} the topic {topic}",
+                "; ".join(
+                    f"kafka-acls --add --allow-principal User:NAME --operation {name.title()} --topic {topic}"
+                    for name in missing
+                ),
+            )
+    return ok("kafka-rights", f"the Kafka user may read and describe {', '.join(sorted(facts.partitions))}")
+
+
+def _lacks(operations: Collection[str]) -> list[str]:
+    """Gives what is needed and not allowed; nothing where the broker does not say what is allowed."""
+    return [] if not operations or "ALL" in operations else sorted(NEEDED.difference(operations))
+
+
+def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Event]]) -> Iterator[Finding]:
+    """Judges the last boundary of each partition.  tails: the decoded events; at least one is a boundary."""
+    last = {where: _last_boundary(events) for where, events in tails.items()}
+    known = {where: ts for where, ts in last.items() if ts}
+    without = [where for where in last if where not in known]
+    if facts.empty:
+        yield fail(
+            "boundaries",
+            f"no message, so no boundary, is in {_named(facts.empty)}, while other partitions have some: nothing is"
+            " applied until one comes there",
+            "see whether the sender knows these partitions: a changefeed that is older than they are must be made anew",
+        )
+    if without:
+        yield warn(
+            "boundaries",
+            f"the last {TAIL_MESSAGES} messages of {_named(without)} hold no boundary, and nothing is applied until one"
+            " comes",
+            "see whether the sender is behind, or writes to some of the partitions only",
+        )
+    yield _judge_age(facts, known)
+
+
+def _judge_age(facts: SourceFacts, known: Mapping[PartitionId, int]) -> Finding:
+    where = min(known, key=lambda one: known[one])
+    newest, oldest = tso_time(max(known.values())), tso_time(known[where])
+    seen = f"the last boundaries are of {oldest} ({_named([where])}) to {newest}"
+    if len(known) == 1:
+        seen = f"the last boundary is of {oldest}"
+    if not facts.is_kafka:
+        return ok("boundary-age", seen)
+    age = (facts.now_ms - tso_ms(known[where])) / 1000
+    if age > _OLD_SECONDS:
+        fix = "see whether the changefeed runs: cdc cli changefeed query (a paused one sends no boundaries)"
+        return warn("boundary-age", f"{seen}: the oldest is {age:.0f} s old", fix)
+    return ok("boundary-age", f"every partition has a boundary; the oldest is {max(age, 0):.0f} s old")
+
+
+def _last_boundary(events: Sequence[Event]) -> int:
+    return max((event.commit_ts for event in events if event.kind is Kind.BOUNDARY), default=0)
+
+
+def _named(partitions: Sequence[PartitionId]) -> str:
+    names = [f"{topic}/{number}" for topic, number in partitions]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,161 @@
+"""Checks of this machine: Java, Python, memory, the folders for files in memory and for what is spilled."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.config import Settings
+
+JAVA: Final = 17
+_TESTED_PYTHON: Final = ((3, 11), (3, 13))
+_SHM: Final = Path("/dev/shm")  # where Linux keeps files in memory
+_SHM_BYTES: Final = 512 << 20
+"""Decoded messages of one micro-batch reach the driver through files there."""
+_SPILL_BYTES: Final = 2 << 30
+_BESIDE_BYTES: Final = 1 << 30
+"""What Python workers, the driver's own code and the JVM beside its heap take."""
+_JAVA_SECONDS: Final = 10
+_UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_CGROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder, and the bytes that are free in it; None where nothing can be written there."""
+
+    path: str
+    free: int | None
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """This machine.
+
+    java: what `java -version` prints first; "" when it cannot be run.
+    memory: bytes that this process and its children may have; None where that is not known.
+    """
+
+    java: str
+    python: tuple[int, int]
+    memory: int | None
+    shm: Folder
+    spill: Folder
+
+
+def gather(settings: Settings) -> MachineFacts:
+    """Looks at this machine."""
+    spill = settings.spark.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    return MachineFacts(
+        _java(os.environ), sys.version_info[:2], _memory(), _folder(str(_SHM)), _folder(spill.split(",")[0])
+    )
+
+
+def judge(facts: MachineFacts, settings: Settings) -> Iterator[Finding]:
+    """Judges this machine by what the settings make of it."""
+    yield _judge_java(facts.java)
+    yield _judge_python(facts.python)
+    yield _judge_memory(facts.memory, settings)
+    if facts.shm.free is None or facts.shm.free < _SHM_BYTES:
+        free = "cannot be written" if facts.shm.free is None else f"has {_mib(facts.shm.free)} free"
+        yield warn(
+            "shm",
+            f"{facts.shm.path} {free}: decoded messages go to the driver without files in memory, which is slower",
+            "give the container --shm-size=1g",
+        )
+    else:
+        yield ok("shm", f"{facts.shm.path} has {_mib(facts.shm.free)} free")
+    yield _judge_spill(facts.spill)
+
+
+def _judge_java(said: str) -> Finding:
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if not found:
+        return fail("java", "Java cannot be run", f"install Java {JAVA}, and set JAVA_HOME or put it on the PATH")
+    if int(found[1]) < JAVA:
+        return fail("java", f"Java {found[1]} is too old for Spark 4", f"install Java {JAVA}, and set JAVA_HOME")
+    if int(found[1]) > JAVA:
+        return warn("java", f"Java {found[1]} was not tested with the bridge", f"take Java {JAVA}")
+    return ok("java", f"Java {found[1]}")
+
+
+def _judge_python(version: tuple[int, int]) -> Finding:
+    text = ".".join(map(str, version))
+    if version > _TESTED_PYTHON[1]:
+        return warn("python", f"Python {text} is later than what PySpark 4.0 knows", "take Python 3.11, 3.12 or 3.13")
+    return ok("python", f"Python {text}")
+
+
+def _judge_memory(memory: int | None, settings: Settings) -> Finding:
+    heap = size_of(settings.spark.get("spark.driver.memory", "1g"))
+    least, good = heap + _BESIDE_BYTES // 2, heap + _BESIDE_BYTES + 2 * settings.stream.driver_bytes
+    if memory is None:
+        return ok("memory", "how much memory there is is not known here")
+    fix = "give it more, or lower stream.driver_bytes and spark.driver.memory"
+    if memory < least:
+        return fail("memory", f"{_mib(memory)} of memory; with these settings at least {_mib(least)} are needed", fix)
+    if memory < good:
+        return warn("memory", f"{_mib(memory)} of memory; a long catch-up may take {_mib(good)}", fix)
+    return ok("memory", f"{_mib(memory)} of memory")
+
+
+def _judge_spill(spill: Folder) -> Finding:
+    fix = "set spark.local.dir in [spark], or TMPDIR, to a folder with room"
+    if spill.free is None:
+        return fail("spill", f"nothing can be written to the folder for temporary files, {spill.path}", fix)
+    if spill.free < _SPILL_BYTES:
+        return warn("spill", f"{_mib(spill.free)} are free in {spill.path}, where a long catch-up spills to", fix)
+    return ok("spill", f"{_mib(spill.free)} are free in {spill.path}, where a long catch-up spills to")
+
+
+def size_of(text: str) -> int:
+    """Reads a size of Spark's, such as `512m`, in bytes; 0 for what is none."""
+    found = re.fullmatch(r"\s*(\d+)\s*([bkmgt]?)b?\s*", text.lower())
+    return int(found[1]) << _UNITS[found[2]] if found else 0
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20:,} MiB"
+
+
+def _java(environment: Mapping[str, str]) -> str:
+    home = environment.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    if not program:
+        return ""
+    try:
+        ran = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stderr + ran.stdout
+
+
+def _memory() -> int | None:
+    """Gives the machine's memory, or the container's limit where that is less."""
+    limits = []
+    with suppress(OSError, ValueError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CGROUPS:
+        with suppress(OSError, ValueError):  # "max" is no limit
+            limits.append(int(Path(path).read_text()))
+    return min(limits, default=None)
+
+
+def _folder(path: str) -> Folder:
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return Folder(path, shutil.disk_usage(path).free)
+    except OSError:
+        return Folder(path, None)

@@ -1,0 +1,164 @@
+"""Checks of what the messages are: their protocol, the zone of TIMESTAMP, messages that cannot be decoded, order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bridge.commands.check import kafka
+from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check.kafka import SourceFacts
+from bridge.config import Settings
+from bridge.errors import UsageError
+from bridge.events import Code, Event, Kind
+from bridge.filters.table_filter import TableFilter
+from bridge.model import PartitionId
+from bridge.protocols import MAY_LACK_BOUNDARIES, decode_message, is_mysql_born, make_decoder, recognise
+from bridge.protocols.detect import is_other, recognise_message
+from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
+from bridge.sources.source import KeyAndValue
+from bridge.tso import tso_time
+
+TAKES_ZONE: Final = frozenset({"canal-json", "open-protocol", "ckafka"})
+"""Protocols whose messages do not say in which zone TIMESTAMP values are."""
+ZONE_FIX: Final = "give --timezone: the zone that the sender runs with, such as UTC or Asia/Shanghai"
+
+Events = Mapping[PartitionId, Sequence[Event]]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The sampled messages as events, without the images of the tails.
+
+    is_mysql_born: whether they come from MySQL's binlog.
+    """
+
+    protocol: str
+    heads: Events
+    tails: Events
+    is_mysql_born: bool
+
+    @property
+    def events(self) -> list[Event]:
+        """The events of all heads."""
+        return [event for head in self.heads.values() for event in head]
+
+    @property
+    def lacks_zone(self) -> list[str]:
+        """Why messages of the heads cannot be decoded, where it is for want of --timezone."""
+        return [event.text or "" for event in self.events if _is_bad(event) and event.columns == Code.NO_TIMEZONE]
+
+
+def guess(facts: SourceFacts) -> tuple[str, str]:
+    """Recognises the protocol; raises UsageError when the messages do not tell."""
+    return recognise(facts.sample)
+
+
+def judge_protocol(facts: SourceFacts, settings: Settings) -> Finding:
+    """Compares the protocol that the messages show with the one that is set."""
+    try:
+        guessed, reason = guess(facts)
+    except UsageError as error:
+        if settings.protocol == "auto":
+            return fail("protocol", error.what, error.fix)
+        return warn("protocol", f"protocol {settings.protocol}, as --protocol says; {error.what}")
+    if settings.protocol in {"auto", guessed} or not _is_another(facts, settings.protocol):
+        return ok("protocol", f"protocol {guessed}: {reason}")
+    return fail(
+        "protocol",
+        f"--protocol says {settings.protocol}, but the messages are {guessed}: {reason}",
+        f"give --protocol {guessed}, or leave it out",
+    )
+
+
+def _is_another(facts: SourceFacts, protocol: str) -> bool:
+    seen = [one for key, value in facts.sample if (one := recognise_message(key, value))]
+    return any(is_other(one, [protocol]) for one in seen)
+
+
+def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
+    """Decodes what was sampled.  Raises UsageError for settings that the decoder refuses."""
+    options = replace(settings.decode_options(TableFilter(settings.filter)), cut_rows=bool(settings.upstream.url))
+    decoder = make_decoder(protocol, options)
+
+    def decoded(messages: Sequence[KeyAndValue]) -> list[Event]:
+        return [event for key, value in messages for event in decode_message(decoder, key, value)]
+
+    return Decoded(
+        protocol,
+        {where: decoded(messages) for where, messages in facts.heads.items()},
+        {
+            where: [event._replace(before=None, after=None) for event in decoded(messages)]
+            for where, messages in facts.tails.items()
+        },
+        is_mysql_born(facts.sample),
+    )
+
+
+def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
+    """Judges what the sample holds, and which order the topic allows."""
+    yield _judge_zone(found, settings)
+    yield from _judge_events(found.events)
+    probe = probed(facts, found, settings)
+    if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
+        yield from kafka.judge_boundaries(facts, found.tails)
+    yield _judge_order(probe)
+
+
+def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
+    """Tells the order of the source, as a start does."""
+    may_lack = found.protocol in MAY_LACK_BOUNDARIES
+    if settings.debezium.without_boundaries and may_lack:
+        return WITHOUT_BOUNDARIES
+    return judge_events(found.events, list(found.tails.values()) if may_lack else [], facts.now_ms)
+
+
+def _judge_zone(found: Decoded, settings: Settings) -> Finding:
+    if found.protocol not in TAKES_ZONE:
+        return ok("timezone", f"TIMESTAMP values of {found.protocol} say which moment they mean")
+    if settings.timezone is not None:
+        return ok("timezone", f"TIMESTAMP values are in the zone {settings.timezone}, as --timezone says")
+    if lacking := found.lacks_zone:
+        what = f"{len(lacking)} of the sampled messages need --timezone; the first: {lacking[0]}"
+        return fail("timezone", what, ZONE_FIX)
+    what = "--timezone is not given: the first TIMESTAMP value that comes will stop the bridge"
+    return warn("timezone", what, ZONE_FIX)
+
+
+def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
+    bad = [event.text for event in events if _is_bad(event) and event.columns != Code.NO_TIMEZONE]
+    if bad:
+        count = "1 message" if len(bad) == 1 else f"{len(bad)} messages"
+        yield fail(
+            "messages",
+            f"the sample holds {count} that cannot be decoded; the first: {bad[0]}",
+            "fix what the reason names, or start with --on-bad-message quarantine; bridge inspect shows them",
+        )
+    rows = sum(event.kind <= Kind.DELETE for event in events)
+    boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
+    first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
+    yield ok("sample", f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
+
+
+def _is_bad(event: Event) -> bool:
+    return event.kind is Kind.BAD
+
+
+def _judge_order(probe: BoundaryProbe) -> Finding:
+    """Tells which order and which guarantees the topic allows."""
+    if probe.by_partition:
+        return warn(
+            "order",
+            f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
+            " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
+            " may be lost (bridge verify --against upstream shows it)",
+            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; others send no boundaries",
+        )
+    if probe.by_partition is None:
+        return warn(
+            "order",
+            f"{probe.why}: nothing is applied before the first boundary comes",
+            "for Canal-JSON and Debezium set enable-tidb-extension=true in TiCDC's sink-uri: else there are none",
+        )
+    return ok("order", f"{probe.why}: transactions are applied whole, in commit order, exactly once")

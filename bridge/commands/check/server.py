@@ -1,0 +1,238 @@
+"""Checks of the target server: version, settings that matter, encryption, reach of locks, clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.commands.check import grants
+from bridge.commands.check.finding import Finding, Level, fail, ok, warn
+from bridge.config import Settings, TargetSection, UpstreamSection
+from bridge.ddl.server_features import Flavour, Version, read_version
+from bridge.mysql import tidb
+from bridge.mysql.apply.load_data import server_objection
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.reach import Reach, find_limits
+from bridge.mysql.state import schema as own_tables
+from bridge.mysql.writability import writable
+from bridge.quoting import quote_name
+
+_LEAST_PACKET: Final = 16 << 20
+_CLOCK_SECONDS: Final = 5.0
+_VARIABLES: Final = (
+    *("max_allowed_packet", "default_storage_engine", "log_bin", "binlog_format", "enforce_gtid_consistency"),
+    *("gtid_mode", "lower_case_table_names"),
+)
+LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
+    Flavour.MARIADB: (10, 2),
+    Flavour.MYSQL: (5, 7),
+    Flavour.TIDB: (6, 1),
+}
+"""Without CHECK constraints that hold; without the JSON type and generated columns; with GET_LOCK that locks nothing
+(TiDB's release notes of 6.1.0)."""
+TESTED_VERSIONS: Final[Mapping[Flavour, tuple[Version, ...]]] = {
+    Flavour.MARIADB: ((10, 11), (11, 4)),
+    Flavour.MYSQL: ((5, 7), (8, 0)),
+    Flavour.TIDB: ((8, 5),),
+}
+"""The series with which the bridge's tests run."""
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """How a connection is protected: in words, and whether it has TLS."""
+
+    words: str
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """The target server.
+
+    variables: global variables, in lower case; those that it does not have are missing.
+    load_objection: why rows are not written by LOAD DATA; "" when they are.
+    clock_ahead: seconds by which its clock is ahead of this machine's.
+    own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
+    """
+
+    version: str
+    encryption: Encryption
+    is_writable: bool
+    variables: Mapping[str, str]
+    load_objection: str
+    clock_ahead: float
+    limits: tuple[Reach, ...]
+    own_tables: bool
+    grants: grants.GrantFacts
+
+    @property
+    def flavour(self) -> Flavour:
+        """The family of the server."""
+        return read_version(self.version)[0]
+
+
+def gather(target: Target, settings: Settings) -> ServerFacts:
+    """Asks the target, over two connections; writes nothing."""
+    session = target.connect(autocommit=True)
+    try:
+        second = target.connect(autocommit=True)
+        try:
+            limits = tuple(find_limits(session, second))
+        finally:
+            second.close()
+        return ServerFacts(
+            version=str(session.value("SELECT VERSION()")),
+            encryption=Encryption(session.encryption, session.is_encrypted),
+            is_writable=bool(session.value(f"SELECT {writable(session)}")),
+            variables=read_variables(session, _VARIABLES),
+            load_objection=server_objection(session),
+            clock_ahead=clock_ahead(session, time.time),
+            limits=limits,
+            own_tables=own_tables.are_usable(session, settings.target.schema_name),
+            grants=grants.gather(session),
+        )
+    finally:
+        session.close()
+
+
+def make_own_tables(target: Target, settings: Settings) -> None:
+    """Makes the bridge's own database and tables, or upgrades those of an earlier version."""
+    session = target.connect(autocommit=True)
+    try:
+        own_tables.make(session, settings.target.schema_name)
+    finally:
+        session.close()
+
+
+def read_variables(session: Session, names: tuple[str, ...]) -> dict[str, str]:
+    """Reads global variables; those that the server does not have are missing."""
+    among = ", ".join(f"'{name}'" for name in names)
+    rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({among})")
+    return {str(name).lower(): str(value) for name, value in rows}
+
+
+def clock_ahead(session: Session, clock: Callable[[], float]) -> float:
+    """Measures by how many seconds the server's clock is ahead; what the question took is shared by both ways."""
+    before = clock()
+    theirs = float(session.value("SELECT UNIX_TIMESTAMP(NOW(6))"))
+    return theirs - (before + clock()) / 2
+
+
+def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Finding]:
+    """Judges what the target is and how it is set; `place` is its address without secrets."""
+    yield judge_version(facts.version, place)
+    yield judge_encryption("target", facts.encryption, settings.target)
+    yield _judge_writable(facts)
+    yield _judge_packet(facts)
+    yield _judge_engine(facts)
+    yield from _judge_binlog(facts)
+    yield _judge_load(facts)
+    if facts.flavour is Flavour.TIDB:
+        yield ok("tidb", f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")
+    for limit in facts.limits:
+        yield Finding("reach", Level.FAIL if limit.is_fatal else Level.WARN, limit.what, limit.fix)
+    yield judge_clock("target", facts.clock_ahead)
+    name = quote_name(settings.target.schema_name)
+    made = (
+        "are there" if facts.own_tables else "are not there yet; the first start, or bridge check --create, makes them"
+    )
+    yield ok("own-tables", f"the bridge's own tables in {name} {made}")
+
+
+def judge_version(said: str, place: str) -> Finding:
+    """Judges a target's version: known to work, too old, or not tested."""
+    flavour, version = read_version(said)
+    answers = f"the target answers: {said} at {place}"
+    if version and version < LEAST_VERSIONS[flavour]:
+        least = ".".join(map(str, LEAST_VERSIONS[flavour]))
+        return fail("version", f"{answers}; it is too old", f"upgrade it to {least} or later")
+    tested = TESTED_VERSIONS[flavour]
+    if version[:2] in tested:
+        return ok("version", answers)
+    names = " and ".join(".".join(map(str, series)) for series in tested)
+    return warn(
+        "version",
+        f"{answers}; the bridge was not tested with this series",
+        f"try it on a copy first, with bridge verify; tested are {names}",
+    )
+
+
+def judge_encryption(section: str, found: Encryption, server: TargetSection | UpstreamSection) -> Finding:
+    """Judges the encryption that is in use, which can differ from the one in the settings."""
+    what = f'the connection to the {section}: {found.words} ({section}.tls = "{server.tls}")'
+    fix = f'set {section}.tls = "verify-identity"'
+    if not found.is_on:
+        fix = f"if others can read the network, switch TLS on at the server and {fix}"
+    return warn("encryption", what, fix) if server.tls in {"preferred", "required"} else ok("encryption", what)
+
+
+def judge_clock(section: str, ahead: float) -> Finding:
+    """Judges the difference between two clocks: the lag that is shown is off by it."""
+    off = f"the clock of the {section} is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
+    if abs(ahead) > _CLOCK_SECONDS:
+        return warn("clock", f"{off}: the lag that is shown is wrong by that much", "have both follow NTP")
+    return ok("clock", f"the clocks of the {section} and this machine differ by less than {_CLOCK_SECONDS:g} s")
+
+
+def _judge_writable(facts: ServerFacts) -> Finding:
+    if facts.is_writable:
+        return ok("read-only", "the target takes writes")
+    return fail("read-only", "the target is read-only", "point --target at the primary, or switch read_only off")
+
+
+def _judge_packet(facts: ServerFacts) -> Finding:
+    size = int(facts.variables["max_allowed_packet"])
+    if size < _LEAST_PACKET:
+        return fail("packet", f"max_allowed_packet is {size:,} bytes", "set it to 64M, so that the largest row fits")
+    return ok("packet", f"max_allowed_packet is {size:,} bytes")
+
+
+def _judge_engine(facts: ServerFacts) -> Finding:
+    engine = facts.variables.get("default_storage_engine", "InnoDB")
+    if engine.lower() != "innodb":
+        return fail("engine", f"default_storage_engine is {engine}, which has no transactions", "set it to InnoDB")
+    return ok("engine", f"default_storage_engine is {engine}")
+
+
+def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:
+    """InnoDB refuses rows under READ COMMITTED that would be logged as statements (error 1665)."""
+    if facts.flavour is Flavour.TIDB:
+        return
+    if not _is_on(facts.variables.get("log_bin", "OFF")):
+        yield ok("binlog", "the target writes no binary log")
+        return
+    form = facts.variables.get("binlog_format", "ROW").upper()
+    if form == "STATEMENT":
+        yield fail(
+            "binlog",
+            "binlog_format is STATEMENT: InnoDB refuses the bridge's transactions, which are READ COMMITTED",
+            "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
+        )
+        return
+    consistent = facts.variables.get("enforce_gtid_consistency", "OFF").upper()
+    gtid = f", gtid_mode {facts.variables['gtid_mode']}" if "gtid_mode" in facts.variables else ""
+    if _is_on(consistent) and read_version(facts.version)[1] < (8, 0, 13):
+        yield warn(
+            "binlog",
+            f"binlog_format is {form}{gtid}, with enforce_gtid_consistency: before MySQL 8.0.13 no temporary table can"
+            " be made in a transaction, as rows in parts and rows that only the target completes need",
+            "upgrade to 8.0.13 or later, or switch enforce_gtid_consistency off",
+        )
+        return
+    yield ok("binlog", f"binlog_format is {form}{gtid}")
+
+
+def _judge_load(facts: ServerFacts) -> Finding:
+    if not facts.load_objection:
+        return ok("local_infile", "rows can be written with LOAD DATA LOCAL")
+    what = f"rows are written with INSERT, not with LOAD DATA LOCAL: {facts.load_objection}"
+    if "local_infile" in facts.load_objection:
+        return warn("local_infile", what, "switch it on: writing then costs about a quarter less")
+    return ok("local_infile", what)
+
+
+def _is_on(value: str) -> bool:
+    return value.upper() in {"ON", "1"}

@@ -1,0 +1,220 @@
+"""Checks of the target's tables: what the sample's rows need, and what the target would do by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check.kafka import HEAD_MESSAGES
+from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
+from bridge.config import Settings, parse_moment
+from bridge.events import SEP, Event, Kind
+from bridge.filters.table_filter import TableFilter
+from bridge.model import Table, TableName
+from bridge.mysql.catalog import load_tables
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state import schema as own_tables
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
+from bridge.protocols.values.untyped import split_forms
+
+_SHOWN: Final = 5
+_END_OF_TIME: Final = 1 << 63
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """The target's tables.
+
+    tables: those of the sample that the target has.
+    mandatory: their columns that a row must name: NOT NULL, and without a default.
+    side_effects: triggers, and foreign keys that cascade where that matters.
+    is_known: whether the pipeline has begun.
+    """
+
+    tables: Mapping[TableName, Table]
+    mandatory: Mapping[TableName, frozenset[str]]
+    side_effects: Sequence[SideEffect]
+    is_known: bool
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What rows of the sample need of one table of the target.
+
+    columns: every column that a row names.
+    images: the column lists of inserts.
+    is_certain: whether no message that was not read can have made or altered the table before them.
+    """
+
+    name: TableName
+    columns: frozenset[str]
+    images: frozenset[frozenset[str]]
+    is_certain: bool
+
+
+def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
+    """Asks the target for its tables."""
+    wanted = TableFilter(settings.filter)
+    names = sorted({TableName(event.schema, event.table) for event in found.events if _is_row(event)})
+    session = target.connect(autocommit=True)
+    try:
+        tables = load_tables(session, names)
+        effects = find_side_effects(session, cascades=found.is_mysql_born)
+        return TableFacts(
+            tables,
+            _mandatory(session, tables),
+            [effect for effect in effects if wanted(*effect.table)],
+            _is_known(session, settings),
+        )
+    finally:
+        session.close()
+
+
+def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
+    """Judges whether the target's tables take the sample's rows, and change none by themselves."""
+    if not facts.is_known:
+        yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin))))
+    yield from _judge_zone(facts, found, settings)
+    what = "the target would change rows by itself"
+    for effect in facts.side_effects:
+        yield fail("side-effects", f"{what}: {effect.what}", effect.fix)
+    if not facts.side_effects:
+        also = " or cascading foreign key" if found.is_mysql_born else ""
+        yield ok("side-effects", f"no trigger{also} on the target's tables")
+
+
+def needed_tables(found: Decoded, begin: int) -> Iterator[Needed]:
+    """Tells which tables the sample's rows need as the target has them now.
+
+    begin: rows below it are not applied.  Tables that a schema change of the sample may have made, or altered, are
+    left out.
+    """
+    texts = [event.text.lower() for event in found.events if event.kind is Kind.SCHEMA_CHANGE and event.text]
+    covered = _covered(found)
+    rows: dict[TableName, list[Event]] = {}
+    for event in found.events:
+        if _is_row(event) and event.commit_ts >= begin:
+            rows.setdefault(TableName(event.schema, event.table), []).append(event)
+    for name, events in sorted(rows.items()):
+        if any(name.table.lower() in text for text in texts):
+            continue
+        images = frozenset(_names(event) for event in events if event.kind is Kind.INSERT and not event.text)
+        columns = frozenset(column for event in events if not event.text for column in _names(event))
+        yield Needed(name, columns, images, any(event.commit_ts <= covered for event in events))
+
+
+def _covered(found: Decoded) -> int:
+    """Gives the commit ts up to which the sample holds every message."""
+    rest = [head for head in found.heads.values() if len(head) >= HEAD_MESSAGES]
+    return min((max(event.commit_ts for event in head) for head in rest), default=_END_OF_TIME)
+
+
+def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
+    mine = {_folded(name): (name, table) for name, table in facts.tables.items()}
+    missing = [need for need in needed if _folded(need.name) not in mine]
+    yield from _judge_missing(missing)
+    there = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
+    lacking = []
+    for need, name, table in there:
+        if absent := sorted(need.columns - table.columns.keys()):
+            lacking.append(f"{need.name} lacks {', '.join(absent)}")
+        yield from _judge_mandatory(name, need, facts.mandatory.get(name, frozenset()))
+    if lacking:
+        yield fail(
+            "columns",
+            f"rows of the sample have columns that the target's tables lack: {_few(lacking)}",
+            "alter the tables as they are upstream, or begin behind that schema change (--from)",
+        )
+    if keyless := [str(name) for _, name, table in there if not table.keys]:
+        yield warn(
+            "keys",
+            f"tables without a primary key, or a unique key of NOT NULL columns: {_few(keyless)}; their rows are"
+            " written one by one, and a copy that the sender makes twice would be written twice",
+            "give them a key, upstream as well",
+        )
+    if there and not missing and not lacking:
+        yield ok(
+            "tables", f"the target has the tables and columns of the sample's rows: {_few(str(n) for _, n, _ in there)}"
+        )
+
+
+def _judge_zone(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
+    """Names the columns for which --timezone is needed, where no message of the sample has shown one."""
+    if settings.timezone is not None or found.protocol not in TAKES_ZONE or found.lacks_zone:
+        return
+    columns = [
+        f"{name}.{column.name}"
+        for name, table in sorted(facts.tables.items())
+        for column in table.columns.values()
+        if column.type.startswith("timestamp")
+    ]
+    if columns:
+        yield fail("timezone", f"--timezone is not given, and these columns are TIMESTAMP: {_few(columns)}", ZONE_FIX)
+
+
+def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
+    if certain := [str(need.name) for need in missing if need.is_certain]:
+        yield fail(
+            "tables",
+            f"the target lacks tables of which the sample has rows, and the sample does not make them: {_few(certain)}",
+            "copy the upstream's tables first and begin at the copy's moment (--from), or leave them out with --filter",
+        )
+    if others := [str(need.name) for need in missing if not need.is_certain]:
+        yield warn(
+            "tables",
+            f"the target lacks tables of which the sample has rows: {_few(others)}",
+            "fine if a schema change in the topic makes them; otherwise copy the upstream's tables first (--from)",
+        )
+
+
+def _judge_mandatory(name: TableName, need: Needed, mandatory: Collection[str]) -> Iterator[Finding]:
+    unnamed = sorted({column for image in need.images for column in mandatory if column not in image})
+    if unnamed:
+        yield fail(
+            "columns",
+            f"{name} has columns of its own that are NOT NULL without a default, so that it takes no new row:"
+            f" {', '.join(unnamed)}",
+            "give them a default, or drop them",
+        )
+
+
+def _mandatory(session: Session, tables: Collection[TableName]) -> dict[TableName, frozenset[str]]:
+    if not tables:
+        return {}
+    found: dict[TableName, set[str]] = {}
+    for schema, table, column, extra in session.rows(
+        "SELECT table_schema, table_name, LOWER(column_name), extra FROM information_schema.columns"
+        " WHERE is_nullable = 'NO' AND column_default IS NULL"
+        f" AND (table_schema, table_name) IN ({','.join(['(%s,%s)'] * len(tables))})",
+        [part for name in tables for part in name],
+    ):
+        if not any(word in str(extra).lower() for word in ("auto_increment", "generated", "invisible")):
+            found.setdefault(TableName(schema, table), set()).add(column)
+    return {name: frozenset(columns) for name, columns in found.items()}
+
+
+def _is_known(session: Session, settings: Settings) -> bool:
+    if not own_tables.are_made(session, settings.target.schema_name):
+        return False
+    return ProgressTable(settings.name, settings.target.schema_name).read(session) is not None
+
+
+def _is_row(event: Event) -> bool:
+    return event.kind <= Kind.DELETE
+
+
+def _names(event: Event) -> frozenset[str]:
+    names, _ = split_forms(event.columns or "")
+    return frozenset(names.lower().split(SEP))
+
+
+def _folded(name: TableName) -> tuple[str, str]:
+    return name.schema.lower(), name.table.lower()
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:_SHOWN]) + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")

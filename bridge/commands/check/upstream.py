@@ -1,0 +1,90 @@
+"""Checks of the upstream server itself, where one is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check.protocol import Decoded
+from bridge.commands.check.server import Encryption, judge_encryption, read_variables
+from bridge.config import Settings
+from bridge.events import Kind
+from bridge.mysql.connection import Target
+from bridge.mysql.target_only_keys import FIX, ExtraKey
+
+
+@dataclass(frozen=True)
+class UpstreamFacts:
+    """The upstream server.  variables: global variables, in lower case; those that it does not have are missing."""
+
+    version: str
+    is_tidb: bool
+    encryption: Encryption
+    variables: Mapping[str, str]
+
+
+def gather(upstream: Target) -> UpstreamFacts:
+    """Asks the upstream."""
+    session = upstream.connect(autocommit=True)
+    try:
+        return UpstreamFacts(
+            str(session.value("SELECT VERSION()")),
+            session.is_tidb,
+            Encryption(session.encryption, session.is_encrypted),
+            read_variables(session, ("tidb_gc_life_time", "log_bin", "binlog_format", "binlog_row_image")),
+        )
+    finally:
+        session.close()
+
+
+def judge(facts: UpstreamFacts, place: str, settings: Settings) -> Iterator[Finding]:
+    """Judges the server itself; `place` is its address without secrets."""
+    yield ok("upstream", f"the upstream answers: {facts.version} at {place}")
+    yield judge_encryption("upstream", facts.encryption, settings.upstream)
+    if facts.is_tidb:
+        yield ok(
+            "upstream-history",
+            f"the upstream shows the last {facts.variables.get('tidb_gc_life_time', '?')} (tidb_gc_life_time), at the"
+            " moments of verify and of rows that were cut to their key; that must be more than a verification takes",
+        )
+
+
+def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:
+    """Judges whether the server can give, and log, what the messages need."""
+    if facts.is_tidb:
+        return
+    cut = sum(event.kind <= Kind.UPDATE and event.text is not None for event in found.events)
+    what = "the upstream is not TiDB: rows of which messages hold only the key cannot be read back at their commit ts"
+    if cut:
+        fix = "point --upstream at the TiDB that the changefeed reads"
+        yield fail("upstream-history", f"{what}; the sample holds {cut} of them", fix)
+    else:
+        yield ok("upstream-history", what)
+    if found.is_mysql_born and found.events:
+        yield from _judge_binlog(facts.variables)
+
+
+def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:
+    if variables.get("log_bin", "OFF").upper() not in {"ON", "1"}:
+        return  # a copy, or a replica, of the server whose binlog is read
+    form, image = (variables.get(name, "").upper() for name in ("binlog_format", "binlog_row_image"))
+    if form not in {"ROW", ""}:
+        fix = "SET GLOBAL binlog_format = 'ROW' there"
+        yield fail("upstream-binlog", f"the upstream's binlog_format is {form}: its binlog lacks changes of rows", fix)
+    elif image not in {"FULL", ""}:
+        yield warn(
+            "upstream-binlog",
+            f"the upstream's binlog_row_image is {image}: messages hold parts of rows",
+            "SET GLOBAL binlog_row_image = 'FULL' there",
+        )
+    else:
+        yield ok("upstream-binlog", "the upstream's binlog holds whole rows")
+
+
+def judge_keys(extra: Sequence[ExtraKey]) -> Iterator[Finding]:
+    """Judges unique keys that only the target has."""
+    for found in extra:
+        yield warn("unique-keys", str(found), FIX)
+    if not extra:
+        yield ok("unique-keys", "the target has no unique key that the upstream lacks")

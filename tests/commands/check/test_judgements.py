@@ -1,0 +1,144 @@
+"""Judgements over facts that no server of the tests can be brought to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.commands.check import kafka, machine, server
+from bridge.commands.check.finding import Finding, Level
+from bridge.commands.check.grants import GrantFacts
+from bridge.commands.check.kafka import SourceFacts
+from bridge.commands.check.machine import Folder, MachineFacts
+from bridge.commands.check.server import Encryption, ServerFacts
+from bridge.config import Settings
+from bridge.events import Event, Kind
+from bridge.mysql.reach import Reach
+from bridge.tso import ms_tso
+
+SETTINGS = Settings()
+NOW = 1_790_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("said", "level"),
+    [
+        ("11.4.5-MariaDB", Level.OK),
+        ("10.11.6-MariaDB-0+deb12u1", Level.OK),
+        ("10.6.18-MariaDB", Level.WARN),
+        ("10.1.48-MariaDB", Level.FAIL),
+        ("8.0.36", Level.OK),
+        ("8.4.3", Level.WARN),
+        ("5.7.44-log", Level.OK),
+        ("5.6.51", Level.FAIL),
+        ("8.0.11-TiDB-v8.5.1", Level.OK),
+        ("8.0.11-TiDB-v7.5.0", Level.WARN),
+        ("5.7.25-TiDB-v5.4.0", Level.FAIL),
+    ],
+)
+def test_versions(said: str, level: Level) -> None:
+    """Known to work, not tested, too old."""
+    assert server.judge_version(said, "there").level is level
+
+
+GOOD = MachineFacts('version "17.0.13"', (3, 12), 8 << 30, Folder("/dev/shm", 1 << 30), Folder("/tmp", 9 << 30))
+
+
+def said(found: Sequence[Finding], level: Level) -> list[str]:
+    return [finding.check for finding in found if finding.level is level]
+
+
+@pytest.mark.parametrize(
+    ("change", "failing", "warning"),
+    [
+        ({}, [], []),
+        ({"java": 'openjdk version "21.0.1"'}, [], ["java"]),
+        ({"java": 'java version "1.8.0_392"'}, ["java"], []),
+        ({"python": (3, 14)}, [], ["python"]),
+        ({"memory": 2 << 30}, [], ["memory"]),
+        ({"memory": None}, [], []),
+        ({"shm": Folder("/dev/shm", 64 << 20)}, [], ["shm"]),
+        ({"shm": Folder("/dev/shm", None)}, [], ["shm"]),
+        ({"spill": Folder("/tmp", 1 << 30)}, [], ["spill"]),
+    ],
+)
+def test_machines(change: dict[str, Any], failing: list[str], warning: list[str]) -> None:
+    """What works with less than it could have is a warning."""
+    found = list(machine.judge(replace(GOOD, **change), SETTINGS))
+    assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
+
+
+def a_server(version: str = "8.0.36", ahead: float = 0, limits: tuple[Reach, ...] = (), **more: str) -> ServerFacts:
+    usual = {"max_allowed_packet": str(64 << 20), "default_storage_engine": "InnoDB", "log_bin": "ON"}
+    grants = GrantFacts("", ())
+    return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", ahead, limits, True, grants)
+
+
+@pytest.mark.parametrize(
+    ("facts", "failing", "warning"),
+    [
+        (a_server(binlog_format="ROW"), [], []),
+        (a_server(binlog_format="STATEMENT"), ["binlog"], []),
+        (a_server(binlog_format="STATEMENT", log_bin="OFF"), [], []),
+        (a_server("5.7.44", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], ["binlog"]),
+        (a_server("8.0.36", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], []),
+        (a_server(ahead=61.5), [], ["clock"]),
+        (a_server(ahead=-6), [], ["clock"]),
+        (a_server(limits=(Reach(True, "a balancer", "do not"),)), ["reach"], []),
+        (a_server(limits=(Reach(False, "Galera", "one node"),)), [], ["reach"]),
+    ],
+)
+def test_servers(facts: ServerFacts, failing: list[str], warning: list[str]) -> None:
+    """Binlog formats that InnoDB refuses, clocks, balancers and clusters."""
+    found = [one for one in server.judge(facts, "there", SETTINGS) if one.check != "encryption"]
+    assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
+
+
+def a_topic(partitions: int, *heads: int, **more: Any) -> SourceFacts:
+    messages = {("t", number): [(None, b"{}")] for number in heads}
+    operations = {"t": frozenset({"READ", "DESCRIBE"})}
+    facts: dict[str, Any] = {"operations": operations, "heads": messages, "tails": messages, "now_ms": NOW} | more
+    return SourceFacts("Kafka", True, {"t": partitions}, **facts)
+
+
+def boundary(seconds_ago: float) -> Event:
+    return Event(Kind.BOUNDARY, ms_tso(NOW - round(seconds_ago * 1000)))
+
+
+ROW = Event(Kind.INSERT, ms_tso(NOW))
+
+
+@pytest.mark.parametrize(
+    ("facts", "tails", "failing", "warning"),
+    [
+        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, [], []),
+        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [boundary(200)]}, [], ["boundary-age"]),
+        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [ROW]}, [], ["boundaries"]),
+        (a_topic(3, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, ["boundaries"], []),
+    ],
+)
+def test_boundaries(
+    facts: SourceFacts, tails: Mapping[int, list[Event]], failing: list[str], warning: list[str]
+) -> None:
+    """One in each partition, and a young one: the partition that lacks one holds everything back."""
+    found = list(kafka.judge_boundaries(facts, {("t", number): events for number, events in tails.items()}))
+    assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "failing"),
+    [
+        ({"DESCRIBE"}, ["kafka-rights"]),
+        ({"READ", "DESCRIBE"}, []),
+        ({"ALL"}, []),
+        (set(), []),
+    ],
+)
+def test_rights_in_kafka(allowed: set[str], failing: list[str]) -> None:
+    """The ACL that is missing is named; a broker that does not tell is believed."""
+    found = list(kafka.judge(a_topic(1, 0, operations={"t": frozenset(allowed)})))
+    assert said(found, Level.FAIL) == failing
+    assert all("--operation Read --topic t" in one.fix for one in found if one.level is Level.FAIL)
