@@ -6,9 +6,14 @@ import pymysql
 import pytest
 from pymysql.err import InterfaceError, MySQLError, OperationalError, ProgrammingError
 
+from bridge.errors import ApplyError, RefusedRowsError
+from bridge.local import MariaDB
+from bridge.model import Advance
+from bridge.mysql.apply.run_statement import Sent, refused_transaction
 from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import (
     LOST,
+    TOO_LARGE_TRANSACTION,
     TRANSIENT,
     LockConflictError,
     LostConnectionError,
@@ -17,7 +22,8 @@ from bridge.mysql.server_errors import (
     UnavailableError,
     typed_errors,
 )
-from tests.support.pipelines import admin
+from tests.support.pipelines import admin, opened, sql
+from tests.support.upstreams import boundary, in_one_partition, row_change
 
 
 @pytest.mark.parametrize(
@@ -59,6 +65,37 @@ def test_the_type_of_an_error(raised: MySQLError, expected: type[MySQLError]) ->
     assert type(found.value) is expected
     assert found.value.args == raised.args
     assert isinstance(found.value, TRANSIENT) == issubclass(expected, (LostConnectionError, LockConflictError))
+
+
+@pytest.mark.parametrize("code", sorted(TOO_LARGE_TRANSACTION))
+def test_a_transaction_over_a_limit(code: int) -> None:
+    """By each number: its size, where it is, and the limit by name; --on-bad-message quarantine is no way out, since
+    the quarantine would have to take in one transaction what is too large for one."""
+    limit = {
+        1197: "max_binlog_cache_size",
+        1206: "innodb_buffer_pool_size",
+        1705: "max_binlog_stmt_cache_size",
+        3019: "undo tablespaces",
+    }
+    error = refused_transaction(Advance(10, 20, {}), TooLargeError(code, "too large"), Sent(3, 70_000_000))
+    assert not isinstance(error, RefusedRowsError)
+    assert f"a transaction of 3 statements, 70,000,000 bytes, is too large for the target: {code}" in error.what
+    assert error.where == "commit ts 10 to 20"
+    assert limit.get(code, "tidb_mem_quota_query") in error.fix
+    assert "--on-bad-message" not in error.fix
+
+
+@pytest.mark.soak
+def test_the_cache_of_the_binary_log() -> None:
+    """A transaction of more bytes is refused by a real server, at once, and nothing of it is written."""
+    row = row_change(10, "t", ["id", "v"], ["id"], after=[1, "x" * 200_000])
+    with MariaDB(options=["--log-bin=binlog", "--binlog-format=ROW", "--max-binlog-cache-size=65536"]) as server:
+        sql(server.url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
+        with opened(server.url, [("cdc", 0)]) as pipeline, pytest.raises(ApplyError) as raised:
+            pipeline.take(in_one_partition([row, boundary(20)]))
+        assert pipeline.writer.end.retries == 0
+        assert "is too large for the target: 1197" in raised.value.what
+        assert sql(server.url, "SELECT COUNT(*) FROM m.t") == [(0,)]
 
 
 def test_what_a_connection_raises(target: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import ApplyError, OwnedError
+from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
@@ -24,13 +25,15 @@ from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
+from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.command import bridge
-from tests.support.golden import PROTOCOLS, ZONES, capture, differences
+from tests.support.golden import PROTOCOLS, ZONES, capture, differences, replay_arguments
 from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
 from tests.support.tidb import TiDB
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
 from tests.support.verify_servers import Pair, said
 from tests.system import test_take_over as take_over
+from tests.system.test_kills import survive
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank", "ddl")
 IN_THE_SUITE = [("canal-ext", "all_types"), ("canal-ext", "ddl"), ("debezium-ext", "all_types"), ("open", "keys")]
@@ -88,6 +91,52 @@ def test_every_capture_ends_at_the_upstreams_state(tidb_target: str, golden: Pat
         assert differences(tidb_target, golden, script, variant) == []
         with admin(tidb_target) as session:
             drop_all(session)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_whole_command(tidb_target: str, golden: Path) -> None:
+    """A replay ends at the upstream's state, and a verify of it finds nothing."""
+    arguments = replay_arguments(golden, "canal-ext", "bank", tidb_target)
+    for command in ("replay", "verify"):
+        ended = bridge(command, *arguments[1:])
+        assert ended.code == 0, ended.err
+    assert differences(tidb_target, golden, "bank", "canal-ext") == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+def test_a_killed_bridge_loses_and_repeats_nothing(
+    tidb_target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, protocol: str
+) -> None:
+    """From Kafka onto TiDB, killed while it applies and while it starts; a verify of it finds nothing."""
+    name = topic(PARTITIONS)
+    survive(3, protocol, 11, kafka, name, tidb_target, tmp_path)
+    ended = bridge(*kafka_arguments("verify", kafka.bootstrap_servers, name, tidb_target, "--protocol", protocol))
+    assert ended.code == 0, ended.err
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_take_over(tidb_target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path) -> None:
+    """Of an owner that sleeps in mid-stream: it ends with 5, and the end is the upstream's."""
+    take_over.test_an_owner_that_slept_through_a_take_over_ends_with_5(tidb_target, kafka, topic, tmp_path)
+
+
+def test_a_transaction_beyond_the_memory_quota(tidb_target: str, session: Session) -> None:
+    """It is named by its size, with the settings that would let it in, and not tried again."""
+    rows = [row_change(10, "t", ["id", "v"], ["id"], after=[n, n]) for n in range(20_000)]
+    session.execute("SET GLOBAL tidb_mem_quota_query = 1048576")
+    try:
+        with opened(tidb_target, [("cdc", 0)]) as pipeline, pytest.raises(ApplyError) as raised:
+            pipeline.take(in_one_partition([*rows, boundary(20)]))
+    finally:
+        session.execute("SET GLOBAL tidb_mem_quota_query = 1073741824")
+    assert pipeline.writer.end.retries == 0
+    assert "is too large for the target: 8175" in raised.value.what
+    assert "commit ts 0 to 20" in raised.value.where
+    assert "tidb_mem_quota_query" in raised.value.fix
 
 
 def test_sessions_are_set_up(tidb_target: str, session: Session) -> None:
