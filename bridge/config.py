@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from bridge.ddl.by_table.event_filters import EventFilter, event_filter
 from bridge.ddl.policy import DdlRules, ddl_rules
@@ -15,10 +15,14 @@ from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.tls import Tls, TlsMode
+from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import DecodeOptions
+from bridge.protocols.values.timezones import utc_converter
+from bridge.secret_settings import resolve
 from bridge.tso import ms_tso
 
+Found = TypeVar("Found")
 Tuning = Literal[
     "kept-memory",
     "small-pages",
@@ -34,6 +38,31 @@ RETRY_SECONDS = 300.0
 _MAX_TSO = (1 << 63) - 1
 
 
+def _sound(value: Found, check: Callable[[], object]) -> Found:
+    """Returns the value; ValueError, which pydantic collects, when `check` raises UsageError."""
+    try:
+        check()
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _after(check: Callable[[Any], object]) -> AfterValidator:
+    """Returns a validator that refuses the values for which `check` raises UsageError."""
+    return AfterValidator(lambda value: _sound(value, lambda: check(value)))
+
+
+def _resolved(section: str) -> BeforeValidator:
+    """Returns a validator that replaces references to secrets."""
+
+    def validate(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return resolve(_sound(value, lambda: resolve(value, section)), section)
+
+    return BeforeValidator(validate)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,7 +72,7 @@ class SourceSection(Section):
 
     bootstrap_servers: str = ""
     """The Kafka brokers, as `host:port[,host:port]`."""
-    topics: tuple[str, ...] = ()
+    topics: Annotated[tuple[str, ...], _after(lambda topics: topic_starts(topics))] = ()
     """The topics that are read, all of them as one stream: each a name, or `name@moment` for a topic that begins
     elsewhere than the pipeline (`moment` as in `from`)."""
     input: str = ""
@@ -56,21 +85,15 @@ class SourceSection(Section):
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
     """How long a source that is away is retried before the bridge stops: brokers, their names, leaders; the upstream,
     where rows are read back from it.  0: for ever under `bridge run`, but 300 s for the upstream."""
-    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    kafka: Annotated[dict[str, str], _resolved("kafka")] = Field(default_factory=dict, repr=False)
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
     """The SASL password of the Kafka user."""
 
     @property
     def topic_starts(self) -> dict[str, int | None]:
-        """The topics, each with its own beginning (TSO) where it has one; UsageError for one that cannot be read."""
-        starts: dict[str, int | None] = {}
-        for given in self.topics:
-            name, at, moment = given.partition("@")  # which no name holds (Kafka: letters, digits, . _ -)
-            if name in starts:
-                raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
-            starts[name] = parse_moment(moment) if at else None
-        return starts
+        """The topics, each with its own beginning (TSO) where it has one."""
+        return topic_starts(self.topics)
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -153,6 +176,10 @@ class DdlSection(Section):
     collations: dict[str, str] = Field(default_factory=dict)
     """Collations of the source, each with the collation that the target uses instead."""
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return _sound(self, lambda: self.rules(TableFilter()))
+
     def rules(self, tables: TableFilter, event_filters: tuple[EventFilter, ...] = ()) -> DdlRules:
         """The rules for the target; UsageError for a class or source that is not known."""
         return ddl_rules(**self.model_dump(), tables=tables, event_filters=event_filters)
@@ -171,6 +198,10 @@ class EventFilterSection(Section):
     ignore_update_old_value_expr: str = Field(default="", alias="ignore-update-old-value-expr")
     ignore_update_new_value_expr: str = Field(default="", alias="ignore-update-new-value-expr")
     ignore_delete_value_expr: str = Field(default="", alias="ignore-delete-value-expr")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return _sound(self, lambda: self.event_filter)
 
     @property
     def event_filter(self) -> EventFilter:
@@ -248,12 +279,12 @@ class Settings(Section):
 
     name: str = Field(default="bridge", min_length=1, max_length=128)
     """The pipeline: one row of `_bridge.progress`.  Two bridges of one name never write at once."""
-    protocol: str = "auto"
+    protocol: Annotated[str, _after(require_protocol)] = "auto"
     """The format of the messages: `auto`, `canal-json`, `ckafka`, `debezium` or `open-protocol`."""
-    timezone: str | None = None
+    timezone: Annotated[str | None, _after(utc_converter)] = None
     """The zone in which the messages write TIMESTAMP values (and the event times of ckafka): a name or an offset.
     Without it the first such value stops the bridge."""
-    filter: tuple[str, ...] = ()
+    filter: Annotated[tuple[str, ...], _after(TableFilter)] = ()
     """The tables that are replicated, in TiCDC's rule syntax; the last rule that matches decides."""
     event_filters: tuple[EventFilterSection, ...] = ()
     """What is left out of the tables that are replicated: kinds of row changes, and schema changes.  Each is a table
@@ -263,7 +294,7 @@ class Settings(Section):
     may see parts."""
     on_bad_message: Literal["stop", "quarantine"] = "stop"
     """What is done with a message that cannot be decoded, and with a row that the target refuses."""
-    begin: str = Field(default="earliest", alias="from")
+    begin: Annotated[str, _after(lambda moment: parse_moment(moment))] = Field(default="earliest", alias="from")
     """Where a new pipeline begins: `earliest`, a TSO, or a time.  Everything below it counts as being in the target."""
     source: SourceSection = SourceSection()
     target: TargetSection = TargetSection()
@@ -273,8 +304,18 @@ class Settings(Section):
     verify: VerifySection = VerifySection()
     ckafka: CkafkaSection = CkafkaSection()
     debezium: DebeziumSection = DebeziumSection()
-    spark: dict[str, str] = Field(default_factory=dict, repr=False)
+    spark: Annotated[dict[str, str], _resolved("spark")] = Field(default_factory=dict, repr=False)
     """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
+    _origins: Mapping[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[tuple[str, ...], str]:
+        """Where settings were given, by section and key; those that are not there have their defaults."""
+        return self._origins
+
+    def remember(self, origins: Mapping[tuple[str, ...], str]) -> None:
+        """Keeps where the settings were given."""
+        self._origins = origins
 
     @property
     def row_rules(self) -> RowRules:
@@ -295,6 +336,18 @@ class Settings(Section):
             reserved=ReservedSchemas(self.target.schema_name),
             row_rules=self.row_rules,
         )
+
+
+def topic_starts(topics: tuple[str, ...]) -> dict[str, int | None]:
+    """Splits `name@moment`; None for a topic without a beginning of its own.  Raises UsageError for one that cannot be
+    read."""
+    starts: dict[str, int | None] = {}
+    for given in topics:
+        name, at, moment = given.partition("@")  # which no name holds (Kafka: letters, digits, . _ -)
+        if name in starts:
+            raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
+        starts[name] = parse_moment(moment) if at else None
+    return starts
 
 
 def parse_moment(text: str) -> int:

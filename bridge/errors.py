@@ -3,6 +3,7 @@
 BridgeError                 says what, where and what to do; has the exit code
 +-- UnknownPipelineError    1   the target knows no pipeline of that name
 +-- UsageError              2   wrong flags or settings, or a file that does not exist
+|   +-- SettingsError       2   settings that are wrong, each in a line of its own
 +-- StoppedError            3   a failure that a retry did not cure
 |   +-- BadMessageError     3   a message that cannot be decoded
 |   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
@@ -19,6 +20,7 @@ BridgeError                 says what, where and what to do; has the exit code
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -44,6 +46,11 @@ class BridgeError(Exception):
             parts.append(f"fix: {self.fix}")
         return "; ".join(part.replace("\n", " ") for part in parts)
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is printed: one line for each thing that is wrong."""
+        return (str(self),)
+
 
 class UnknownPipelineError(BridgeError):
     """The pipeline is unknown on the target."""
@@ -58,6 +65,19 @@ class UsageError(BridgeError):
     """Wrong flags or settings."""
 
     exit_code = 2
+
+
+class SettingsError(UsageError):
+    """Settings that are wrong.  problems: one sentence each, with the key, what is allowed, and where it was given."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self._problems = tuple(problems)
+        super().__init__("; ".join(self._problems))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The problems."""
+        return self._problems
 
 
 class StoppedError(BridgeError):

@@ -83,7 +83,8 @@ def _report_machine_error(error: Exception) -> int:
 
 
 def _report(error: BridgeError) -> int:
-    console.note(str(error))
+    for line in error.lines:
+        console.note(line)
     return error.exit_code
 
 

@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from bridge import demo, exits, settings_sources
+from bridge import demo, exits
 from bridge.errors import StoppedError
 from bridge.mysql.state.progress import ProgressTable
+from bridge.settings import load
 from tests.support.command import SECONDS, Ended, Process, bridge
 from tests.support.pipelines import admin
 
@@ -44,7 +45,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "broken.toml": b"[target\n",
         "deep.toml": b"a = " + b"[" * 5000,
         "list.toml": b"target = [1]\n",
-        "type.toml": b'[stream]\nwriters = "many"\n[target]\nurl = 7\n',
+        "type.toml": b"[target]\nurl = 7\n",
         "date.toml": b"name = 2026-01-01\n",
         "dotted.toml": b'[source.kafka]\nsecurity.protocol = "SSL"\n',
         "junk.password": b"\xff\xfe",
@@ -116,8 +117,8 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("status", "--config", "{files}/date.toml"), "name"),
     (2, ("status", "--config", "{files}/dotted.toml"), "quotes"),
     (2, ("status", "--set", "target"), "has no value"),
-    (2, ("status", "--set", "=x"), "no setting"),
-    (2, ("status", "--set", "a.b.c=x"), "no setting a"),
+    (2, ("status", "--set", "=x"), "unknown setting"),
+    (2, ("status", "--set", "a.b.c=x"), "unknown setting a"),
     (2, ("status", "--set", "stream=x"), "section"),
     (2, ("status", "--set", "stream.writers=x"), "stream.writers"),
     (2, ("status", "--set", "target.tls=on"), "target.tls"),
@@ -258,16 +259,16 @@ def test_a_user_without_rights(target: str) -> None:
 
 
 COMMANDS: dict[str, tuple[Any, str, tuple[str, ...]]] = {
-    "run": (settings_sources, "load_settings", ("run",)),
-    "replay": (settings_sources, "load_settings", ("replay",)),
-    "verify": (settings_sources, "load_settings", ("verify",)),
-    "status": (settings_sources, "load_settings", ("status",)),
-    "inspect": (settings_sources, "load_settings", ("inspect",)),
-    "check": (settings_sources, "load_settings", ("check",)),
-    "reset": (settings_sources, "load_settings", ("reset",)),
+    "run": (load, "load_settings", ("run",)),
+    "replay": (load, "load_settings", ("replay",)),
+    "verify": (load, "load_settings", ("verify",)),
+    "status": (load, "load_settings", ("status",)),
+    "inspect": (load, "load_settings", ("inspect",)),
+    "check": (load, "load_settings", ("check",)),
+    "reset": (load, "load_settings", ("reset",)),
     "demo": (demo, "run_demo", ("demo",)),
-    "quarantine": (settings_sources, "load_settings", ("quarantine", "list")),
-    "ddl": (settings_sources, "load_settings", ("ddl", "list")),
+    "quarantine": (load, "load_settings", ("quarantine", "list")),
+    "ddl": (load, "load_settings", ("ddl", "list")),
 }
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bridge.config import Settings, parse_moment
-from bridge.errors import UsageError
-from bridge.settings_sources import load_settings
+from bridge.errors import SettingsError, UsageError
+from bridge.settings.load import load_settings
+from bridge.settings.toml_lines import lines_of
 from bridge.tso import ms_tso
 
 
@@ -95,6 +96,7 @@ WRONG = [
     ({"assignments": ("name",)}, "name"),
     ({"assignments": ("target.schema=a%sb",)}, "target.schema"),
     ({"assignments": ("name.first=1",), "toml": 'name = "x"'}, "name"),
+    ({"assignments": ("zz=1", "zz.y=2")}, "zz"),
 ]
 
 
@@ -105,7 +107,89 @@ def test_errors_name_the_setting(tmp_path: Path, sources: dict[str, Any], settin
         load(tmp_path, **sources)
     assert setting in str(raised.value)
     assert raised.value.exit_code == 2
-    assert raised.value.fix
+    assert len(raised.value.lines) == 1
+
+
+def problems(tmp_path: Path, **sources: Any) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, **sources)
+    return tuple(line.replace(f"{tmp_path}/", "") for line in raised.value.lines)
+
+
+SAID = [
+    ({"toml": "[stream]\ntriger_ms = 1"},
+     "unknown setting stream.triger_ms; did you mean stream.trigger_ms? (bridge.toml:2)"),
+    ({"toml": "[strem]\ntrigger_ms = 1"}, "unknown setting strem; did you mean stream? (bridge.toml:1)"),
+    ({"toml": 'name = "x"\nzzz.y = 1'},
+     "unknown setting zzz; `bridge help settings` lists them all (bridge.toml:2)"),
+    ({"environment": {"BRIDGE_STREAM_TRIGER_MS": "1"}},
+     "unknown setting BRIDGE_STREAM_TRIGER_MS; did you mean BRIDGE_STREAM_TRIGGER_MS? (the environment)"),
+    ({"assignments": ("verify.worker=3",)}, "unknown setting verify.worker; did you mean verify.workers? (--set)"),
+    ({"environment": {"BRIDGE_STREAM_TRIGGER_MS": "soon"}},
+     "stream.trigger_ms is wrong (given: 'soon'): it has to be a whole number, at least 0 (BRIDGE_STREAM_TRIGGER_MS)"),
+    ({"flags": {"consistency": "loose"}},
+     "consistency is wrong (given: 'loose'): it has to be one of atomic, parallel (--consistency)"),
+    ({"toml": "[verify]\nmax_load = 7"},
+     "verify.max_load is wrong (given: 7): it has to be a list of texts (bridge.toml:2)"),
+    ({"toml": 'source = "kafka:9092"'},
+     "source is a section of settings, not a setting; fix: set one of its settings, source.<setting> (bridge.toml:1)"),
+    ({"flags": {"timezone": "Mars/Base"}},
+     "timezone: unknown time zone 'Mars/Base'; fix: give an IANA name, \"UTC\" or an offset like \"+08:00\""
+     " (--timezone)"),
+    ({"toml": '[[event_filters]]\nmatcher = ["a.*"]\nignore-evnt = ["delete"]'},
+     "unknown setting event_filters.ignore-evnt; did you mean event_filters.ignore-event? (bridge.toml:1)"),
+    ({"toml": '[[event_filters]]\nmatcher = 3'},
+     "event_filters.matcher is wrong (given: 3): it has to be a list of texts (bridge.toml:1)"),
+    ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: it has to be a text (bridge.toml:2)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sources", "said"), SAID)
+def test_what_is_said_of_a_wrong_setting(tmp_path: Path, sources: dict[str, Any], said: str) -> None:
+    """The key, the value unless it may be secret, what is allowed, where it was given, and the closest key."""
+    assert problems(tmp_path, **sources) == (said,)
+
+
+def test_all_errors_are_said_at_once(tmp_path: Path) -> None:
+    """Of every source, and of values that have the right form but no meaning."""
+    found = problems(
+        tmp_path,
+        toml='nmae = "x"\nprotocol = "cana"\n[stream]\nwriters = 0\n[ddl]\nhold = ["dropp table"]\n',
+        environment={"BRIDGE_TARGT": "mysql://h/", "BRIDGE_VERIFY_WORKERS": "many"},
+        assignments=("source.quarantin=t/0/1", "target.password=s3cret"),
+        flags={"from": "soon", "filter": ["a.*", "["]},
+    )
+    keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from", "filter"]
+    for key in [*keys, "verify.workers"]:
+        assert [key in line for line in found].count(True) == 1, (key, found)
+    assert "s3cret" not in str(found)
+
+
+def test_variables_of_kubernetes_are_no_settings(tmp_path: Path) -> None:
+    """Every pod has them beside a Service that is called bridge."""
+    names = ("BRIDGE_SERVICE_HOST", "BRIDGE_SERVICE_PORT_METRICS", "BRIDGE_PORT", "BRIDGE_PORT_9000_TCP_ADDR")
+    assert load(tmp_path, environment=dict.fromkeys(names, "10.0.0.1")).name == "bridge"
+
+
+LINES = """
+name = "x"           # 2
+filter = [
+  "a.*",
+]
+[ source . kafka ]   # 6
+"security.protocol" = "SSL"
+ddl.x = 1
+[stream] # of bytes
+writers=3
+"""
+
+
+def test_the_lines_of_a_file() -> None:
+    """Keys with dots and quotes, and sections, have their lines."""
+    assert lines_of(LINES) == {
+        ("name",): 2, ("filter",): 3, ("source", "kafka"): 6, ("source", "kafka", "security.protocol"): 7,
+        ("source", "kafka", "ddl", "x"): 8, ("stream",): 9, ("stream", "writers"): 10,
+    }  # fmt: skip
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Se
     """Reads the settings of a command from `--config`, the environment, its other flags, and `--set`."""
     # These take long to import, and --help does not need them.
     from bridge.logs import configure_logs
-    from bridge.settings_sources import load_settings
+    from bridge.settings.load import load_settings
 
     configure_logs()
     given = {name.removesuffix("_"): value for name, value in flags.items()}

@@ -29,6 +29,7 @@ __all__ = [
     "is_mysql_born",
     "make_decoder",
     "recognise",
+    "require_protocol",
 ]
 
 DECODERS: Final[dict[str, Callable[[DecodeOptions], FastDecoder]]] = {
@@ -46,9 +47,13 @@ Debezium message, but sends watermarks only with the extension.  In other protoc
 
 def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
     """Makes the decoder of a protocol.  Raises UsageError for an unknown protocol or time zone."""
-    factory = DECODERS.get(protocol)
-    if factory:
-        return factory(options)
-    close = difflib.get_close_matches(protocol, DECODERS, n=1, cutoff=0.3)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise UsageError(f"unknown protocol {protocol!r}", fix=f"known are {', '.join(sorted(DECODERS))}{hint}")
+    require_protocol(protocol)
+    return DECODERS[protocol](options)
+
+
+def require_protocol(protocol: str) -> None:
+    """Raises UsageError for a protocol that is neither known nor `auto`."""
+    if protocol not in {*DECODERS, "auto"}:
+        close = difflib.get_close_matches(protocol, DECODERS, n=1, cutoff=0.3)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"unknown protocol {protocol!r}", fix=f"known are {', '.join(sorted(DECODERS))}{hint}")

@@ -20,7 +20,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
-from bridge.settings_sources import load_settings
+from bridge.settings.load import load_settings
 from bridge.sources.kafka import KafkaSource
 from bridge.spark.session import start_session
 from bridge.spark.worker_decoder import event_decoder

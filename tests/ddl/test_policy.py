@@ -17,7 +17,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
-from bridge.settings_sources import load_settings
+from bridge.settings.load import load_settings
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 

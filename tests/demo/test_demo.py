@@ -25,7 +25,7 @@ GONE_SECONDS = 20.0
 @pytest.fixture
 def mark() -> Iterator[str]:
     """A mark in the environment of a process and of all that it starts; the test fails when one of them is left."""
-    name = f"BRIDGE_DEMO_TEST_{uuid.uuid4().hex}"
+    name = f"DEMO_TEST_OF_BRIDGE_{uuid.uuid4().hex}"
     yield name
     until = time.monotonic() + GONE_SECONDS
     while (left := _marked(name)) and time.monotonic() < until:

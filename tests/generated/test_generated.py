@@ -1,6 +1,6 @@
 """Whole runs drawn at random, against an oracle that is a dictionary per table.
 
-One seed is one run: `BRIDGE_GENERATED_SEEDS=17,18` with `-k one_seed` runs some again.  What fails is made as small as
+One seed is one run: `GENERATED_SEEDS=17,18` with `-k one_seed` runs some again.  What fails is made as small as
 it stays failing, and printed with what the upstream did.
 """
 
@@ -82,22 +82,22 @@ def test_runs_on_executors(bench: Bench, spark: SparkSession) -> None:
 
 @pytest.mark.soak
 def test_one_seed(bench: Bench, spark: SparkSession) -> None:
-    """The runs of the seeds in BRIDGE_GENERATED_SEEDS; `17x` is that of seed 17 on executors."""
+    """The runs of the seeds in GENERATED_SEEDS; `17x` is that of seed 17 on executors."""
     bench.spark = spark
-    for seed in os.environ.get("BRIDGE_GENERATED_SEEDS", "0").split(","):
+    for seed in os.environ.get("GENERATED_SEEDS", "0").split(","):
         check(bench, int(seed.rstrip("x")), EXECUTORS if seed.endswith("x") else NO_FORCE)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_generated_runs_for_long(bench: Bench, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for as long as BRIDGE_GENERATED_MINUTES says (5), from the seed BRIDGE_GENERATED_FROM on; prints which
+    """The same for as long as GENERATED_MINUTES says (5), from the seed GENERATED_FROM on; prints which
     pairs of dimensions have met."""
     bench.spark = spark
     coverage, failures = Coverage(), dict[str, str]()
     kinds = Counter[str]()
-    first = seed = int(os.environ.get("BRIDGE_GENERATED_FROM", "1000000"))
-    deadline = time.monotonic() + 60 * float(os.environ.get("BRIDGE_GENERATED_MINUTES", "5"))
+    first = seed = int(os.environ.get("GENERATED_FROM", "1000000"))
+    deadline = time.monotonic() + 60 * float(os.environ.get("GENERATED_MINUTES", "5"))
     while time.monotonic() < deadline and len(failures) < MOST_KINDS:
         case = bench.case(seed, EXECUTORS if seed % ONE_IN == 0 else NO_FORCE, WITHOUT)
         try:

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings_sources import SHORT_NAMES
+from bridge.settings.places import SHORT_NAMES, has_variable
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"
@@ -35,7 +35,15 @@ counts as not given. In variables and in `--set`, lists are written with commas:
 bridge run --config bridge.toml --set stream.status_seconds=60
 ```
 
-A setting that does not exist, or a value that is not allowed, ends the command with exit code 2 and names the setting.
+Settings that do not exist, `BRIDGE_*` variables that are none, and values that are not allowed end the command with
+exit code 2.  All of them are said at once, one line each: the key, the value (unless it may be secret), what is
+allowed, and the line, variable or flag that gave it:
+
+```
+bridge: unknown setting stream.triger_ms; did you mean stream.trigger_ms? (bridge.toml:12)
+bridge: stream.messages_per_batch is wrong (given: '0'): it has to be a whole number, at least 1 (--set)
+```
+
 Passwords are never taken from the file: use the variables below, or a file of their own (`password_file`).
 [conf/bridge.toml](../../conf/bridge.toml) is a settings file that holds every setting with its default.
 """
@@ -153,7 +161,7 @@ def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield from (f"`{known[name]}`" for name in [*short, *([] if section else [key])] if name in known)
     if get_origin(field.annotation) is dict:
         yield f"`--set {'.'.join(place)}.NAME=VALUE`"
-    else:
+    elif has_variable(field):
         yield f"`BRIDGE_{'_'.join(place).upper()}`"
     yield from (f"`BRIDGE_{name.upper()}`" for name in short if name != "_".join(place))
 

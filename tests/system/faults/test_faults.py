@@ -16,7 +16,7 @@ from tests.support.faults import Fault
 from tests.support.grounds import RECOVERY_SECONDS, SERVERS, Ground, PatientWatcher, grounds, processes_of
 from tests.support.nights import PATIENCE_SECONDS, Night, Report
 
-MINUTES = float(os.environ.get("BRIDGE_FAULTS_MINUTES", "30"))
+MINUTES = float(os.environ.get("FAULTS_MINUTES", "30"))
 IN_SUITE = {
     *WIRE,
     *("Kafka cut", "Kafka away", "Kafka stalls"),
@@ -77,7 +77,7 @@ def test_night_of_faults(tmp_path: Path, server: str, consistency: str) -> None:
     """A fault every 10 s, of any kind, whether or not the last one is over: zero differences."""
     if server == "TiDB" and not tidb.is_built():
         pytest.skip(f"TiDB is not built: `{tidb.BUILD_COMMAND}` does it, once")
-    seed = int(os.environ.get("BRIDGE_FAULTS_SEED", str(random.randrange(1 << 30))))
+    seed = int(os.environ.get("FAULTS_SEED", str(random.randrange(1 << 30))))
     report, folder = Report(), tmp_path / "bridge"
     print(f"{server}, {consistency}, {MINUTES:g} minutes, seed {seed}")
     with grounds(folder, server=server, consistency=consistency, seed=seed, per_beat=20) as (ground, watcher):

@@ -1,0 +1,1 @@
+"""Reads the settings from a file, the environment and flags."""
