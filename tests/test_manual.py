@@ -24,6 +24,7 @@ from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
+from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
 from bridge.settings.load import load_settings
 from tests.support import settings_page
@@ -204,6 +205,21 @@ def _sets_something(variable: str) -> bool:
         return load_settings(None, {variable: "x"}, {}, ()) != Settings()
     except UsageError as error:
         return "unknown setting" not in str(error)
+
+
+def test_each_dependency_has_its_reason() -> None:
+    """The page on internals lists what `pip install` brings, and nothing else, each with what it is for."""
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    text = (MANUAL / "internals.md").read_text(encoding="utf-8")
+    listed = text.partition("<!-- dependencies -->")[2].partition("<!-- /dependencies -->")[0]
+    reasons = dict(re.findall(r"^\| ([a-z][a-z0-9-]*) \| (.+) \|$", listed, re.MULTILINE))
+    assert set(reasons) - {"package"} == {re.split(r"[\[=<>~]", one)[0] for one in given}
+
+
+def test_each_form_of_the_own_tables_has_its_line() -> None:
+    """The page on changes tells of every form that a start upgrades, or is refused."""
+    table = (MANUAL / "changes.md").read_text(encoding="utf-8").partition("| form |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(form) for form in range(VERSION + 1)]
 
 
 # --- blocks of real output that need no server

@@ -22,6 +22,7 @@ TOPICS: Final = {
     "performance": "how fast it is, what it costs, how it grows, and how to measure that yourself",
     "internals": "how it works, its threads and its tables, and the decisions behind them",
     "settings": "every setting, with its default, its flag and its environment variable",
+    "changes": "what changed, what a change of version asks of you, and the way back",
 }
 """The pages, and what each of them tells."""
 
