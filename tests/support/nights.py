@@ -18,6 +18,9 @@ SHARE_OF_NIGHT = 0.25
 """A fault that lasts for a larger share of the night does not come."""
 PATIENCE_SECONDS = 900.0
 """For a recovery, beside other faults that may last for minutes."""
+START_SECONDS = 120.0
+"""For a bridge that was killed: on a busy machine it needs a minute to start, and would otherwise be killed again and
+again before it has applied anything."""
 NO_RECOVERY = "no recovery from "
 
 
@@ -105,6 +108,8 @@ class Night:
         try:
             with suppress(ProcessLookupError, *FAILURES):
                 fault.act(self._ground)
+            if fault.part == "bridge":
+                self._ground.recovered(boundary, START_SECONDS)
         finally:
             self._busy[fault.part].release()
         is_over = self._ground.recovered(boundary, PATIENCE_SECONDS)

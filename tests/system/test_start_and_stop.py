@@ -100,6 +100,31 @@ def test_a_deleted_topic_stops_it_with_3(target: str, kafka: Kafka, topic: Topic
 
 
 @pytest.mark.soak
+def test_messages_that_are_dropped_while_it_runs_stop_it_with_3(
+    target: str, kafka: Kafka, topic: Topics, tmp_path: Path
+) -> None:
+    """Retention passes by a bridge that sleeps: nothing behind the gap is applied, and the line says what is lost."""
+    name = topic(1)
+    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
+        feed.open_bank()
+        end = feed.go_on(beats=10)
+        with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
+            process.wait_for(lambda: applied_ts(target) == end, "the end")
+            process.signal_group(signal.SIGSTOP)
+            feed.go_on(beats=20)
+            admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+            for future in admin.delete_records([TopicPartition(name, 0, -1)]).values():
+                future.result(30)
+            feed.go_on(beats=5)
+            process.signal_group(signal.SIGCONT)
+            assert process.wait() == 3, process.end_of_log
+            assert "Traceback" not in process.log
+            print(process.lines[-1])
+            assert f"{name}" in process.lines[-1]
+    assert applied_ts(target) == end
+
+
+@pytest.mark.soak
 def test_ends_that_are_away_at_the_start_are_named(target: str, topic: Topics, kafka: Kafka, tmp_path: Path) -> None:
     """First in the log, then by `bridge status`; when they are back, it reads."""
     name = topic(PARTITIONS)

@@ -27,10 +27,10 @@ class Pipeline:
         self._target, self._servers = target, kafka.bootstrap_servers
         sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in ("t", "u")))
 
-    def send(self, topic: str, *messages: dict[str, Any]) -> None:
+    def send(self, topic: str, *messages: dict[str, Any], partition: int = -1) -> None:
         producer: Any = Producer({"bootstrap.servers": self._servers, "log_level": 0})
         for message in messages:
-            producer.produce(topic, json.dumps(message).encode(), b"")
+            producer.produce(topic, json.dumps(message).encode(), b"", partition)
         assert producer.flush(30) == 0
 
     def replay(self, *topics: str, begin: str | None = None) -> Ended:
@@ -77,6 +77,21 @@ def test_a_topic_comes_and_goes(target: str, topic: Topics, pipeline: Pipeline) 
     pipeline.send(old, row(60, 60), watermark(70))
     assert (pipeline.replay(old).code, pipeline.ids("t")) == (0, [10, 28, 60])
     assert pipeline.replay(old, new).code == 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_two_topics_are_one_stream(target: str, topic: Topics, pipeline: Pipeline) -> None:
+    """A transaction with a row in each is held back until both topics are beyond it, and then written at once."""
+    left, right = topic(2), topic(1)
+    for number in (0, 1):
+        pipeline.send(left, row(10, 10), row(20, 20), watermark(30), partition=number)
+    pipeline.send(right, other(20), watermark(20), partition=0)
+    ended = pipeline.replay(left, right)
+    assert (ended.code, pipeline.ids("t"), pipeline.ids("u")) == (0, [10], []), ended.err
+    pipeline.send(right, watermark(25))
+    ended = pipeline.replay(right, left)
+    assert (ended.code, pipeline.ids("t"), pipeline.ids("u")) == (0, [10, 20], [20]), ended.err
+    assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(25,)]
 
 
 @pytest.mark.usefixtures("spark")
