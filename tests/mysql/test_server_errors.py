@@ -88,14 +88,18 @@ def test_a_transaction_over_a_limit(code: int) -> None:
 @pytest.mark.soak
 def test_the_cache_of_the_binary_log() -> None:
     """A transaction of more bytes is refused by a real server, at once, and nothing of it is written."""
-    row = row_change(10, "t", ["id", "v"], ["id"], after=[1, "x" * 200_000])
+    rows = [row_change(10, table, ["id", "v"], ["id"], after=[1, "x" * 200_000]) for table in ("t", "u")]
     with MariaDB(options=["--log-bin=binlog", "--binlog-format=ROW", "--max-binlog-cache-size=65536"]) as server:
-        sql(server.url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
+        sql(
+            server.url,
+            "CREATE DATABASE m",
+            *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY, v LONGTEXT)" for name in "tu"),
+        )
         with opened(server.url, [("cdc", 0)]) as pipeline, pytest.raises(ApplyError) as raised:
-            pipeline.take(in_one_partition([row, boundary(20)]))
+            pipeline.take(in_one_partition([*rows, boundary(20)]))
         assert pipeline.writer.end.retries == 0
         assert "is too large for the target: 1197" in raised.value.what
-        assert sql(server.url, "SELECT COUNT(*) FROM m.t") == [(0,)]
+        assert sql(server.url, "SELECT (SELECT COUNT(*) FROM m.t) + (SELECT COUNT(*) FROM m.u)") == [(0,)]
 
 
 def test_what_a_connection_raises(target: str) -> None:
