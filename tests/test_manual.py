@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,36 @@ def _sets_something(variable: str) -> bool:
         return load_settings(None, {variable: "x"}, {}, ()) != Settings()
     except UsageError as error:
         return "unknown setting" not in str(error)
+
+
+def written_commands() -> list[tuple[str, str]]:
+    """Each line of a fence that begins with `bridge `, with those that a backslash joins to it, and its page."""
+    found = []
+    for page in pages():
+        for fence in re.findall(r"^```\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            lines = fence.replace("\\\n", " ").splitlines()
+            plain = [line.removeprefix("$ ") for line in lines]
+            found += [(page.stem, line) for line in plain if re.match(r"bridge \w+( \S|$)", line)]
+    return found
+
+
+@cache
+def offered_flags(*command: str) -> set[str]:
+    """The flags of a command, as its help has them."""
+    said = bridge(*command, "--help")
+    assert said.code == 0, command
+    return set(re.findall(r"--[a-z][a-z-]*", said.out))
+
+
+def test_commands_in_the_manual_exist() -> None:
+    """Whoever copies a line from a page gets no "no such option"."""
+    written = written_commands()
+    assert len(written) > 20
+    for page, line in written:
+        words = shlex.split(line.partition(" | ")[0], comments=True)[1:]
+        command = words[: 2 if words[0] in {"ddl", "quarantine", "config", "ctl"} else 1]
+        flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert flags <= offered_flags(*command), f"{page}: {line}"
 
 
 def test_each_dependency_has_its_reason() -> None:
