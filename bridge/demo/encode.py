@@ -5,11 +5,13 @@ Rows go to partitions by the hash of schema, table and handle column (TiCDC's in
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -45,8 +47,13 @@ TYPES: Final = {
     "char": TypeCode(1, 254, False),
     "decimal": TypeCode(3, 246, True),
     "datetime": TypeCode(93, 12, True),
+    "tinyint": TypeCode(-6, 1, True),
+    "enum": TypeCode(4, 247, False),
+    "json": TypeCode(12, 245, True),
+    "text": TypeCode(2005, 252, False),
+    "blob": TypeCode(2004, 252, True),
 }
-"""The types that the bank and the benchmark need."""
+"""The types that the bank and the benchmark need.  A BLOB is a text, of which each character is a byte (Latin-1)."""
 
 OPEN_BATCH: Final = 16
 """The most events of one Open Protocol message (max-batch-size)."""
@@ -206,9 +213,16 @@ def _open_row(change: Change) -> dict[str, Any]:
 
 def _open_image(shape: TableVersion, row: BankRow) -> dict[str, dict[str, Any]]:
     return {
-        column.name: {**_open_column(shape, column), "v": None if value is None else _plain(column, value)}
+        column.name: {**_open_column(shape, column), "v": None if value is None else _open_value(column, value)}
         for column, value in zip(shape.columns, row, strict=True)
     }
+
+
+def _open_value(column: BankColumn, value: Value) -> int | str:
+    """Returns BLOB and TEXT in base64, and any other value plain."""
+    if column.mysql_type not in {"blob", "text"}:
+        return _plain(column, value)
+    return base64.b64encode(str(value).encode("latin-1" if column.mysql_type == "blob" else "utf-8")).decode()
 
 
 def _open_column(shape: TableVersion, column: BankColumn) -> dict[str, Any]:
@@ -234,13 +248,21 @@ def _type(column: BankColumn) -> TypeCode:
 
 
 def _plain(column: BankColumn, value: Value) -> int | str:
-    """Returns an integer as it is, and any other value as the upstream's text."""
+    """Returns an integer as it is, the number of an ENUM member, and any other value as the upstream's text."""
     _type(column)
+    if column.mysql_type == "enum":
+        return members(column.size).index(str(value)) + 1
     if isinstance(value, datetime):
         return _datetime_text(value, int(column.size or 0))
     if column.mysql_type == "decimal":
         return f"{value:.{column.size.partition(',')[2]}f}"
     return value if isinstance(value, int) else str(value)
+
+
+@lru_cache
+def members(definition: str) -> list[str]:
+    """Returns the members of an ENUM by what stands between its parentheses."""
+    return [member.replace("''", "'") for member in definition[1:-1].split("','")]
 
 
 def _datetime_text(value: datetime, digits: int) -> str:

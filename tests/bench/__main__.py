@@ -29,6 +29,7 @@ Protocol = StrEnum("Protocol", [(name, name) for name in ENCODERS])
 WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
 Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
 AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])
+HEADLINES = [WorkloadName["real"], WorkloadName["sysbench"]]
 PLOTS = Path(__file__).with_name("plots")
 
 
@@ -58,7 +59,11 @@ def main(
     ] = None,
     workload: Annotated[
         list[WorkloadName] | None,
-        typer.Option("--workload", help="sysbench: 4 columns; hot: 1,000 keys; wide: 60 columns.  [default: sysbench]"),
+        typer.Option(
+            "--workload",
+            help="real: rows as shops have them; sysbench: 4 columns; hot: 1,000 keys; wide: 60 columns."
+            "  [default: real and sysbench]",
+        ),
     ] = None,
     events: Annotated[int, typer.Option("--events", min=1000, help="Row changes of a catch-up.")] = 1_000_000,
     rounds: RoundsFlag = 3,
@@ -88,7 +93,7 @@ def main(
         if Part.CATCH_UP in parts:
             cases = [
                 catching_up.Case(*map(str, chosen))
-                for chosen in itertools.product(workload or [WorkloadName["sysbench"]], protocols, consistencies)
+                for chosen in itertools.product(workload or HEADLINES, protocols, consistencies)
             ]
             found["catch_up"] = catching_up.measure(running, cases, events, rounds, say)
         if Part.STEADY in parts:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pymysql
+from pymysql.converters import escape_string
 
-from bridge.demo.model import BankRow, Change, TableVersion
+from bridge.demo.model import BankColumn, BankRow, Change, TableVersion, Value
 from tests.bench.database import connect, fingerprint, make_tables
 from tests.bench.workload import Upstream, Workload
 
@@ -84,7 +85,7 @@ def _writes(shape: TableVersion, rows: list[BankRow]) -> Iterator[bytes]:
     names = [column.name for column in shape.columns]
     head = f"INSERT INTO {shape.schema}.{shape.name} ({','.join(names)}) VALUES "
     tail = " ON DUPLICATE KEY UPDATE " + ",".join(f"{name}=VALUES({name})" for name in names[1:])
-    bodies = [f"({','.join(map(_literal, row))})" for row in rows]
+    bodies = [f"({','.join(map(_literal, shape.columns, row))})" for row in rows]
     if not bodies:
         return
     per_statement = max(1, STATEMENT_BYTES * len(bodies) // sum(map(len, bodies)))
@@ -96,7 +97,13 @@ def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
     return (items[at : at + size] for at in range(0, len(items), size))
 
 
-def _literal(value: object) -> str:
+def _literal(column: BankColumn, value: Value) -> str:
+    if value is None:
+        return "NULL"
+    if column.mysql_type == "blob":
+        return f"x'{str(value).encode('latin-1').hex()}'"
+    if isinstance(value, str):
+        return f"'{escape_string(value)}'"
     return str(value) if isinstance(value, int) else f"'{value}'"
 
 

@@ -5,8 +5,9 @@ Debezium as TiCDC writes it without schemas and with watermarks (seen in genuine
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ from bridge.demo.encode import ENCODERS as DEMO_ENCODERS
 from bridge.demo.encode import EncodedMessage, Encoder
 from bridge.demo.model import BankColumn, BankRow, BankSchemaChange, Change, TableVersion, Transaction, Value
 from bridge.tso import tso_ms
+
+_EPOCH: Final = datetime(1970, 1, 1)
+_DIGITS: Final = {"": "seconds", "3": "milliseconds", "6": "microseconds"}
 
 
 class DebeziumEncoder(Encoder):
@@ -126,19 +130,26 @@ def _named(shape: TableVersion, row: BankRow, form: Callable[[BankColumn, Value]
 
 
 def _debezium_value(column: BankColumn, value: Value) -> object:
-    """Decimals as doubles, as TiCDC has them; times as if UTC."""
+    """Decimals as doubles, as TiCDC has them; times as if UTC, in milliseconds up to three digits, otherwise in
+    microseconds; binary values in base64."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, datetime):
-        return round(value.replace(tzinfo=UTC).timestamp() * 1000)
-    del column
-    return value
+        since = value - _EPOCH
+        return since // timedelta(milliseconds=1) if int(column.size or 0) <= 3 else since // timedelta(microseconds=1)
+    return _base64(value) if column.mysql_type == "blob" else value
 
 
 def _text(column: BankColumn, value: Value) -> str:
+    if column.mysql_type == "blob":
+        return _base64(value)
     if isinstance(value, datetime):
-        return value.isoformat(" ", "milliseconds" if column.size else "seconds")
+        return value.isoformat(" ", _DIGITS[column.size])
     return str(value)
+
+
+def _base64(value: Value) -> str:
+    return base64.b64encode(str(value).encode("latin-1")).decode()
 
 
 ENCODERS: Final[dict[str, Callable[[int], Encoder]]] = {

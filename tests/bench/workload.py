@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from bridge.demo.encode import EncodedMessage, Encoder
 from bridge.demo.model import BankColumn, BankRow, BankTotals, Change, TableVersion, Transaction, Value
+from tests.bench import real_rows
 
 SCHEMA = "sbtest"
 START_TS = 470611868434825218
@@ -52,15 +53,55 @@ class Workload:
     def statements(self) -> list[str]:
         """What makes the database and its tables, afresh."""
         creates = [
-            f"CREATE TABLE {SCHEMA}.{shape.name} ({','.join(column.ddl() for column in shape.columns)})"
-            for shape in self.shapes
+            f"CREATE TABLE {SCHEMA}.{shape.name} ({','.join(self._definitions(shape))})" for shape in self.shapes
         ]
         return [f"DROP DATABASE IF EXISTS {SCHEMA}", f"CREATE DATABASE {SCHEMA}", *creates]
+
+    def row(self, key: int, number: int) -> BankRow:
+        """The row that a key and a random number of 64 bits make."""
+        return _row(self.columns, key, number)
+
+    def at(self, ids: int, drawn: float) -> int:
+        """The index of the row that an update goes to: `drawn` is from 0 up to 1."""
+        return int(ids * drawn)
+
+    def crc(self, row: BankRow) -> int:
+        """What `fingerprint_query` sums up of a row."""
+        return zlib.crc32(",".join(map(str, row)).encode())
+
+    def _definitions(self, shape: TableVersion) -> list[str]:
+        return [column.ddl() for column in shape.columns]
+
+
+class RealWorkload(Workload):
+    """Rows as shops have them (`real_rows`), in 20 tables with secondary indexes; a few rows get most updates."""
+
+    @property
+    def shapes(self) -> list[TableVersion]:
+        """The tables."""
+        return [TableVersion(SCHEMA, name, columns) for name, columns in real_rows.TABLES.items()]
+
+    def row(self, key: int, number: int) -> BankRow:
+        """The row that a key and a random number of 64 bits make."""
+        tables = list(real_rows.TABLES.values())
+        return real_rows.row(tables[key % len(tables)], key, number)
+
+    def at(self, ids: int, drawn: float) -> int:
+        """By Zipf's law: the row of rank r in one of r draws."""
+        return min(ids - 1, int(ids**drawn) - 1)
+
+    def crc(self, row: BankRow) -> int:
+        """What `fingerprint_query` sums up of a row."""
+        return zlib.crc32(b",".join(real_rows.printed(row)))
+
+    def _definitions(self, shape: TableVersion) -> list[str]:
+        return [*super()._definitions(shape), *real_rows.INDEXES]
 
 
 WORKLOADS = {
     workload.name: workload
     for workload in (
+        RealWorkload("real", share=0.3),
         Workload("sysbench"),
         Workload("hot", hot_keys=1000, bound_by="sysbench"),
         Workload("wide", columns=60, share=0.1),
@@ -121,13 +162,13 @@ class Upstream:
 
     def rows(self) -> Iterator[BankRow]:
         """All rows there are now."""
-        return (_row(self.workload.columns, key, number) for key, number in self.numbers.items())
+        return (self.workload.row(key, number) for key, number in self.numbers.items())
 
     def fingerprint(self) -> tuple[int, int, int]:
         """What `FINGERPRINT` gives of all tables together."""
         count = total = folded = 0
         for row in self.rows():
-            crc = zlib.crc32(",".join(map(str, row)).encode())
+            crc = self.workload.crc(row)
             count, total, folded = count + 1, total + crc, folded ^ crc
         return count, total, folded
 
@@ -137,12 +178,14 @@ class Upstream:
             new = self._new_key()
             if new is not None:
                 return self._insert(new, touched)
-        at = self._random.randrange(len(self._ids))
+        is_update = dice < 0.9
+        drawn = self._random.random()
+        at = self.workload.at(len(self._ids), drawn) if is_update else int(len(self._ids) * drawn)
         key = self._ids[at]
         if key in touched:
             return None
         touched.add(key)
-        return self._update(key) if dice < 0.9 else self._delete(key, at)
+        return self._update(key) if is_update else self._delete(key, at)
 
     def _new_key(self) -> int | None:
         """None when all hot keys are taken."""
@@ -155,20 +198,19 @@ class Upstream:
         touched.add(key)
         self._ids.append(key)
         self.numbers[key] = number = self._random.getrandbits(64)
-        return Change(self._shape(key), None, _row(self.workload.columns, key, number))
+        return Change(self._shape(key), None, self.workload.row(key, number))
 
     def _update(self, key: int) -> Change:
         before, number = self.numbers[key], self._random.getrandbits(64)
         self.numbers[key] = number
-        columns = self.workload.columns
-        return Change(self._shape(key), _row(columns, key, before), _row(columns, key, number))
+        return Change(self._shape(key), self.workload.row(key, before), self.workload.row(key, number))
 
     def _delete(self, key: int, at: int) -> Change:
         self._ids[at] = self._ids[-1]
         self._ids.pop()
         if self.workload.hot_keys:
             self._freed.append(key)
-        return Change(self._shape(key), _row(self.workload.columns, key, self.numbers.pop(key)), None)
+        return Change(self._shape(key), self.workload.row(key, self.numbers.pop(key)), None)
 
     def _shape(self, key: int) -> TableVersion:
         return self._shapes[key % len(self._shapes)]

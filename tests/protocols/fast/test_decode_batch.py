@@ -172,6 +172,15 @@ def test_wide_rows_are_decoded_together(protocol: str) -> None:
     assert len(_compare(protocol, decoder, pairs)) > 0.9 * len(pairs)
 
 
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_rows_of_shops(protocol: str) -> None:
+    """Documents, quotes, line breaks, many scripts, binary values and NULLs come out as parsing gives them."""
+    pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS["real"], 400)]
+    decoder = decoder_of(protocol)
+    decoded_fast(decoder, pairs)
+    _compare(protocol, decoder, pairs)
+
+
 @pytest.mark.parametrize("odd", [12, -1, 1.0, '1,"x":1', "1"])
 def test_heads_that_are_alike_only_in_those_looked_at(odd: Any) -> None:
     """Where things lie is taken from some messages; what lies elsewhere in others, or is no number, is seen.  One part
