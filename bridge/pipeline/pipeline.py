@@ -35,6 +35,7 @@ from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.sources.range_reader import dropped_error
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
@@ -323,12 +324,7 @@ def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) ->
                 " upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy",
             )
         if start.offset < low:
-            raise SourceError(
-                f"Kafka no longer holds the messages from offset {start.offset} on, only {low} to {high}",
-                where=f"{topic}/{partition}",
-                fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
-                " target, `bridge reset`, and start with --from the moment of the copy",
-            )
+            raise dropped_error((topic, partition), start.offset, f", only {low} to {high}")
 
 
 @contextmanager

@@ -51,6 +51,8 @@ _POLL_SECONDS: Final = 0.2
 _HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, *AWAY})
 """Errors after which reading continues: the end of a partition, and what the client itself waits for."""
 
+_DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
 ISOLATION: Final = "read_committed"
 """The same for all clients: Spark plans ranges that other clients read, up to an end that a third client looked up."""
 
@@ -308,7 +310,20 @@ def _silence_error(wanted: OffsetRange, next_offset: int) -> UnansweredError:
     )
 
 
+def dropped_error(partition: PartitionId, offset: int, held: str = "") -> SourceError:
+    """Makes the error of messages that are still needed, and that Kafka has dropped.  held: what it holds, in words."""
+    topic, number = partition
+    return SourceError(
+        f"Kafka no longer holds the messages from offset {offset} on{held}",
+        where=f"{topic}/{number}",
+        fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
+        " target, `bridge reset`, and start with --from the moment of the copy",
+    )
+
+
 def _refusal_error(wanted: OffsetRange, next_offset: int, error: Any) -> SourceError:
+    if error.code() in _DROPPED:
+        return dropped_error((wanted.topic, wanted.partition), next_offset)
     return SourceError(
         f"Kafka refused the read: {error.str()}",
         where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
