@@ -247,6 +247,17 @@ class StreamSection(Section):
         return self.driver_bytes // 8
 
 
+class LogSection(Section):
+    """The log, on stderr."""
+
+    format: Literal["text", "json"] = "text"
+    """`text`: key=value.  `json`: one JSON object a line, notes and errors of commands too."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level that is shown: `debug`, `info`, `warning` or `error`."""
+    spark: Literal["off", "error", "warn", "info", "debug"] = "off"
+    """What Spark and its JVM print themselves: `off`, or from which level on: `error`, `warn`, `info` or `debug`."""
+
+
 class CkafkaSection(Section):
     """What the messages of ckafka do not say."""
 
@@ -302,6 +313,7 @@ class Settings(Section):
     stream: StreamSection = StreamSection()
     upstream: UpstreamSection = UpstreamSection()
     verify: VerifySection = VerifySection()
+    log: LogSection = LogSection()
     ckafka: CkafkaSection = CkafkaSection()
     debezium: DebeziumSection = DebeziumSection()
     spark: Annotated[dict[str, str], _resolved("spark")] = Field(default_factory=dict, repr=False)

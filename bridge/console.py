@@ -6,22 +6,52 @@ through `foreign_text.visible`.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from typing import TextIO
 
 import orjson
 
 from bridge.foreign_text import redacted, visible
 
+Notes = Callable[[str, str], object]
+"""Takes the notes of commands: the name of the event, and the text."""
+_notes: Notes | None = None
+
+
+def send_notes_to(notes: Notes | None) -> None:
+    """Hands the notes of commands to `notes` instead of printing them; None: prints them again."""
+    global _notes
+    _notes = notes
+
 
 def note(text: str) -> None:
     """Prints one line on stderr."""
-    print(f"bridge: {visible(redacted(text))}", file=sys.stderr, flush=True)
+    _say("note", f"bridge: {visible(redacted(text))}", text)
+
+
+def failure(text: str) -> None:
+    """Prints why the command ends, as one line on stderr."""
+    _say("failed", f"bridge: {visible(redacted(text))}", text)
 
 
 def detail(text: str) -> None:
     """Prints a line that belongs to the note before it.  It is indented, so that it cannot be mistaken for a line of
     the log."""
-    print(f"  | {visible(text)}", file=sys.stderr)
+    _say("detail", f"  | {visible(text)}", text)
+
+
+def _say(event: str, line: str, text: str) -> None:
+    if _notes is None:
+        print(line, file=sys.stderr, flush=True)
+    else:
+        _notes(event, text)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Tells whether colours can be seen on a stream, and are wanted (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def flush() -> None:

@@ -84,13 +84,13 @@ def _report_machine_error(error: Exception) -> int:
 
 def _report(error: BridgeError) -> int:
     for line in error.lines:
-        console.note(line)
+        console.failure(line)
     return error.exit_code
 
 
 def _report_bug(error: Exception) -> int:
     reason = (without_secrets(str(error)).splitlines() or [""])[0]
-    console.note(
+    console.failure(
         f"this is a bug in the bridge: {type(error).__name__}: {reason}; fix: report it with the traceback that follows"
     )
     for line in _traceback_lines(error):

@@ -214,7 +214,7 @@ def test_a_signal_while_the_target_is_waited_for(tmp_path: Path) -> None:
     """A target that is away at the start is retried and named; a stop ends the waiting."""
     arguments = ("run", "--target", NOWHERE, *KAFKA, "--protocol", "canal-json")
     with Process(tmp_path, *arguments) as process:
-        process.says(r"retrying on the target.*target 127\.0\.0\.1:1 does not answer for")
+        process.says(r"retrying.*on=target.*target 127\.0\.0\.1:1 does not answer for")
         process.signal(signal.SIGTERM)
         assert process.wait() == 0, process.log
     assert "bridge: stopped; nothing is in the target yet" in process.log

@@ -25,6 +25,7 @@ _TARGET: Final = "Target"
 _UPSTREAM: Final = "Upstream"
 _MEANING: Final = "What is replicated, and how"
 _SETTINGS: Final = "Settings"
+_LOG: Final = "Log"
 
 
 def _flag(group: str, metavar: str, name: str, help_: str, *, repeated: bool = False) -> Any:
@@ -86,6 +87,8 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         "Wait while a status variable is above its limit: Threads_running=25.",
         repeated=True,
     ),
+    "log_format": _flag(_LOG, "text|json", "--log-format", "How log lines are written.  [default: text]"),
+    "log_level": _flag(_LOG, "LEVEL", "--log-level", "debug, info, warning or error.  [default: info]"),
     SET: _flag(_SETTINGS, "KEY=VALUE", "--set", "Any other setting, as section.key=value.", repeated=True),
 }
 """The flags that become settings, each by the name of its setting (`from_`: Python keeps `from` for itself)."""
@@ -110,13 +113,13 @@ def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[...,
     """Gives a command the flags in `order`, and passes it the settings that they make as its first argument.
 
     A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command itself.  The help lists the flags in this
-    order, then --config and --set, then the command's other parameters.
+    order, then --config, --set and those of the log, then the command's other parameters.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         names_of_types = {"Settings": Any}  # which is imported only when a command runs
         own = dict(list(signature(command, locals=names_of_types, eval_str=True).parameters.items())[1:])
-        names = [*order, "config", SET, *(name for name in own if name not in order)]
+        names = [*order, "config", SET, "log_format", "log_level", *(name for name in own if name not in order)]
         parameters = [own.get(name) or _settings_parameter(name) for name in names]
 
         def run(**given: Any) -> None:
@@ -143,9 +146,11 @@ def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Se
     from bridge.logs import configure_logs
     from bridge.settings.load import load_settings
 
-    configure_logs()
+    configure_logs()  # for what is wrong with the settings
     given = {name.removesuffix("_"): value for name, value in flags.items()}
-    return load_settings(config, os.environ, given, set or [])
+    settings = load_settings(config, os.environ, given, set or [])
+    configure_logs(settings.log.format, settings.log.level)
+    return settings
 
 
 def confirm(question: str, *, yes: bool) -> None:

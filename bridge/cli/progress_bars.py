@@ -1,11 +1,14 @@
-"""Progress bars, shown on a terminal while a command works."""
+"""Progress of long work: bars on a terminal, lines of the log elsewhere."""
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from bridge.cli.output import seconds
+from bridge.cli.progress_lines import ProgressLines
 from bridge.foreign_text import visible
 from bridge.model import TableName
 from bridge.pipeline.watching.status import Status
@@ -13,7 +16,7 @@ from bridge.tso import tso_time
 
 
 class ProgressBar:
-    """The bar of `bridge replay`: messages, rows/s, lag, time left.  It shows nothing when stderr is no terminal."""
+    """The bar of `bridge replay`, or its lines: messages, rows/s, lag, time left."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -26,26 +29,38 @@ class ProgressBar:
             disable=not self._console.is_terminal,
         )
         self._task = self._progress.add_task("replay", total=None, text="starting")
-        self._average = 0.0
+        self._lines = ProgressLines("replay_progress")
+        self._shown_lines = _shown(self._lines, self._console)
         self._first_update: tuple[float, int] | None = None
 
     def __enter__(self) -> ProgressBar:
         self._progress.start()
+        self._shown_lines.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._shown_lines.__exit__(None, None, None)
         self._progress.stop()
 
     def update(self, status: Status) -> None:
         """Shows the status of a running catch-up."""
         task = self._progress.tasks[0]
         done = min(status.messages, status.messages_total)
-        remaining = f"ETA {eta:.0f} s" if (eta := self._eta(task.elapsed or 0.0, done, status)) is not None else ""
+        eta = self._eta(task.elapsed or 0.0, done, status)
+        remaining = "" if eta is None else f"ETA {eta:.0f} s"
         text = (
             f"{done:,}/{status.messages_total:,} messages  {status.rows_per_second:,.0f} rows/s"
             f"  applied {tso_time(status.applied_ts)}  apply lag {seconds(status.apply_lag)} s  {remaining}"
         )
         self._progress.update(self._task, total=status.messages_total or None, completed=done, text=text)
+        self._lines.show(
+            doing=status.waiting_for or "applying",
+            messages=done,
+            of=status.messages_total,
+            rows_per_s=round(status.rows_per_second),
+            applied=tso_time(status.applied_ts),
+            eta_s=None if eta is None else round(eta),
+        )
 
     def _eta(self, now: float, done: int, status: Status) -> float | None:
         """Estimates the seconds left from the rate since the first update; None while there is no rate."""
@@ -60,7 +75,7 @@ class ProgressBar:
 
 
 class VerifyBar:
-    """The bar of `bridge verify`: rows compared, rows/s, time left, and what it is doing or waiting for."""
+    """The bar of `bridge verify`, or its lines: rows compared, rows/s, time left, what it is doing or waiting for."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -75,24 +90,35 @@ class VerifyBar:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("verify", total=None, text="connecting", rate="")
+        self._lines = ProgressLines("verify_progress")
+        self._shown_lines = _shown(self._lines, console)
 
     def __enter__(self) -> VerifyBar:
         self._progress.start()
+        self._shown_lines.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._shown_lines.__exit__(None, None, None)
         self._progress.stop()
 
     def stage(self, words: str) -> None:
         """Shows what verify is doing, or waiting for."""
         self._progress.update(self._task, text=visible(words))
+        self._lines.show(doing=words)
 
     def plan(self, rows: int) -> None:
         """Sets the estimated number of rows."""
         self._progress.update(self._task, total=rows or None)
+        self._lines.show(about=rows)
 
     def done(self, table: TableName, rows: int) -> None:
         """Adds rows of a table that have been compared."""
         task = self._progress.tasks[0]
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
         self._progress.update(self._task, advance=rows, text=visible(str(table)), rate=f"{rate:,.0f} rows/s")
+        self._lines.show(table=str(table), rows=round(task.completed), rows_per_s=round(rate))
+
+
+def _shown(lines: ProgressLines, console: Console) -> AbstractContextManager[object]:
+    return nullcontext() if console.is_terminal else lines

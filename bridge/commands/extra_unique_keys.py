@@ -34,7 +34,7 @@ def warn_of_extra_keys(target: Target, upstream: Target, wanted: TableFilter) ->
     try:
         found = extra_keys(target, upstream, wanted)
     except (MySQLError, OSError) as error:
-        log.warning("the unique keys of target and upstream could not be compared", error=server_words(error))
+        log.warning("unique_keys_not_compared", error=server_words(error))
         return
     for extra in found:
-        log.warning(str(extra), fix=FIX)
+        log.warning("target_only_unique_key", found=str(extra), fix=FIX)

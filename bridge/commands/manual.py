@@ -22,6 +22,7 @@ TOPICS: Final = {
     "performance": "how fast it is, what it costs, how it grows, and how to measure that yourself",
     "moving": "from TiCDC's MySQL sink, Canal's adapter or a JDBC sink, step by step, and the way back",
     "comparison": "what these and a plain Spark job guarantee, and where each is better than the bridge",
+    "logs": "every line of the log, its forms, and Spark's own",
     "internals": "how it works, its threads and its tables, and the decisions behind them",
     "settings": "every setting, with its default, its flag and its environment variable",
     "changes": "what changed, what a change of version asks of you, and the way back",

@@ -115,7 +115,8 @@ class End:
             self.retries_for[what.partition(",")[0]] += 1
             self.failed(work, what)
             log.warning(
-                f"retrying on the {self.name}",
+                "retrying",
+                on=self.name,
                 attempt=state.attempt_number,
                 waiting_for=self.waiting_for,
                 error=str(error),

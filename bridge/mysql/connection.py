@@ -157,8 +157,9 @@ class Target:
         self._engine = self._make_engine({"ssl_disabled": True})
         if self._url.host not in _THIS_MACHINE:
             log.warning(
-                "the connection is not encrypted: the server offers no TLS",
+                "not_encrypted",
                 **{self._role: str(self)},
+                why="the server offers no TLS",
                 fix=f'switch TLS on there, and set {self._tls.section}.tls = "verify-identity"',
             )
         return self._engine.raw_connection()

@@ -91,5 +91,5 @@ def reason_lost(server: str, now: str, command: str | None, connection: int, sec
         return f"{silent}: the server does not know the connection any more"
     if command == _IDLE:
         return f"{silent}: the server has answered, or was never asked, and the network keeps it back"
-    log.info("the server is still working; it is waited for", connection=connection, command=command)
+    log.info("server_still_working", connection=connection, command=command)
     return ""

@@ -180,9 +180,8 @@ class Assembly:
         without = self.settings.debezium.without_boundaries
         probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
         log.info(
-            "applying in the order of commit ts"
-            if not probe.by_partition
-            else "applying in the order of the partitions",
+            "apply_order",
+            by="partition" if probe.by_partition else "commit ts",
             why=probe.why,
         )
         return probe.by_partition is True
@@ -205,7 +204,7 @@ class Assembly:
         try:
             return _highs(self.source.extents(spark))
         except SourceError as error:
-            log.warning("Kafka does not tell where the partitions end; trying again", error=str(error))
+            log.warning("partition_ends_unknown", error=str(error))
             return None
 
     def _cut_rows(self) -> CutRows | None:

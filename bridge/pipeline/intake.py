@@ -241,7 +241,7 @@ class Intake:
         self._known |= there | decoded.read.keys()
         if not added:
             return decoded
-        log.info("a partition was added; the bridge waits for its boundaries, too", partitions=sorted(added))
+        log.info("partition_added", partitions=sorted(added))
         return decoded.with_partitions(sorted(added))
 
     def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:

@@ -88,7 +88,7 @@ class Pipeline:
         except (SourceError, TargetError) as error:
             if not self._stop.is_set():
                 raise
-            log.warning("the bridge was asked to end, and does not wait for this any longer", error=str(error))
+            log.warning("waiting_ended_by_stop", error=str(error))
             return Outcome(applied_ts=0, interrupted=True)
 
     def _run_owned(self, plan: _Plan) -> Outcome:
@@ -152,23 +152,20 @@ class Pipeline:
                 working.heartbeat.report_on(StatusReporter(applier, writer, ends, counts.messages + ahead))
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
-                log.info(
-                    "the order of applying changes; reading again from the progress in the target", why=str(changed)
-                )
+                log.info("order_changed", why=str(changed))
             except PartitionsAdded as added:
-                log.info("partitions were added; reading again from the progress in the target", partitions=str(added))
+                log.info("partitions_added", partitions=str(added))
             except ExecutorLost as lost:
-                log.warning("an executor was lost; reading again from the progress in the target")
+                log.warning("executor_lost")
                 losses.count(lost, writer.progress().applied_ts)
             except UnansweredError as error:
                 ends.source.failed(READING, "does not answer")
                 if ends.source.is_given_up(READING):
                     raise
-                log.warning("Kafka does not answer; reading again from the progress in the target", why=str(error))
+                log.warning("source_unanswered", why=str(error))
             except TargetWentBack as back:
                 log.warning(
-                    "the target lacks what was committed, as after a failover to a server that lagged; reading again"
-                    " from the progress in the target",
+                    "target_went_back",
                     why=str(back),
                 )
             else:
@@ -183,7 +180,7 @@ class Pipeline:
         source = self._assembly.source
         extents: dict[PartitionId, Extent] = {}
         try:
-            spark = start_session(self._settings.spark, with_kafka=source.is_kafka)
+            spark = start_session(self._settings.spark, with_kafka=source.is_kafka, log_level=self._settings.log.spark)
             for attempt in attempts_at(end, "extents"):
                 with attempt:
                     extents = source.extents(spark)

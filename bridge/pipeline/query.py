@@ -250,4 +250,4 @@ def _running(worker: ApplierThread) -> Iterator[None]:
         yield
     finally:
         if not worker.stop(STOP_SECONDS):
-            log.warning("the present transaction takes too long and is abandoned; the target rolls it back")
+            log.warning("transaction_abandoned", why="it takes too long; the target rolls it back")

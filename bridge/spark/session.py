@@ -62,11 +62,13 @@ _LOCAL_DEFAULTS: Final = {"spark.python.daemon.module": "bridge.spark.python_dae
 """Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
 
-def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSession:
+def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: str = "off") -> SparkSession:
     """Starts a session with `settings` (Spark properties), which override the properties of spark-submit, which
     override the bridge's defaults.
 
-    What the JVM prints while it starts is shown only in the error, when the start fails.  Raises UsageError for Spark
+    log_level: from which level on Spark prints what it does; `off`: what the JVM prints is shown only in the error,
+    when the start fails.
+    Raises UsageError for Spark
     Connect, a missing Java, or settings that Spark refuses; SourceError when the JVM ends meanwhile.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
@@ -81,12 +83,14 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool) -> SparkSess
         **(_LOCAL_DEFAULTS if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
-    properties = {**defaults, **given, **java}
+    noise = {} if log_level == "off" else {"spark.log.level": log_level.upper()}
+    properties = {**defaults, **noise, **given, **java}
     for key, value in properties.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
-            with _standard_error_to(jvm_output.fileno()), _kept_interrupt_handler():
+            output = jvm_output.fileno() if log_level == "off" else 2
+            with _standard_error_to(output), _kept_interrupt_handler():
                 _start_jvm(properties)
                 session: SparkSession = builder.getOrCreate()
         except ConnectionError as error:

@@ -62,4 +62,5 @@ def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path)
     with capture_logs() as logged:
         warn_of_extra_keys(Target(target), Target(old_target), TableFilter(("app.t",)))
         warn_of_extra_keys(Target(target), Target("mysql://root@127.0.0.1:1/"), TableFilter())
-    assert [line["event"] for line in logged] == [said, "the unique keys of target and upstream could not be compared"]
+    assert [line["event"] for line in logged] == ["target_only_unique_key", "unique_keys_not_compared"]
+    assert logged[0]["found"] == said

@@ -244,7 +244,7 @@ class SchemaChangeRunner:
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)
         assert entry is not None  # it was just written
-        log.warning("a schema change is held for the operator", id=entry.id, reason=reason, statement=change.text)
+        log.warning("schema_change_held", id=entry.id, why=reason, statement=change.text)
         return _held(entry, change)
 
     def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
@@ -327,8 +327,8 @@ class SchemaChangeRunner:
 
 def _log(change: SchemaChange, rewritten: Rewritten, outcome: str) -> None:
     for step in rewritten.steps:
-        log.info("schema change rewritten", commit_ts=change.commit_ts, **step._asdict())
-    log.info("schema change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+        log.info("schema_change_rewritten", commit_ts=change.commit_ts, **step._asdict())
+    log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
 
 
 def _id(change: SchemaChange) -> str:
@@ -341,7 +341,7 @@ def _where(change: SchemaChange) -> str:
 
 def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
     return HeldError(
-        f"a schema change is held: {entry.outcome}; the statement is: {change.text}",
+        f"a schema change is held: {entry.outcome}",
         where=_where(change),
         fix=f"bridge ddl approve, skip or replace {entry.id}",
     )

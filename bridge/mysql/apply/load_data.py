@@ -105,7 +105,7 @@ def run(session: Session, sql: str, load: Load) -> None:
             raise
         reason = server_words(error)
     if reason:
-        log.info("rows are written with INSERT", table=str(load.table.name), reason=reason)
+        log.info("load_data_refused", table=str(load.table.name), why=reason)
         raise LoadRefusedError(load.table.name, reason)
 
 

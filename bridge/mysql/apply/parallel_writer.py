@@ -145,7 +145,7 @@ class ParallelWriter(Writer):
             self._open()
             _all_of([partial(shard.write, waiting) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
-            log.warning("the rows are written again, by one connection", reason=str(error))
+            log.warning("written_again", why=str(error))
             return False
         return True
 

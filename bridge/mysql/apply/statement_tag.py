@@ -43,9 +43,7 @@ def wait_while_running(
             return False
         if time.monotonic() - said_at > _SAY_SECONDS:
             said_at = time.monotonic()
-            log.info(
-                "waiting for a schema change that still runs on the target", connection=running[0], seconds=running[1]
-            )
+            log.info("schema_change_still_runs", connection=running[0], seconds=running[1])
         time.sleep(_POLL_SECONDS)
     return True
 

@@ -389,7 +389,8 @@ class Writer:
         self.session().rollback()
         self.counts.safe_mode += 1
         log.warning(
-            "a unique value was still taken on the target; this transaction is applied in safe mode",
+            "safe_mode",
+            why="a unique value was still taken on the target",
             commit_ts_from=step.old_ts,
             commit_ts_to=step.new_ts,
             server=server_words(error),

@@ -134,7 +134,7 @@ def _make(session: Session, schema: str) -> None:
         return  # another bridge did it while this one waited
     if known:
         _refuse_others(session, schema)
-        log.info("the bridge's own tables are upgraded", database=schema, version=version, to=VERSION)
+        log.info("tables_upgraded", database=schema, version=version, to=VERSION)
     for table, statement in _TABLES.items():
         if table == "progress":
             if known:

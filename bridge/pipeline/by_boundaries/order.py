@@ -156,11 +156,12 @@ class BoundaryOrder:
         self._counts.late.update(dropped.late)
         if dropped.late:
             log.warning(
-                "changes below the applied ts came late and were dropped; if the changefeed was restarted, they are"
-                " copies of what is in the target; otherwise run bridge verify",
+                "late_changes_dropped",
                 changes=dropped.late.total(),
                 applied_ts=self.applied_ts,
                 partitions=sorted(f"{topic}/{partition}" for topic, partition in dropped.late),
+                fix="after a restart of the changefeed they are copies of what is in the target; otherwise run bridge"
+                " verify",
             )
 
     def _count_dropped_change(self, change: SchemaChange) -> None:
@@ -171,11 +172,12 @@ class BoundaryOrder:
             return
         self._counts.late[where] += 1
         log.warning(
-            "a schema change below the applied ts came late and was dropped; if the changefeed was restarted, it is a"
-            " copy of one that ran; otherwise compare the table with the upstream's",
+            "late_schema_change_dropped",
             statement=change.text,
             position=change.position,
             commit_ts=change.commit_ts,
+            fix="after a restart of the changefeed it is a copy of one that ran; otherwise compare the table with the"
+            " upstream's",
         )
 
     def tick(self) -> None:

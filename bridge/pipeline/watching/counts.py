@@ -68,7 +68,7 @@ class Counts:
                 continue
             if name not in self.left_out:
                 log.warning(
-                    "row changes of a table are left out: nothing is written to its database",
+                    "rows_left_out",
                     table=str(name),
                     why=why,
                     position=str(position),

@@ -115,7 +115,7 @@ class Heartbeat:
         """Logs the first error.  Only the status is missing then."""
         if not self._is_logged:
             self._is_logged = True
-            log.error("the status cannot be made, which is a bug in the bridge; please report it", error=repr(error))
+            log.error("status_failed", error=repr(error), fix="this is a bug in the bridge; report it")
 
     def _beat(self, status: Status | None) -> None:
         try:
@@ -132,4 +132,4 @@ class Heartbeat:
             if not isinstance(error, MySQLError | OSError | TargetError):
                 self._log_once(error)
             self._writer.end.failed(_WORK, "refuses the login" if isinstance(error, TargetError) else trouble(error))
-            log.warning("the heartbeat could not be written", error=str(error))
+            log.warning("heartbeat_failed", error=str(error))

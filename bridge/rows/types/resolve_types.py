@@ -133,7 +133,7 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
 
 @lru_cache(maxsize=10_000)
 def _is_converted(kind: _ValueKind) -> bool:
-    return raw_converter(*kind, log.error) is not None
+    return raw_converter(*kind, lambda _: None) is not None
 
 
 def _ready_images(
@@ -255,4 +255,4 @@ def _say_once(place: _RawColumn, reason: str) -> None:
         _said.add((table, column))
         is_key = any(column.lower() in unique for unique in place.table.uniques)
         reason = reason + _KEY if is_key else reason
-        log.error("values cannot be told exactly", table=table, column=column, reason=reason, fix=_FIX)
+        log.error("values_inexact", table=table, column=column, why=reason, fix=_FIX)

@@ -126,7 +126,7 @@ def check_types(
         what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
         if not (by_time and found is Fit.NARROWER):
             raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
-        log.warning(f"{what} upstream", declared=declared, commit_ts=commit_ts)
+        log.warning("column_narrower", what=f"{what} upstream", declared=declared, commit_ts=commit_ts)
 
 
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}

@@ -94,7 +94,9 @@ class LogVerification:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
         began = time.monotonic()
         self._listener.stage("starting Spark")
-        spark = start_session(self._settings.spark, with_kafka=self._source.is_kafka)
+        spark = start_session(
+            self._settings.spark, with_kafka=self._source.is_kafka, log_level=self._settings.log.spark
+        )
         with self._expected_errors(), ExitStack() as stack:
             snapshot = open_target_snapshot(self._target, self._table, self._options.workers)
             for session in snapshot.sessions:
