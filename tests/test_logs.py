@@ -63,9 +63,7 @@ def usual_logs() -> Iterator[None]:
 def test_lines_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     """One object a line, notes too; without the passwords of URLs, and values of any type as text."""
     configure_logs("json", "info")
-    structlog.get_logger().warning(
-        "retrying", on="target", error="mysql://u:s3cret@h/ is away\nnow", at={1: Path("/x")}
-    )
+    structlog.get_logger().warning("retrying", on="target", error="mysql://u:s3cret@h/ away\nnow", at={1: Path("/x")})
     structlog.get_logger().debug("not_shown")
     console.note("stopped; mysql://u:s3cret@h/")
     console.failure("it is over")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from bridge import console
-from bridge.cli import ddl, output, quarantine
+from bridge.cli import config, ddl, output, quarantine
 from bridge.cli.help_layout import command, page_app
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
@@ -35,6 +35,7 @@ STOPPED_EARLY: Final = (
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app("Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.")
+app.add_typer(config.app, name="config", rich_help_panel=LEARN)
 app.add_typer(ddl.app, name="ddl", rich_help_panel=DECIDE)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=DECIDE)
 
@@ -252,10 +253,17 @@ def check(
     create: Annotated[
         bool, typer.Option("--create", help="Make the bridge's own database and tables; without it nothing is written.")
     ] = False,
+    show: Annotated[
+        bool,
+        typer.Option("--show", help="Only print the settings in force, and where each was given; connect to nothing."),
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Looks for what would stop a pipeline: this machine, the source, the target, the upstream; one line each with the
     fix."""
+    if show:
+        output.settings_in_force(settings, as_json=as_json)
+        return
     from bridge.commands.check.doctor import Places, check_all
     from bridge.commands.connections import source_of, target_of, upstream_of
 

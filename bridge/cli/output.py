@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.commands.ddl import Translation
     from bridge.commands.quarantine import EntryOutcome
     from bridge.commands.status import PipelineStatus
+    from bridge.config import Settings
     from bridge.ddl.rewrite import RewriteStep
     from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
@@ -304,6 +305,35 @@ def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
         console.line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
     done = sum(outcome.done for outcome in outcomes)
     console.line(f"{done:,} done, {len(outcomes) - done:,} left as they are")
+
+
+def settings_in_force(settings: Settings, *, as_json: bool) -> None:
+    """Prints the settings, each with its origin."""
+    from bridge.settings.effective import effective_settings
+
+    found = list(effective_settings(settings))
+    if as_json:
+        console.print_json([each._asdict() for each in found])
+        return
+    shown = [
+        (each.key, "-" if each.value is None else orjson.dumps(each.value).decode(), each.origin) for each in found
+    ]
+    width = max(len(key) for key, _, _ in shown)
+    for key, value, origin in shown:
+        console.line(f"{key:<{width}}  {value:<32}  {origin}")
+
+
+def examples(known: Mapping[str, str]) -> None:
+    """Prints the examples of settings files, one line each."""
+    for name, what in known.items():
+        console.line(f"{name:<20}{what}")
+    console.line("")
+    console.line("`bridge config example NAME` prints one.")
+
+
+def file_text(text: str) -> None:
+    """Prints a file of the package as it is."""
+    print(text, end="")
 
 
 def topics(known: Mapping[str, str]) -> None:

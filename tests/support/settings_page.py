@@ -46,6 +46,9 @@ bridge: stream.messages_per_batch is wrong (given: '0'): it has to be a whole nu
 
 Passwords are never taken from the file: use the variables below, or a file of their own (`password_file`).
 [conf/bridge.toml](../../conf/bridge.toml) is a settings file that holds every setting with its default.
+`bridge config example` lists files to begin with (TiCDC to MySQL, TiDB to TiDB, Canal to MariaDB, Debezium's connector,
+CKafka, TLS everywhere, a Spark cluster), and `bridge config example NAME` prints one.
+`bridge check --show` prints the settings in force, without secrets, each with the line, variable or flag that gave it.
 """
 
 

@@ -1,0 +1,32 @@
+"""`bridge config`: examples of settings files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bridge import console
+from bridge.cli import output
+from bridge.cli.help_layout import command, page_app
+from bridge.cli.options import JsonFlag
+
+app = page_app("Prints examples of settings files.")
+
+
+@command(app, "example", example="bridge config example ticdc-to-mysql > bridge.toml")
+def example(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The example.  Without it, the examples are listed.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Prints a commented settings file, to begin with."""
+    from bridge.commands import config_examples
+
+    if name is None:
+        known = config_examples.examples()
+        console.print_json(known) if as_json else output.examples(known)
+    else:
+        text = config_examples.example(name)
+        console.print_json({"name": name, "text": text}) if as_json else output.file_text(text)
