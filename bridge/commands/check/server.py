@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+
+from pymysql.err import MySQLError
 
 from bridge.commands.check import grants
 from bridge.commands.check.finding import Finding, Level, fail, ok, warn
@@ -13,6 +16,7 @@ from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.server_features import Flavour, Version, read_version
 from bridge.mysql import tidb
 from bridge.mysql.apply.load_data import server_objection
+from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.state import schema as own_tables
@@ -55,6 +59,7 @@ class ServerFacts:
     variables: global variables, in lower case; those that it does not have are missing.
     load_objection: why rows are not written by LOAD DATA; "" when they are.
     clock_ahead: seconds by which its clock is ahead of this machine's.
+    takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     """
 
@@ -67,6 +72,7 @@ class ServerFacts:
     limits: tuple[Reach, ...]
     own_tables: bool
     grants: grants.GrantFacts
+    takes_timestamps: bool = True
 
     @property
     def flavour(self) -> Flavour:
@@ -93,9 +99,16 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             limits=limits,
             own_tables=own_tables.are_usable(session, settings.target.schema_name),
             grants=grants.gather(session),
+            takes_timestamps=_takes_timestamps(session),
         )
     finally:
         session.close()
+
+
+def _takes_timestamps(session: Session) -> bool:
+    with suppress(MySQLError):
+        session.execute(EXPLICIT_DEFAULTS)
+    return are_explicit(session)
 
 
 def make_own_tables(target: Target, settings: Settings) -> None:
@@ -129,6 +142,13 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
     yield _judge_packet(facts)
     yield _judge_engine(facts)
     yield from _judge_binlog(facts)
+    if not facts.takes_timestamps:
+        yield warn(
+            "timestamps",
+            "explicit_defaults_for_timestamp is off and the user may not set it: schema changes that name TIMESTAMP"
+            " stop the pipeline",
+            FIX,
+        )
     yield _judge_load(facts)
     if facts.flavour is Flavour.TIDB:
         yield ok("tidb", f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")

@@ -27,6 +27,7 @@ from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclu
 from bridge.mysql.apply.existing_objects import exists_already
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
+from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults
 from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import LOST, TRANSIENT, error_code, server_words
@@ -44,7 +45,7 @@ _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     "SET SESSION character_set_collations = ''",
-    "SET SESSION explicit_defaults_for_timestamp = 1",
+    EXPLICIT_DEFAULTS,
 )
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
@@ -283,6 +284,8 @@ class SchemaChangeRunner:
     def _execute(self, session: Session, change: SchemaChange, plan: _StatementToRun, *, resumed: bool) -> str:
         try:
             self._prepare(session, change, plan.classified)
+            if "timestamp" in plan.text.lower():
+                require_explicit_defaults(session, _where(change))
             session.execute(f"{self._tag(change)} {plan.text}")
             _raise_skipped(session)
         except MySQLError as error:

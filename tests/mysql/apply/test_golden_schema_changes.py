@@ -22,6 +22,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.quoting import quote_name
 from tests.support.fixtures import SERVERS
 from tests.support.golden import differences, plain_type
+from tests.support.least_account import least_account
 from tests.support.pipelines import admin, decoded, run_all
 
 VARIANTS = {
@@ -65,6 +66,8 @@ EXPRESSION_KEY, EXPRESSION_DEFAULT = "`expr_idx`", "uuid"
 as a default (not 5.7). An index that is invisible upstream is an ordinary one in 5.7."""
 
 
+DATABASES = ("app", "app2", "gone", "my-db", "ks", "types")
+
 CASES = [
     (variant, server)
     if server in ("target", "old_target") or variant in ("canal-ext", "open")
@@ -75,9 +78,14 @@ CASES = [
 
 
 @pytest.fixture
-def url(server: str, request: pytest.FixtureRequest) -> str:
-    """The server of the case."""
-    return str(request.getfixturevalue(server))
+def url(server: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The server of the case, by an account with exactly the grants that the manual lists."""
+    whole = str(request.getfixturevalue(server))
+    with admin(whole) as session, least_account(whole, DATABASES) as url:
+        before = session.value("SELECT @@GLOBAL.explicit_defaults_for_timestamp")
+        session.execute("SET GLOBAL explicit_defaults_for_timestamp = ON")  # 5.7 lets nobody else
+        yield url
+        session.execute(f"SET GLOBAL explicit_defaults_for_timestamp = {before}")
 
 
 @cache
