@@ -19,6 +19,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, merge
 from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
 from bridge.pipeline.control_events import control_events
@@ -145,8 +146,9 @@ class PartitionBacklog:
 
     def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.ChunkedArray:
         is_change = pc.less_equal(events["kind"], int(Kind.SCHEMA_CHANGE))
-        floor = pc.if_else(events["by_time"], self._begin(where), self.floor(where))
-        return pc.invert(pc.and_(is_change, pc.less(events["commit_ts"], floor)))
+        below_begin = pc.less(last_ms(events["commit_ts"]), tso_ms(self._begin(where)))
+        below_floor = pc.less(events["commit_ts"], self.floor(where))
+        return pc.invert(pc.and_(is_change, pc.if_else(events["by_time"], below_begin, below_floor)))
 
     def spill(self) -> None:
         """Moves waiting rows to the disk if they exceed `most`.  Call it when a micro-batch has been applied."""

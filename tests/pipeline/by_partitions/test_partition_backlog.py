@@ -165,6 +165,24 @@ def test_what_lies_below_the_start_counts_as_applied() -> None:
     assert shown(steps(held)) == [(0, 1), (0, 3)]
 
 
+@pytest.mark.parametrize(
+    ("event_ms", "begin", "is_dropped"),
+    [
+        (2_345, ms_tso(2_345), False),
+        (2_345, ms_tso(2_345) + 77, False),  # a TSO in this millisecond: the row may be behind it
+        (2_345, ms_tso(2_346), True),
+        (2_000, ms_tso(2_345), False),  # whole seconds mean all of the second
+        (2_000, ms_tso(2_999) + 77, False),
+        (2_000, ms_tso(3_000), True),
+    ],
+)
+def test_what_may_lie_behind_the_start_is_applied(event_ms: int, begin: int, *, is_dropped: bool) -> None:
+    """An event time tells less than a commit ts: a row is dropped only where it surely lies below --from."""
+    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, start_ts=begin)
+    dropped = held.take_in(events_table([(0, 0, row(event_ms))]), {(TOPIC, 0): 1}, 0.0)
+    assert dropped == ({(TOPIC, 0): 1} if is_dropped else {})
+
+
 def test_positions_inside_a_step_are_exact() -> None:
     """Each transaction's: behind the last message of each partition whose rows are all below it; a message is one."""
     held = prefixes(2)
