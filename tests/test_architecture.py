@@ -18,7 +18,7 @@ FLOORS = (
     {"protocols"},
     {"rows", "ddl"},
     {"mysql"},
-    {"config"},
+    {"config", "dump_metadata"},
     {"settings"},
     {"local"},
     {"sources", "spark"},

@@ -78,6 +78,12 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         "--from",
         "Where a new pipeline begins: earliest, a TSO or a time.  A known one must have begun there.",
     ),
+    "from_dump": _flag(
+        _PIPELINE,
+        "FOLDER",
+        "--from-dump",
+        "Instead of --from: behind the dump of TiDB that dumpling or mydumper wrote to this folder.",
+    ),
     "consistency": _flag(_TARGET, "MODE", "--consistency", "atomic or parallel.  [default: atomic]"),
     "on_bad_message": _flag(_MEANING, "ACTION", "--on-bad-message", "stop or quarantine.  [default: stop]"),
     "max_load": _flag(
@@ -98,7 +104,7 @@ TARGET: Final = (*PIPELINE, "target")
 KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
 INPUT: Final = (*KAFKA, "input")
 DECODING: Final = ("filter", "timezone")
-RUN: Final = (*PIPELINE, "from_", *KAFKA, "target", "consistency", "upstream", *DECODING, "on_bad_message")
+RUN: Final = (*PIPELINE, "from_", "from_dump", *KAFKA, "target", "consistency", "upstream", *DECODING, "on_bad_message")
 """The settings of `run`, which `check` takes as well."""
 
 TakeOverFlag = Annotated[
@@ -148,9 +154,20 @@ def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Se
 
     configure_logs()  # for what is wrong with the settings
     given = {name.removesuffix("_"): value for name, value in flags.items()}
+    if folder := given.pop("from_dump", None):
+        given["from"] = _behind(Path(folder), given.get("from"))
     settings = load_settings(config, os.environ, given, set or [])
     configure_logs(settings.log.format, settings.log.level)
     return settings
+
+
+def _behind(dump: Path, begin: str | None) -> str:
+    """Gives the moment behind a dump as --from has it; UsageError when there are two beginnings."""
+    from bridge.dump_metadata import begin_after
+
+    if begin is not None:
+        raise UsageError("--from and --from-dump are given, and both say where to begin", fix="leave one of them out")
+    return str(begin_after(dump))
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -13,6 +13,7 @@ TOPICS: Final = {
     "guarantees": "what the target shows at every moment, for each protocol and mode, and the honest limits",
     "protocols": "the formats that are read, what each of them needs, and topics without boundaries",
     "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",
+    "starting": "a pipeline from a copy of the upstream: dumps, snapshots, and a start without a moment",
     "routing": "which events of a table are left out",
     "when-it-stops": "what each failure means, and what to do",
     "quarantine": "messages and rows that were quarantined, and how they are tried again",

@@ -1,0 +1,84 @@
+"""Reads the moment of a dump from the `metadata` file that dumpling and mydumper write beside it.
+
+Both write where the log of the server was when they began to read.  TiDB calls its log `tidb-binlog`, and the position
+is the TSO of the snapshot that is dumped (dumpling/export/metadata.go; mydumper sets tidb_snapshot to it).  Newer
+versions of mydumper write an ini file, with the keys behind `#`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bridge.errors import UsageError
+
+FILE: Final = "metadata"
+_TIDB_LOG: Final = "tidb-binlog"
+_MASTER: Final = re.compile(r"SHOW MASTER STATUS:\s*$|\[(?:master|source)\]\s*$")
+_OTHER: Final = re.compile(r"SHOW [\w ]+STATUS:|\[.*\]\s*$|Finished dump")
+_STARTED: Final = re.compile(r"(?:# )?Started dump at: (.+)")
+_LOG: Final = re.compile(r"[#\s]*(?:log|file|(?:source|master)_log_file)\s*[:=]\s*[\"']?([^\"'\s]+)", re.IGNORECASE)
+_POSITION: Final = re.compile(r"[#\s]*(?:pos|position|(?:source|master)_log_pos)\s*[:=]\s*[\"']?(\d+)", re.IGNORECASE)
+
+
+class DumpMoment(NamedTuple):
+    """Where the server's log was.  started: when the dump began, by the clock and in the zone of its machine."""
+
+    started: str
+    log: str
+    position: int | None
+
+
+def begin_after(folder: Path) -> int:
+    """Gives the TSO at which a pipeline begins behind a dump: everything below it is in the dump, nothing above.
+
+    Raises UsageError where the folder holds no dump, or one that does not name a TSO.
+    """
+    moment = read_moment(_text(folder / FILE).splitlines())
+    if moment.log == _TIDB_LOG and moment.position:
+        return moment.position + 1  # the snapshot holds what was committed at its very TSO
+    if moment.position is None:
+        raise UsageError(
+            f"the dump {folder} does not name its moment: its {FILE} has no position of the server's log",
+            fix="dump again as an account that may read it (PROCESS; on MySQL REPLICATION CLIENT), or give --from",
+        )
+    raise UsageError(
+        f"the dump {folder} was not made from TiDB: it names {moment.log} at {moment.position}, and no message names a"
+        " position of that log",
+        fix=f"give --from TIME, some time before the dump began ({moment.started}, in its machine's zone): see"
+        " bridge help starting",
+    )
+
+
+def read_moment(lines: Iterable[str]) -> DumpMoment:
+    """Reads the file; what it does not say is empty."""
+    lines = list(lines)
+    started = next((found[1].strip() for line in lines if (found := _STARTED.match(line))), "")
+    mine = list(_of_master(lines))
+    log = next((found[1] for line in mine if (found := _LOG.match(line))), "")
+    position = next((int(found[1]) for line in mine if (found := _POSITION.match(line))), None)
+    return DumpMoment(started, log, position)
+
+
+def _of_master(lines: Iterable[str]) -> Iterator[str]:
+    """Gives the lines about the dumped server itself, not those about the one that it follows."""
+    is_mine = False
+    for line in lines:
+        if _MASTER.match(line):
+            is_mine = True
+        elif _OTHER.match(line):
+            is_mine = False
+        elif is_mine:
+            yield line
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            fix="give --from-dump the folder that dumpling or mydumper wrote to; the dump must have ended",
+        ) from error
