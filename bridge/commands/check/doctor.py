@@ -16,7 +16,7 @@ from bridge.commands.check.finding import Finding, fail, failed, ok
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts
-from bridge.commands.check.time_limit import Look
+from bridge.commands.check.time_limit import Look, SilentError
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings, parse_moment
@@ -124,6 +124,8 @@ def _of(look: Look[T], place: str, judge: Callable[[T], Iterator[Finding]]) -> I
         yield from judge(look.result())
     except BridgeError as error:
         yield failed(place, error)
+    except SilentError as error:
+        yield fail(place, str(error), "see what it waits for, and whether the network between leads there")
     except (MySQLError, OSError) as error:
         flag = "--upstream" if place == "upstream" else "--target"
         yield fail(

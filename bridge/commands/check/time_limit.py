@@ -7,15 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from bridge.errors import BridgeError
-
 T = TypeVar("T")
 
 
-class SilentError(BridgeError):
-    """A place gave no answer within its time."""
-
-    exit_code = 2
+class SilentError(Exception):
+    """A place gave no answer within its time; says which."""
 
 
 class Look(Generic[T]):
@@ -39,10 +35,7 @@ class Look(Generic[T]):
         if self._error is not None:
             raise self._error
         if not self._found:
-            raise SilentError(
-                f"{self._place} gave no answer within {self._seconds:g} s",
-                fix="see what it waits for, and whether the network between leads there",
-            )
+            raise SilentError(f"{self._place} gave no answer within {self._seconds:g} s")
         return self._found[0]
 
     def _run(self) -> None:
