@@ -129,7 +129,6 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "old Java": (on_this_machine("_java", 'openjdk version "11.0.2"'), "java", "Java 11 is too old"),
     "too little memory": (on_this_machine("_memory", 1 << 30), "memory", "at least 1,536 MiB"),
     "no room to spill": (on_this_machine("_folder", Folder("/tmp", None)), "spill", "nothing can be written"),
-    "no filter rule": (flag("--filter", "d"), "settings", "d"),
     "no target server": (flag("--target", f"mysql://root@{nowhere()}/"), "target", "does not answer"),
     "no target": (flag("--target", ""), "target", "no target is given"),
     "wrong password": (poor("USAGE ON *.*", password="hidden"), "target", "BRIDGE_TARGET_PASSWORD"),
