@@ -42,6 +42,7 @@ MADE_BY = {
     ),
     "verify": "tests/verify/test_shown.py",
     "replay": "tests/system/test_shown.py",
+    **{name: "tests/system/test_first_day.py" for name in blocks() if name.startswith("first-")},
 }
 """The tests that make the blocks of real output."""
 
@@ -245,6 +246,16 @@ def test_each_dependency_has_its_reason() -> None:
     listed = text.partition("<!-- dependencies -->")[2].partition("<!-- /dependencies -->")[0]
     reasons = dict(re.findall(r"^\| ([a-z][a-z0-9-]*) \| (.+) \|$", listed, re.MULTILINE))
     assert set(reasons) - {"package"} == {re.split(r"[\[=<>~]", one)[0] for one in given}
+
+
+def test_settings_in_the_manual_exist() -> None:
+    """A page names no setting that there is not, and tuning speaks of every knob of the stream."""
+    sections = settings_page.sections()
+    for page in pages():
+        for section, key in re.findall(r"`([a-z]+)\.([a-z_]+)(?:=[^`]*)?`", page.read_text(encoding="utf-8")):
+            assert key in sections.get(section, {key}), f"{page.name}: {section}.{key}"
+    tuning = (MANUAL / "performance.md").read_text(encoding="utf-8").partition("## Tuning")[2]
+    assert {key for key in sections["stream"] if f"stream.{key}" in tuning} == set(sections["stream"])
 
 
 def test_each_form_of_the_own_tables_has_its_line() -> None:
