@@ -137,6 +137,9 @@ class TargetSection(_ServerSection):
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
     """How long a target that is away is retried before the bridge stops: a lost connection, a lock conflict, a server
     that is read-only, not ready or full.  0: for ever under `bridge run`."""
+    replicas: tuple[Annotated[str, Field(pattern=r"^(\[[\da-fA-F:]+\]|[^\s/@:]+)(:\d+)?$")], ...] = ()
+    """Replicas of the target, as `host:port`, whose lag `bridge ctl throttle replica_lag=N` looks at.  They are logged
+    in to as the target is."""
 
 
 class UpstreamSection(_ServerSection):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from bridge import console
-from bridge.cli import config, ddl, output, quarantine
+from bridge.cli import config, ctl, ddl, output, quarantine
 from bridge.cli.help_layout import command, page_app
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
@@ -36,6 +36,7 @@ OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeli
 
 app = page_app("Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.")
 app.add_typer(config.app, name="config", rich_help_panel=LEARN)
+app.add_typer(ctl.app, name="ctl", rich_help_panel=DECIDE)
 app.add_typer(ddl.app, name="ddl", rich_help_panel=DECIDE)
 app.add_typer(quarantine.app, name="quarantine", rich_help_panel=DECIDE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from bridge.config import Settings
 from bridge.errors import UsageError
@@ -32,6 +33,23 @@ def target_of(settings: Settings) -> Target:
         password_file=section.password_file,
         tls=section.tls_as("target"),
         timeout_seconds=section.timeout_seconds,
+    )
+
+
+def replicas_of(settings: Settings) -> tuple[Target, ...]:
+    """Returns the replicas of the target, each reached as the target is."""
+    section = settings.target
+    address = urlsplit(section.url)
+    user, at, _ = address.netloc.rpartition("@")
+    return tuple(
+        Target(
+            urlunsplit((address.scheme, f"{user}{at}{place}", "/", "", "")),
+            password=section.password,
+            password_file=section.password_file,
+            tls=section.tls_as("target"),
+            timeout_seconds=section.timeout_seconds,
+        )
+        for place in section.replicas
     )
 
 

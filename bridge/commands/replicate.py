@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from bridge.commands.connections import protocol_of, source_of, target_of, upstream_of
+from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings, parse_moment
 from bridge.filters.table_filter import TableFilter
@@ -41,4 +41,4 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
             with attempt:
                 target.connect(autocommit=True).close()
         warn_of_extra_keys(target, upstream_of(settings), tables)
-    return Pipeline(Assembly(settings, target, source, protocol, upstream))
+    return Pipeline(Assembly(settings, target, source, protocol, upstream, replicas_of(settings)))

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,7 @@ from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.controls import Controls, ControlTable
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -45,6 +46,7 @@ class PipelineStatus:
     schema_changes: the number of schema changes by state.
     quarantined: the number of held entries by code.
     open_changes: schema changes that are held or were refused; their outcome says why.
+    controls: what the operator has set with `bridge ctl`.
     takes_writes: whether the target takes writes; a bridge waits while it does not, and cannot say so there.
     """
 
@@ -55,6 +57,7 @@ class PipelineStatus:
     schema_changes: dict[str, int]
     quarantined: dict[str, int]
     open_changes: tuple[JournalEntry, ...]
+    controls: Controls = field(default_factory=dict)
     takes_writes: bool = True
 
     def document(self) -> dict[str, Any]:
@@ -78,6 +81,7 @@ class PipelineStatus:
             "open_schema_changes": [entry.document() for entry in self.open_changes],
             "quarantined": sum(self.quarantined.values()),
             "quarantined_by_code": self.quarantined,
+            "controls": {kind.value: control.document() for kind, control in self.controls.items()},
             "target_takes_writes": self.takes_writes,
             "last_said": self.last_status,
         }
@@ -90,6 +94,8 @@ class PipelineStatus:
         yield "order", GUARANTEES[self._order()]
         yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
         yield "owner", self._owner_line()
+        for control in self.controls.values():
+            yield "steered", control.words
         if not self.takes_writes:
             yield "target", "is read-only: a bridge waits until it, or another server of its name, takes writes"
         elif self.running and self.last_status:
@@ -135,8 +141,9 @@ def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
         journal = Journal(table.name, table.schema)
         counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
         held = count_held(session, table.schema, table.name)
+        controls = ControlTable(table.name, table.schema).read(session)
         takes_writes = bool(session.value(f"SELECT {writable(session)}"))
-        return PipelineStatus(progress, owner, running, last_status, counts, held, open_changes, takes_writes)
+        return PipelineStatus(progress, owner, running, last_status, counts, held, open_changes, controls, takes_writes)
 
 
 def forget_pipeline(target: Target, table: ProgressTable) -> bool:

@@ -22,6 +22,7 @@ class Phase(StrEnum):
     SERVER: the target takes statements, or is waited for.
     COMMIT: the target commits.
     SCHEMA_CHANGE: the target runs a schema change, or it is held.
+    HELD_BACK: the operator, or a server that is too busy, holds it back (`bridge ctl`).
     """
 
     WAITING = "waiting"
@@ -31,6 +32,7 @@ class Phase(StrEnum):
     SERVER = "server"
     COMMIT = "commit"
     SCHEMA_CHANGE = "schema_change"
+    HELD_BACK = "held_back"
 
 
 WORDS: Final[Mapping[str, str]] = {
@@ -41,6 +43,7 @@ WORDS: Final[Mapping[str, str]] = {
     Phase.SERVER: "the server",
     Phase.COMMIT: "commit",
     Phase.SCHEMA_CHANGE: "schema changes",
+    Phase.HELD_BACK: "held back",
 }
 """How a phase is called where people read it."""
 

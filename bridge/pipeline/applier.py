@@ -6,9 +6,12 @@ called with one micro-batch after the other.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, Generic
+
+import structlog
 
 from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import HeldError
@@ -17,6 +20,7 @@ from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import bad_message_error
 from bridge.pipeline.order import BatchT, Due, Order, OrderChanged
+from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.net_changes import missing_table
@@ -27,6 +31,8 @@ HELD_SECONDS: Final = 0.5
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long the bridge waits, before a bad message stops it, for slower partitions to complete what comes before it."""
 TRANSACTION: Final = Amount(50_000, 128 << 20)
+
+log = structlog.get_logger()
 
 
 class Interrupted(Exception):  # noqa: N818  # not an error: the applier was asked to end between two transactions
@@ -39,6 +45,7 @@ class Applier(Generic[BatchT]):
     transaction: about how many row changes, and bytes of them, one target transaction holds.
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
     waits_for_operator: waits until a held schema change is released, instead of raising HeldError.
+    gate: is passed before each transaction and each schema change.
     """
 
     def __init__(
@@ -51,13 +58,15 @@ class Applier(Generic[BatchT]):
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         cascades_are_lost: bool = False,
         waits_for_operator: bool = False,
+        gate: Gate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self._transaction, self._clock = writer, transaction, clock
         self._on_bad_message, self._cascades_are_lost = on_bad_message, cascades_are_lost
         self._on_held = self._wait_for_operator if waits_for_operator else raise_held
         self._catalog: dict[TableName, Table] = {}
-        self._interrupted = False
+        self._gate = gate or Gate()
+        self._interrupted = threading.Event()
         self._held = ""
         self._has_read = False
         self.order, self.counts = order, counts
@@ -71,14 +80,15 @@ class Applier(Generic[BatchT]):
 
     def interrupt(self) -> None:
         """Ends the applier before its next transaction; may be called from any thread."""
-        self._interrupted = True
+        self._interrupted.set()
 
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists as still to run.  An earlier run may have left them."""
-        if pending:
+        for done in range(len(pending)):
+            self._pass_gate()
             self.phases.enter(Phase.SCHEMA_CHANGE)
-        self._writer.run_pending(pending, self._on_held)
-        self._held = ""
+            self._writer.run_next(pending[done:], self._on_held)
+            self._held = ""
         self.phases.enter(Phase.FOLDING)
 
     def take(self, batch: BatchT) -> None:
@@ -125,23 +135,41 @@ class Applier(Generic[BatchT]):
 
     def waiting_for(self) -> str:
         """Tells what the target waits for, and why; may be called from any thread."""
+        if self._gate.is_paused:
+            return self._gate.waiting_for
         if self._held:
             return self._held
+        if self._gate.waiting_for:
+            return self._gate.waiting_for
         if not self._has_read:
             return "the first messages are being read"
         return self.order.waiting_for()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the operator has paused the pipeline."""
+        return self._gate.is_paused
+
     def _wait_for_operator(self, held: HeldError) -> None:
-        """Waits a moment before the schema change is tried again; raises Interrupted after `interrupt`."""
+        """Waits before the schema change is tried again; raises Interrupted after `interrupt`."""
         self._held = f"{held.what}; {held.fix}"
-        time.sleep(HELD_SECONDS)
-        if self._interrupted:
+        self._interrupted.wait(HELD_SECONDS)
+        self._pass_gate()
+
+    def _pass_gate(self) -> None:
+        """Waits while the operator, or a server that is too busy, holds the applier back; raises Interrupted after
+        `interrupt`."""
+        if not self._gate.is_open():
+            self.phases.enter(Phase.HELD_BACK)
+            self._gate.wait(self._interrupted)
+            self.phases.enter(Phase.FOLDING)
+        if self._interrupted.is_set():
             raise Interrupted
 
     def _apply(self, due: Due) -> None:
         segment, rows = due
         end: int | None = 0
-        for end, piece in rows.pieces(self._transaction) if rows is not None else ():
+        for end, piece in rows.pieces(self._gate.portion(self._transaction)) if rows is not None else ():
             is_last = end is None
             high = segment.high if end is None else end
             self._commit(high, piece, segment.changes if is_last else (), segment.high)
@@ -153,8 +181,7 @@ class Applier(Generic[BatchT]):
 
     def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...], end: int) -> None:
         """Moves the target to `high` in one transaction; the segment ends at `end`."""
-        if self._interrupted:
-            raise Interrupted
+        self._pass_gate()
         step = self.order.advance_to(high, end, changes)
         if rows is None:
             self._writer.apply(step)
@@ -162,12 +189,14 @@ class Applier(Generic[BatchT]):
             if self.counts.applying_since is None:
                 self.counts.applying_since = self._clock()
             tables = rows.tables()
+            self._gate.take(rows.count)
             self._load_tables({name: found.first_ts for name, found in tables.items()})
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.note_applied(rows.count, tables, step.quarantined)
         self.counts.quarantined += len(step.quarantined)
         self.order.moved(step)
         self.committed = step.positions
+        log.debug("transaction", applied_ts=step.new_ts, rows=rows.count if rows else 0)
 
     def _load_tables(self, names: dict[TableName, int]) -> None:
         self.counts.tables.update(names)

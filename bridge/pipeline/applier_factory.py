@@ -19,6 +19,7 @@ from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_ro
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, PartitionBacklog
 from bridge.pipeline.order import Order, starts_of
+from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 
@@ -33,7 +34,7 @@ class ApplierConfig:
     idle, settles: see PartitionOrder.
     most: about how many row changes, and bytes, wait in memory (order of the partitions).
     begins: where the topics begin that do not begin with the pipeline (TSO).
-    waits_for_operator: see Applier.
+    waits_for_operator, gate: see Applier.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -47,6 +48,7 @@ class ApplierConfig:
     settles: bool = True
     begins: Mapping[str, int] = field(default_factory=dict)
     waits_for_operator: bool = False
+    gate: Gate | None = None
     clock: Callable[[], float] = time.monotonic
 
 
@@ -79,6 +81,7 @@ def make_applier(
         on_bad_message=config.on_bad_message,
         cascades_are_lost=cascades_are_lost,
         waits_for_operator=config.waits_for_operator,
+        gate=config.gate,
         clock=config.clock,
     )
 

@@ -19,6 +19,7 @@ from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
+from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
@@ -29,6 +30,9 @@ from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
+from bridge.pipeline.steering.gate import Gate
+from bridge.pipeline.steering.load_watch import LoadWatch
+from bridge.pipeline.steering.steering import Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
@@ -66,6 +70,7 @@ class Assembly:
     """Makes the parts of one pipeline.
 
     upstream: reads back rows that were too large for the topic; None when there is none.
+    replicas: the servers whose lag `bridge ctl throttle` looks at.
     """
 
     settings: Settings
@@ -73,6 +78,7 @@ class Assembly:
     source: Source
     protocol: str
     upstream: Upstream | None = None
+    replicas: tuple[Target, ...] = ()
 
     @cached_property
     def tables(self) -> TableFilter:
@@ -101,6 +107,11 @@ class Assembly:
         """Makes the owner's heartbeat, which calls `on_status` every `seconds`."""
         return Heartbeat(self.target, ownership, writer, on_status, seconds)
 
+    def steering(self, table: ProgressTable) -> Steering:
+        """Makes the part that follows what `bridge ctl` has set."""
+        load = LoadWatch(self.target, table, self.replicas)
+        return Steering(self.target, ControlTable(table.name, table.schema), load)
+
     def source_watch(self, end: End) -> SourceWatch:
         """Makes the part that notices that the source is away."""
         return SourceWatch(self.source, end)
@@ -121,11 +132,12 @@ class Assembly:
         begins: Mapping[str, int],
         until: int | None,
         once: bool,
+        gate: Gate,
     ) -> Applier[Any]:
         """Makes an applier that continues from progress.
 
         extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).
-        until: see ApplierConfig.  once: the pipeline ends at the end of the input.
+        until, gate: see ApplierConfig.  once: the pipeline ends at the end of the input.
         Raises UsageError or TargetError for tables where the target would change rows by itself.
         """
         lows = {partition: extent.low for partition, extent in extents.items()}
@@ -139,14 +151,21 @@ class Assembly:
             writer,
             progress,
             lows,
-            self._config(spark, extents, begins=begins, until=until, once=once),
+            self._config(spark, extents, begins=begins, until=until, once=once, gate=gate),
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
         )
 
     def _config(
-        self, spark: SparkSession, extents: Extents, *, begins: Mapping[str, int], until: int | None, once: bool
+        self,
+        spark: SparkSession,
+        extents: Extents,
+        *,
+        begins: Mapping[str, int],
+        until: int | None,
+        once: bool,
+        gate: Gate,
     ) -> ApplierConfig:
         settings, stream = self.settings, self.settings.stream
         writers = stream.writers if settings.consistency == "parallel" else 1
@@ -168,6 +187,7 @@ class Assembly:
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
             begins=begins,
             waits_for_operator=not once,
+            gate=gate,
         )
 
     def _goes_by_partition(self, progress: Progress) -> bool:

@@ -28,6 +28,7 @@ from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.intake import READING
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
+from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import Outcome, outcome_of
@@ -102,6 +103,7 @@ class Pipeline:
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
+                self._assembly.steering(owned.table) as steering,
             ):
                 heartbeat.report_on(StartReporter(owned.applied_ts, ends))
                 started = self._start_spark(ends.source)
@@ -112,7 +114,7 @@ class Pipeline:
                 use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
                 with self._assembly.source_watch(ends.source) as source_watch:
-                    working = _Working(writer, ends, heartbeat, source_watch)
+                    working = _Working(writer, ends, heartbeat, source_watch, steering.gate)
                     applier, has_ended = self._read_and_apply(started, owned, working, plan)
                 ended = time.monotonic()
             tables = applier.counts.tables
@@ -142,7 +144,15 @@ class Pipeline:
             progress = writer.progress()
             try:
                 applier = self._assembly.applier(
-                    spark, writer, progress, extents, counts, begins=owned.begins, until=plan.until, once=plan.once
+                    spark,
+                    writer,
+                    progress,
+                    extents,
+                    counts,
+                    begins=owned.begins,
+                    until=plan.until,
+                    once=plan.once,
+                    gate=working.gate,
                 )
                 if self._assembly.source.is_kafka:
                     _check_retained(applier.order.positions, extents)
@@ -258,6 +268,7 @@ class _Working:
     ends: Ends
     heartbeat: Heartbeat
     source_watch: SourceWatch
+    gate: Gate
 
     def watch(self) -> None:
         """Raises what ended a thread that the pipeline cannot do without."""

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
-from bridge.errors import StoppedError, UsageError
+from bridge.errors import StoppedError
 from bridge.mysql.connection import Session
+from bridge.mysql.server_load.status_limits import Limits, excess
 
-_RULE: Final = re.compile(r"(\w+)=(\d+)")
 _POLL_SECONDS: Final = 0.5
-_RUNNING: Final = "threads_running"
-
-
-def parse_max_load(rules: Sequence[str]) -> dict[str, int]:
-    """`Name=N` rules of status variables; UsageError for anything else."""
-    limits: dict[str, int] = {}
-    for rule in (part.strip() for text in rules for part in text.split(",")):
-        match = _RULE.fullmatch(rule)
-        if match is None:
-            raise UsageError(f"--max-load {rule!r} cannot be read", fix="write it as Threads_running=25")
-        limits[match[1]] = int(match[2])
-    return limits
 
 
 class Throttle:
@@ -35,7 +22,7 @@ class Throttle:
     for a wait.
     """
 
-    def __init__(self, limits: Mapping[str, int], sessions: Mapping[str, Session], told: Callable[[str], None]) -> None:
+    def __init__(self, limits: Limits, sessions: Mapping[str, Session], told: Callable[[str], None]) -> None:
         self._limits, self._sessions, self._told = limits, sessions, told
         self._lock = Lock()
         self._streams = 0
@@ -68,12 +55,8 @@ class Throttle:
         if self._is_stopped:
             raise StoppedError("the verification was given up", fix="run verify again with --resume")
         with self._lock:
-            for place, session in self._sessions.items():
-                for name, limit in self._limits.items():
-                    found = session.rows("SHOW GLOBAL STATUS LIKE %s", (name,))
-                    if not found:
-                        raise UsageError(f"the {place} has no status variable {name}", fix="see SHOW GLOBAL STATUS")
-                    value = float(found[0][1]) - (self._streams if name.lower() == _RUNNING else 0)
-                    if value > limit:
-                        return f"{name} of the {place} is {value:,.10g}, above {limit}"
-        return ""
+            found = (
+                excess(session, self._limits, place, own_running=self._streams)
+                for place, session in self._sessions.items()
+            )
+            return next(filter(None, found), "")

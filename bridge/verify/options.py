@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +11,7 @@ from bridge.ddl.policy import DdlRules
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
-from bridge.verify.load_throttle import parse_max_load
+from bridge.mysql.server_load.status_limits import Limits, parse_limits
 
 
 class ProgressListener(Protocol):
@@ -41,7 +40,7 @@ class VerifyOptions:
     chunk_seconds: float = 0.5
     shown_rows: int = 10
     grace_seconds: float = 10.0
-    max_load: Mapping[str, int] = field(default_factory=dict)
+    max_load: Limits = field(default_factory=dict)
     fix_file: Path | None = None
     resume: bool = False
     ddl: DdlRules = field(default_factory=DdlRules)
@@ -57,7 +56,7 @@ class VerifyOptions:
             section.chunk_seconds,
             section.shown_rows,
             section.grace_seconds,
-            parse_max_load(section.max_load),
+            parse_limits(section.max_load, "--max-load"),
             fix_file,
             resume,
             settings.ddl_rules(),

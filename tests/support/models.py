@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
+from bridge.ends.phases import PhaseClock
 from bridge.events import Event
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
@@ -87,6 +88,7 @@ class FakeWriter:
 
     def __init__(self, target: FakeTarget, crash_at: int | None) -> None:
         self._target, self._steps_left = target, crash_at
+        self.phases = PhaseClock()
 
     def _step(self) -> None:
         if self._steps_left is not None:
@@ -111,16 +113,16 @@ class FakeWriter:
         target.check_commit()
         self._step()
 
-    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:  # noqa: ARG002
+    def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:  # noqa: ARG002
         target = self._target
         assert pending == target.pending
-        for change in pending:
-            self._step()
-            assert change.commit_ts not in self.runs_like(change), "two runs under one number"
-            target.check_change(change)
-            target.ran.append(change)
-            target.pending = target.pending[1:]
-            self._step()
+        change = pending[0]
+        self._step()
+        assert change.commit_ts not in self.runs_like(change), "two runs under one number"
+        target.check_change(change)
+        target.ran.append(change)
+        target.pending = target.pending[1:]
+        self._step()
 
     def runs_like(self, change: SchemaChange) -> dict[int, str]:
         """Commit ts and position of each run of the same statement in the same millisecond."""

@@ -27,6 +27,7 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.order import OrderChanged
+from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -85,6 +86,7 @@ def opened(
     boundary_seconds: float | None = None,
     cascades_are_lost: bool = False,
     waits_for_operator: bool = False,
+    gate: Gate | None = None,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
@@ -111,6 +113,7 @@ def opened(
             rows_of=rows_of,
             on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
             waits_for_operator=waits_for_operator,
+            gate=gate,
         )
         applier = make_applier(
             writer,

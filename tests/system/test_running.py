@@ -105,6 +105,33 @@ def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> 
     process.wait_for(lambda: status_said(target)["target_away"] == 0, "a status without trouble")
 
 
+def test_the_operator_steers_it(bridge_at_work: Running) -> None:
+    """While it is paused nothing is applied, by whom and since when is in the status line, and it stays the owner; a
+    rate and a log level are taken up as well; when all is lifted it catches up."""
+    process, target = bridge_at_work.process, bridge_at_work.target
+
+    def steer(*arguments: str) -> None:
+        assert bridge("ctl", *arguments, "--target", target).code == 0
+
+    steer("pause")
+    process.says(r"waiting_for='paused by .+@.+ since \d{4}-")
+    before = applied_ts(target)
+    process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) >= 3, "seconds of a pause")
+    assert applied_ts(target) == before
+    process.wait_for(lambda: status_said(target)["paused"] is True, "bridge status")
+    found = status(target)
+    assert found is not None
+    assert found.running
+    steer("rate", "1000000")
+    steer("log-level", "debug")
+    steer("resume")
+    bridge_at_work.catches_up()
+    process.says(r"transaction +applied_ts=\d+ rows=[1-9]")
+    steer("rate", "off")
+    steer("log-level", "off")
+    bridge_at_work.catches_up()
+
+
 def test_a_broker_that_is_away_is_named_and_waited_for(bridge_at_work: Running) -> None:
     """By the status line and `bridge status`; it goes on by itself when the broker is back."""
     process = bridge_at_work.process
@@ -203,9 +230,13 @@ def test_a_partition_added_meanwhile_is_read(bridge_at_work: Running) -> None:
 
 
 def test_sigterm_ends_it_with_0(bridge_at_work: Running) -> None:
-    """In mid-stream; what is in the target is the upstream's once the rest is replayed."""
+    """In mid-stream, and while it is paused; what is in the target is the upstream's once the rest is replayed."""
     process = bridge_at_work.process
+    paused = len(re.findall("waiting_for='paused by", process.log))
+    bridge("ctl", "pause", "--target", bridge_at_work.target)
+    process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) > paused, "the pause")
     process.signal(signal.SIGTERM)
+    bridge("ctl", "resume", "--target", bridge_at_work.target)
     assert process.wait() == 0, process.end_of_log
     assert process.lines[-1].startswith("bridge: stopped; everything below ")
     assert "Traceback" not in process.log

@@ -68,11 +68,11 @@ def test_who_was_taken_over_commits_and_runs_nothing(target: str) -> None:
             with pytest.raises(OwnedError):
                 writer.apply(Advance(5, 6, {}))
             with pytest.raises(OwnedError):
-                writer.run_pending((change,))
+                writer.run_next((change,))
         with pytest.raises(OwnedError):
             writer.apply(Advance(5, 6, {}))
         with pytest.raises(OwnedError):
-            writer.run_pending((change,))
+            writer.run_next((change,))
     assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(5,)]
     assert sql(target, "SHOW DATABASES LIKE 'late'") == []
 

@@ -14,10 +14,11 @@ from bridge.errors import StoppedError, UsageError
 from bridge.model import Advance
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
+from bridge.mysql.server_load.status_limits import parse_limits
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import ServerKind
 from bridge.verify import snapshots
-from bridge.verify.load_throttle import Throttle, parse_max_load
+from bridge.verify.load_throttle import Throttle
 from bridge.verify.options import VerifyOptions
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot, open_target_snapshot
@@ -265,12 +266,12 @@ def test_waits_while_the_server_is_busy(pair: Pair) -> None:
 def test_a_rule_that_cannot_be_read_is_refused(rule: str) -> None:
     """With the form it should have."""
     with pytest.raises(UsageError, match="Threads_running=25"):
-        parse_max_load([rule])
+        parse_limits([rule], "--max-load")
 
 
 def test_options_have_defaults() -> None:
     """`--max-load` may name several variables."""
-    assert parse_max_load(["Threads_running=25,Threads_connected=100"]) == {
+    assert parse_limits(["Threads_running=25,Threads_connected=100"], "--max-load") == {
         "Threads_running": 25,
         "Threads_connected": 100,
     }

@@ -228,17 +228,16 @@ class Writer:
                     raise
         return found
 
-    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
-        """Runs the schema changes that progress lists, in order, and removes each from the list when it is done.
+    def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
+        """Runs the first of the schema changes that progress lists, and removes it from the list when it is done.
 
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
         take-over.
         """
-        for done, change in enumerate(pending):
-            while (held := self._run_or_hold(change, pending[done + 1 :])) is not None:
-                on_held(held)
-            self._trace("ddl taken off")
-            self.counts.schema_changes += 1
+        while (held := self._run_or_hold(pending[0], pending[1:])) is not None:
+            on_held(held)
+        self._trace("ddl taken off")
+        self.counts.schema_changes += 1
 
     def _run_or_hold(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
         held: HeldError | None = None

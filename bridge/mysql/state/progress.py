@@ -7,6 +7,7 @@ owner            who runs the pipeline, its connections and heartbeat (apart fro
                  transaction holds locked)
 schema_changes   what ran, when, with which outcome
 quarantine       what was quarantined (`mysql.state.quarantine`)
+controls         what the operator has set with `bridge ctl` (`mysql.state.controls`)
 version          which form these tables have (`mysql.state.schema`)
 """
 
@@ -183,7 +184,7 @@ class ProgressTable:
         """Deletes the rows of the pipeline; gives False when it was unknown."""
         known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
         session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
-        for journal in ("schema_changes", "quarantine"):
+        for journal in ("schema_changes", "quarantine", "controls"):
             session.execute(f"DELETE FROM {quote_name(self.schema, journal)} WHERE name = %s", (self.name,))
         return known
 

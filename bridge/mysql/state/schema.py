@@ -15,10 +15,10 @@ import structlog
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import TargetError
 from bridge.mysql.connection import Session
-from bridge.mysql.state import quarantine
+from bridge.mysql.state import controls, quarantine
 from bridge.quoting import quote_name
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The number of the form below."""
 _LOCK_SECONDS: Final = 60
 """How long another bridge may take to upgrade the tables."""
@@ -54,6 +54,7 @@ _TABLES: Final = {
         PRIMARY KEY (name, commit_ts, statement_hash)
     ) DEFAULT CHARSET = utf8mb4""",
     "quarantine": quarantine.CREATE_TABLE,
+    "controls": controls.CREATE_TABLE,
     "version": """CREATE TABLE IF NOT EXISTS {schema}.version (
         one TINYINT PRIMARY KEY COMMENT 'always 1',
         version INT UNSIGNED NOT NULL COMMENT 'the form of these tables'
@@ -137,13 +138,14 @@ def _make(session: Session, schema: str) -> None:
         log.info("tables_upgraded", database=schema, version=version, to=VERSION)
     for table, statement in _TABLES.items():
         if table == "progress":
-            if known:
+            if known and version == 0:
                 _bring_forward(session, schema)
             session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
         session.execute(statement.format(schema=quote_name(schema)))
 
 
 def _bring_forward(session: Session, schema: str) -> None:
+    """Adds to the tables of form 0 what form 1 has; form 2 only has a table more."""
     if "run_text" not in _columns(session, schema, "schema_changes"):
         _refuse_interrupted(session, schema)
     for table, columns in _ADDED.items():

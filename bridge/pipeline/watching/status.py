@@ -20,6 +20,7 @@ class Status:
     target_away, source_away: the seconds for which this end has not worked; 0 while it does.
     phases: where the time went since the last status, in seconds (`bridge.ends.phases`).
     waiting_for: what the target waits for, and why: an end that is away before anything else.
+    paused: whether the operator has paused the pipeline.
     """
 
     applied_ts: int
@@ -41,6 +42,7 @@ class Status:
     source_away: float
     phases: Mapping[str, float]
     waiting_for: str
+    paused: bool = False
 
     @property
     def applied_time(self) -> str:

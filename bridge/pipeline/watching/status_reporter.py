@@ -51,4 +51,5 @@ class StatusReporter:
             source_away=round(self._ends.source.away_seconds, 1),
             phases={phase: round(spent - before.get(phase, 0.0), 3) for phase, spent in phases.items()},
             waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
+            paused=self._applier.is_paused,
         )

@@ -200,7 +200,7 @@ def test_take_over_fences_the_loser(target: str, session: Session) -> None:
         with pytest.raises(OwnedError):
             first.writer.apply(Advance(0, 11, {}, (ALTER,)))
         with pytest.raises(OwnedError):
-            first.writer.run_pending((ALTER,))
+            first.writer.run_next((ALTER,))
         with pytest.raises(OwnedError):
             first.take(EVENTS)
         assert (contents(session), journal(session)) == before
@@ -232,7 +232,7 @@ def test_an_owner_that_came_and_went_fences_too(target: str, session: Session) -
             second.take(EVENTS.slice(0, 1))
         before = contents(session), journal(session)
         with pytest.raises(OwnedError):
-            first.writer.run_pending((ALTER,))
+            first.writer.run_next((ALTER,))
         with pytest.raises(OwnedError):
             first.take(EVENTS)
         assert (contents(session), journal(session)) == before

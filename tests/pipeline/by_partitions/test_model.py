@@ -103,9 +103,9 @@ class PrefixWriter(FakeWriter):
 
     look: Callable[[], None] = staticmethod(lambda: None)
 
-    def run_pending(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
+    def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         self.look()
-        super().run_pending(pending, on_held)
+        super().run_next(pending, on_held)
 
 
 def not_later(row: Event, change: Event) -> bool:

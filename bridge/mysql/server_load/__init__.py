@@ -1,0 +1,1 @@
+"""How busy servers are: status variables, and how far replicas are behind."""

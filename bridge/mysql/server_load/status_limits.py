@@ -1,0 +1,56 @@
+"""Limits of a server's status variables, such as `Threads_running=25`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bridge.errors import UsageError
+from bridge.mysql.connection import Session
+
+Limits = Mapping[str, float]
+"""Status variables (SHOW GLOBAL STATUS), each with the highest value at which work goes on."""
+
+_RULE: Final = re.compile(r"(\w+)=(\d+(?:\.\d+)?)")
+RUNNING: Final = "threads_running"
+
+
+def parse_limits(rules: Sequence[str], given: str) -> dict[str, float]:
+    """Reads `Name=N` rules, several in one text separated by commas; UsageError for anything else.
+
+    given: the flag or command that was given them.
+    """
+    limits: dict[str, float] = {}
+    for rule in (part.strip() for text in rules for part in text.split(",")):
+        match = _RULE.fullmatch(rule)
+        if match is None:
+            raise UsageError(f"{given} {rule!r} cannot be read", fix="write it as Threads_running=25")
+        limits[match[1]] = float(match[2])
+    return limits
+
+
+def status_value(session: Session, name: str, place: str) -> float:
+    """Asks a server for a status variable; UsageError when it has none of that name, or one that is no number."""
+    found = session.rows("SHOW GLOBAL STATUS LIKE %s", (name.replace("_", r"\_"),))
+    if not found:
+        raise UsageError(f"the {place} has no status variable {name}", fix="see SHOW GLOBAL STATUS")
+    try:
+        return float(found[0][1])
+    except ValueError as error:
+        raise UsageError(
+            f"the status variable {name} of the {place} is {str(found[0][1])!r}, no number",
+            fix="limit one that is a number, such as Threads_running",
+        ) from error
+
+
+def excess(session: Session, limits: Limits, place: str, *, own_running: int = 0) -> str:
+    """Tells which status variable is above its limit; "" when none is.  Raises as `status_value` does.
+
+    own_running: how many of the running threads do not count.
+    """
+    for name, limit in limits.items():
+        value = status_value(session, name, place) - (own_running if name.lower() == RUNNING else 0)
+        if value > limit:
+            return f"{name} of the {place} is {value:,.10g}, above {limit:,.10g}"
+    return ""

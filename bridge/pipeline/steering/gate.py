@@ -1,0 +1,89 @@
+"""The gate that every target transaction and every schema change passes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.pipeline.steering.row_bucket import RowBucket
+from bridge.rows.amount import Amount
+
+LOOK_SECONDS: Final = 0.2
+"""How often a closed gate is looked at again."""
+_LEAST_SECONDS: Final = 0.001
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What holds the applier back.
+
+    paused: why nothing is applied, "" when it is.
+    rate: row changes a second, 0 for no limit; rated: who limits them.
+    """
+
+    paused: str = ""
+    rate: float = 0.0
+    rated: str = ""
+
+
+class Gate:
+    """Holds the applier back between two transactions.
+
+    The applier's thread passes it; other threads set what holds it back, each its own value.
+    """
+
+    def __init__(self, limits: Limits = Limits(), clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        """What the operator has set."""
+        self.busy = ""
+        """Which server is too busy, "" when none is."""
+        self._bucket, self._rate = RowBucket(clock), 0.0
+        self._waiting_for = ""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the operator has paused the pipeline."""
+        return bool(self.limits.paused)
+
+    @property
+    def waiting_for(self) -> str:
+        """Tells what holds the applier back, "" when nothing does; a pause counts although nothing is due."""
+        return self.limits.paused or self._waiting_for
+
+    def is_open(self) -> bool:
+        """Tells whether the next transaction may go now."""
+        self._follow_rate()
+        return not self._hindrance()[1]
+
+    def wait(self, stop: threading.Event) -> None:
+        """Waits until the next transaction may go, or `stop` is set."""
+        while not stop.is_set():
+            self._follow_rate()
+            seconds, self._waiting_for = self._hindrance()
+            if not self._waiting_for:
+                return
+            stop.wait(seconds)
+
+    def take(self, rows: int) -> None:
+        """Notes that a transaction with so many row changes goes."""
+        self._bucket.take(rows)
+
+    def portion(self, most: Amount) -> Amount:
+        """Returns how large a transaction should be: at most `most`, and less while row changes are limited."""
+        self._follow_rate()
+        return self._bucket.portion(most)
+
+    def _follow_rate(self) -> None:
+        if self.limits.rate != self._rate:
+            self._rate = self.limits.rate
+            self._bucket.set_rate(self._rate)
+
+    def _hindrance(self) -> tuple[float, str]:
+        limits = self.limits
+        if limits.paused or self.busy:
+            return LOOK_SECONDS, limits.paused or self.busy
+        seconds = self._bucket.seconds_left()
+        return min(max(seconds, _LEAST_SECONDS), LOOK_SECONDS), limits.rated if seconds else ""

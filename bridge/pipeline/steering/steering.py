@@ -1,0 +1,84 @@
+"""Takes up what `bridge ctl` has set, while the pipeline runs."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import Final
+
+import structlog
+
+from bridge.mysql.connection import Target
+from bridge.mysql.server_load.status_limits import parse_limits
+from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable
+from bridge.pipeline.steering.gate import Gate, Limits
+from bridge.pipeline.steering.load_watch import LoadWatch
+from bridge.pipeline.steering.lookout import KeptSession, Lookout
+
+BEING_READ: Final = "what `bridge ctl` has set is being read"
+BEING_MEASURED: Final = "the load of the servers is being measured"
+
+log = structlog.get_logger()
+
+
+class Steering:
+    """Reads what is set once a second, and sets the gate and the log level by it, while the block lasts.
+
+    Nothing passes the gate before the first reading.  When the target does not answer, what was read last counts on.
+    Servers are measured on a thread of its own: one that does not answer must not delay a pause.
+    """
+
+    def __init__(self, target: Target, controls: ControlTable, load: LoadWatch) -> None:
+        self._session, self._controls, self._load = KeptSession(target), controls, load
+        self._known: Controls = {}
+        self.gate = Gate(Limits(paused=BEING_READ))
+
+    def __enter__(self) -> Steering:
+        self._wrapper = structlog.get_config()["wrapper_class"]
+        self._threads = ExitStack()
+        self._threads.enter_context(Lookout("steering", self.read, self._session.close))
+        self._threads.enter_context(Lookout("load", self.measure, self._load.close))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.close()
+        structlog.configure(wrapper_class=self._wrapper)
+
+    def read(self) -> None:
+        """Reads what is set, and takes up what has changed."""
+        with self._session.use() as session:
+            found = self._controls.read(session)
+        self._log_changes(found)
+        if self._throttle(found) != self._throttle(self._known):
+            self.gate.busy = BEING_MEASURED if self._throttle(found) else ""
+        if found.get(ControlKind.LOG_LEVEL) != self._known.get(ControlKind.LOG_LEVEL):
+            self._set_log_level(found.get(ControlKind.LOG_LEVEL))
+        self._known = found
+        pause, rate = found.get(ControlKind.PAUSE), found.get(ControlKind.RATE)
+        self.gate.limits = Limits(
+            pause.words if pause else "", float(rate.value) if rate else 0.0, rate.words if rate else ""
+        )
+
+    def measure(self) -> None:
+        """Measures the servers while a throttle is set."""
+        limits = self._throttle(self._known)
+        busy = self._load.busy(parse_limits([limits], "throttle")) if limits else ""
+        if limits == self._throttle(self._known):  # otherwise it was measured by limits that count no more
+            self.gate.busy = busy
+
+    def _set_log_level(self, control: Control | None) -> None:
+        level = logging.getLevelNamesMapping()[control.value.upper()] if control else None
+        wrapper = self._wrapper if level is None else structlog.make_filtering_bound_logger(level)
+        structlog.configure(wrapper_class=wrapper)
+
+    def _log_changes(self, found: Controls) -> None:
+        for kind, control in found.items():
+            if self._known.get(kind) != control:
+                log.info("steered", by="bridge ctl", now=control.words)
+        for kind in self._known.keys() - found.keys():
+            log.info("steered", by="bridge ctl", lifted=kind.value)
+
+    @staticmethod
+    def _throttle(controls: Controls) -> str:
+        control = controls.get(ControlKind.THROTTLE)
+        return control.value if control else ""

@@ -1,0 +1,117 @@
+"""The gate: how row changes are limited, and what is said of what holds the applier back."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import pytest
+
+from bridge.pipeline.steering.gate import Gate, Limits
+from bridge.pipeline.steering.row_bucket import RowBucket
+from bridge.rows.amount import Amount
+
+
+class Clock:
+    """A clock that goes on when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stop(threading.Event):
+    """Is never set; waiting moves the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self._clock.now += timeout
+        return False
+
+
+def written(rate: int, sizes: list[int]) -> list[float]:
+    """When each transaction went, in seconds from the first."""
+    clock = Clock()
+    gate, times = Gate(Limits(rate=rate, rated="limited"), clock), []
+    for rows in sizes:
+        gate.wait(Stop(clock))
+        gate.take(rows)
+        times.append(clock.now - 100)
+    return times
+
+
+def test_row_changes_come_evenly() -> None:
+    """After ten seconds, ten seconds' worth has gone, and no second has had more than two."""
+    times = written(100, [10] * 200)
+    assert times[100] == pytest.approx(10, abs=0.3)
+    assert all(sum(start <= at < start + 1 for at in times) * 10 <= 200 for start in times)
+
+
+def test_a_transaction_larger_than_the_rate_goes_whole_and_is_paid_afterwards() -> None:
+    """It is not divided; the one after it waits as long as it takes to pay."""
+    assert [later - earlier for earlier, later in pairwise(written(100, [5000, 1, 1]))] == [
+        pytest.approx(50, abs=0.01),
+        pytest.approx(0.01, abs=0.01),
+    ]
+
+
+def test_what_is_owed_is_paid_by_the_rate_that_holds_now() -> None:
+    """A higher rate pays sooner; no rate at all forgets it."""
+    clock = Clock()
+    bucket = RowBucket(clock)
+    bucket.set_rate(10)
+    bucket.take(1000)
+    assert bucket.seconds_left() == 100
+    bucket.set_rate(1000)
+    assert bucket.seconds_left() == 1
+    bucket.set_rate(0)
+    assert bucket.seconds_left() == 0
+
+
+def test_transactions_are_as_large_as_a_second_allows() -> None:
+    """So that a low rate does not come as one large transaction a minute."""
+    bucket, most = RowBucket(), Amount(50_000, 1 << 27)
+    assert bucket.portion(most) == most
+    bucket.set_rate(300)
+    assert bucket.portion(most) == Amount(300, 1 << 27)
+
+
+def test_what_holds_it_back_is_told() -> None:
+    """A pause before a busy server, that before the rate; nothing once it is open."""
+    gate, stop = Gate(Limits(paused="paused by a@b")), threading.Event()
+    waiter = threading.Thread(target=gate.wait, args=[stop], daemon=True)
+    gate.busy = "Threads_running of the target is 50, above 40"
+    assert (gate.waiting_for, gate.is_paused) == ("paused by a@b", True)
+    waiter.start()
+    gate.limits = Limits()
+    _until(lambda: gate.waiting_for == gate.busy)
+    gate.busy = ""
+    waiter.join(60)
+    assert not waiter.is_alive()
+    assert gate.waiting_for == ""
+
+
+def test_a_stop_opens_a_closed_gate_at_once() -> None:
+    """Whoever waits there is woken; it looks at the stop itself."""
+    gate, stop = Gate(Limits(paused="paused")), threading.Event()
+    waiter = threading.Thread(target=gate.wait, args=[stop], daemon=True)
+    waiter.start()
+    stop.set()
+    waiter.join(60)
+    assert not waiter.is_alive()
+
+
+def _until(condition: object) -> None:
+    assert callable(condition)
+    turn = threading.Event()
+    for _ in range(600):
+        if condition():
+            return
+        turn.wait(0.1)
+    pytest.fail("it never came")
