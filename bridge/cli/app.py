@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from bridge import console
-from bridge.cli import config, ctl, ddl, output, quarantine
+from bridge.cli import output
+from bridge.cli.groups import config, ctl, ddl, quarantine
 from bridge.cli.help_layout import command, page_app
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline

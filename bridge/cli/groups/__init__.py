@@ -1,0 +1,1 @@
+"""Commands that have commands: `bridge config`, `ctl`, `ddl`, `quarantine`."""
