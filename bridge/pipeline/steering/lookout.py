@@ -82,4 +82,4 @@ class Lookout:
     def _log_once(self, error: Exception) -> None:
         if not self._is_logged:
             self._is_logged = True
-            log.error("what `bridge ctl` sets cannot be followed, which is a bug in the bridge", error=repr(error))
+            log.error("steering_failed", error=repr(error), fix="this is a bug in the bridge; report it")

@@ -74,9 +74,9 @@ class Steering:
     def _log_changes(self, found: Controls) -> None:
         for kind, control in found.items():
             if self._known.get(kind) != control:
-                log.info("steered", by="bridge ctl", now=control.words)
+                log.info("steered", now=control.words)
         for kind in self._known.keys() - found.keys():
-            log.info("steered", by="bridge ctl", lifted=kind.value)
+            log.info("steered", lifted=kind.value)
 
     @staticmethod
     def _throttle(controls: Controls) -> str:
