@@ -56,7 +56,7 @@ class TiDB(SqlServer):
 
 def is_built() -> bool:
     """Whether the program is there, so that a start takes seconds."""
-    return (cache_folder() / _name()).is_dir()
+    return (cache_folder() / versioned("tidb")).is_dir()
 
 
 def build() -> Path:
@@ -64,12 +64,13 @@ def build() -> Path:
 
     Raises LocalError without Go, and with the compiler's last words.
     """
-    return cached(_name(), _build)
+    return cached(versioned("tidb"), _build)
 
 
-def _name() -> str:
+def versioned(program: str) -> str:
+    """The name of a program's folder, which changes with what the program is made of."""
     digest = hashlib.sha256(b"\0".join((_HERE / source).read_bytes() for source in _SOURCES))
-    return f"tidb-{digest.hexdigest()[:16]}"
+    return f"{program}-{digest.hexdigest()[:16]}"
 
 
 def _build(folder: Path) -> None:
