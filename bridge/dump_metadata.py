@@ -20,15 +20,24 @@ _MASTER: Final = re.compile(r"SHOW MASTER STATUS:\s*$|\[(?:master|source)\]\s*$"
 _OTHER: Final = re.compile(r"SHOW [\w ]+STATUS:|\[.*\]\s*$|Finished dump")
 _STARTED: Final = re.compile(r"(?:# )?Started dump at: (.+)")
 _LOG: Final = re.compile(r"[#\s]*(?:log|file|(?:source|master)_log_file)\s*[:=]\s*[\"']?([^\"'\s]+)", re.IGNORECASE)
-_POSITION: Final = re.compile(r"[#\s]*(?:pos|position|(?:source|master)_log_pos)\s*[:=]\s*[\"']?(\d+)", re.IGNORECASE)
+_POSITION: Final = re.compile(
+    r"[#\s]*(?:pos|position|(?:source|master)_log_pos)\s*[:=]\s*[\"']?([^\"'\s][^\"']*?)[\"']?\s*$", re.IGNORECASE
+)
+_LEAST_TSO: Final = 1 << 48
+"""A TSO of January 1970; a position in a file of the binlog has 32 bits."""
+_MOST_TSO: Final = (1 << 63) - 1
 
 
 class DumpMoment(NamedTuple):
-    """Where the server's log was.  started: when the dump began, by the clock and in the zone of its machine."""
+    """Where the server's log was.
+
+    started: when the dump began, by the clock and in the zone of its machine.
+    position: as it is written; "" when the file does not say it.
+    """
 
     started: str
     log: str
-    position: int | None
+    position: str
 
 
 def begin_after(folder: Path) -> int:
@@ -37,9 +46,14 @@ def begin_after(folder: Path) -> int:
     Raises UsageError where the folder holds no dump, or one that does not name a TSO.
     """
     moment = read_moment(_text(folder / FILE).splitlines())
+    if moment.log == _TIDB_LOG and _is_tso(moment.position):
+        return int(moment.position) + 1  # the snapshot holds what was committed at its very TSO
     if moment.log == _TIDB_LOG and moment.position:
-        return moment.position + 1  # the snapshot holds what was committed at its very TSO
-    if moment.position is None:
+        raise UsageError(
+            f"the dump {folder} does not name its moment: {moment.position!r} is no TSO",
+            fix="after a dump with --snapshot TIME, give --from TIME with its zone (2026-11-21T05:00:00+08:00)",
+        )
+    if not moment.position:
         raise UsageError(
             f"the dump {folder} does not name its moment: its {FILE} has no position of the server's log",
             fix="dump again as an account that may read it (PROCESS; on MySQL REPLICATION CLIENT), or give --from",
@@ -58,8 +72,14 @@ def read_moment(lines: Iterable[str]) -> DumpMoment:
     started = next((found[1].strip() for line in lines if (found := _STARTED.match(line))), "")
     mine = list(_of_master(lines))
     log = next((found[1] for line in mine if (found := _LOG.match(line))), "")
-    position = next((int(found[1]) for line in mine if (found := _POSITION.match(line))), None)
+    position = next((found[1] for line in mine if (found := _POSITION.match(line))), "")
     return DumpMoment(started, log, position)
+
+
+def _is_tso(text: str) -> bool:
+    return (
+        text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_TSO)) and _LEAST_TSO <= int(text) < _MOST_TSO
+    )
 
 
 def _of_master(lines: Iterable[str]) -> Iterator[str]:
