@@ -15,7 +15,7 @@ import typer
 from bridge import console
 from bridge.cli import output
 from bridge.cli.groups import config, ctl, ddl, quarantine
-from bridge.cli.help_layout import command, page_app
+from bridge.cli.help_layout import command, page_app, page_of
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
 from bridge.errors import UnknownPipelineError, UsageError
@@ -339,5 +339,9 @@ def _run_command(arguments: list[str]) -> None:
         raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
     if "_BRIDGE_COMPLETE" in os.environ:
         app(prog_name="bridge")
-    with typer.main.get_command(app).make_context("bridge", list(arguments)) as context:
+    root = typer.main.get_command(app)
+    if (page := page_of(root, arguments)) is not None:
+        output.file_text(f"{page}\n")
+        return
+    with root.make_context("bridge", list(arguments)) as context:
         context.command.invoke(context)

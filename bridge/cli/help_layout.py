@@ -18,7 +18,8 @@ EXITS: Final = {0: "done", 2: SETTINGS_FAILED, 3: STOPPED, 70: "a bug in the bri
 OPTIONS: Final = "Options"
 COMMANDS: Final = "Commands"
 _FLAG_WIDTH: Final = 32
-_LARGEST_WIDTH: Final = 110
+_HELP_FLAGS: Final = ("-h", "--help")
+_CONTEXT: Final[dict[str, Any]] = {"help_option_names": [*_HELP_FLAGS], "max_content_width": 110}
 
 
 class PageCommand(TyperCommand):
@@ -65,7 +66,7 @@ def page_app(help_: str) -> typer.Typer:
         cls=PageGroup,
         no_args_is_help=True,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _LARGEST_WIDTH},
+        context_settings=_CONTEXT,
     )
 
 
@@ -80,6 +81,23 @@ def command(
     """
     kind = type("Page", (PageCommand,), {"example": example, "exits": {**EXITS, **(exits or {})}})
     return app.command(name, cls=kind, rich_help_panel=group)
+
+
+def page_of(root: Any, arguments: Sequence[str]) -> str | None:
+    """Returns the help that `COMMAND... --help` asks for; None for other arguments.
+
+    Flags of the commands above are not parsed for it, since typer imports pydantic to do so, which takes 0.2 s.
+    """
+    *names, last = arguments or [""]
+    if last not in _HELP_FLAGS:
+        return None
+    context = typer.Context(root, info_name="bridge", **_CONTEXT)
+    for name in names:
+        inner = getattr(context.command, "commands", {}).get(name)
+        if inner is None:
+            return None
+        context = typer.Context(inner, info_name=name, parent=context)
+    return context.get_help()
 
 
 def _records(shown: Any, ctx: Any) -> Iterator[tuple[str, tuple[str, str]]]:

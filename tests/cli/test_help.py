@@ -13,7 +13,7 @@ import typer
 from bridge.cli.app import app
 from tests.support.command import bridge
 
-SLOW_IMPORTS = {"bridge.config", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "pyarrow", "numpy"}
+SLOW_IMPORTS = {"bridge.config", "pydantic", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "numpy"}
 PRINTING = {
     *("run", "replay", "verify", "status", "inspect", "check", "reset", "ddl list", "ddl approve", "ddl skip"),
     *("ddl replace", "ddl translate", "quarantine list", "quarantine show", "quarantine retry", "quarantine drop"),
