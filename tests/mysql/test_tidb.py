@@ -19,6 +19,7 @@ from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.progress import ProgressTable
+from bridge.protocols import MAY_LACK_BOUNDARIES
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
 from tests.mysql.state import test_ownership as ownership
@@ -62,10 +63,12 @@ def session(tidb_target: str) -> Iterator[Session]:
 
 def replay(url: str, golden: Path, variant: str, script: str, **options: int) -> None:
     """Replays a capture, and does as an operator what Debezium leaves out."""
-    events = decoded(capture(golden, variant, script), PROTOCOLS[variant], ZONES.get(script, "UTC"))
+    protocol = PROTOCOLS[variant]
+    events = decoded(capture(golden, variant, script), protocol, ZONES.get(script, "UTC"))
+    boundary_seconds = 0.0 if protocol in MAY_LACK_BOUNDARIES else None
     while True:
         try:
-            run_all(url, events, **options)
+            run_all(url, events, boundary_seconds=boundary_seconds, **options)
         except ApplyError as stopped:
             sql(url, "USE app", golden_schema_changes.what_made(stopped))
         else:
