@@ -85,6 +85,9 @@ class SourceSection(Section):
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
     """How long a source that is away is retried before the bridge stops: brokers, their names, leaders; the upstream,
     where rows are read back from it.  0: for ever under `bridge run`, but 300 s for the upstream."""
+    consumer_group: str = ""
+    """A Kafka consumer group to which the offsets of what is in the target are committed every few seconds, so that
+    tools for the lag see them.  They are never read.  Without it, none are committed."""
     kafka: Annotated[dict[str, str], _resolved("kafka")] = Field(default_factory=dict, repr=False)
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
@@ -261,6 +264,13 @@ class LogSection(Section):
     """What Spark and its JVM print themselves: `off`, or from which level on: `error`, `warn`, `info` or `debug`."""
 
 
+class WatchSection(Section):
+    """The HTTP port with the status page, the metrics and the health of a running bridge."""
+
+    listen: str = ""
+    """Where it listens: a port alone for this machine only, or `host:port`.  Without it there is no such port."""
+
+
 class CkafkaSection(Section):
     """What the messages of ckafka do not say."""
 
@@ -317,6 +327,7 @@ class Settings(Section):
     upstream: UpstreamSection = UpstreamSection()
     verify: VerifySection = VerifySection()
     log: LogSection = LogSection()
+    watch: WatchSection = WatchSection()
     ckafka: CkafkaSection = CkafkaSection()
     debezium: DebeziumSection = DebeziumSection()
     spark: Annotated[dict[str, str], _resolved("spark")] = Field(default_factory=dict, repr=False)

@@ -23,6 +23,7 @@ FLOORS = (
     {"local"},
     {"sources", "spark"},
     {"pipeline"},
+    {"watch"},
     {"verify"},
     {"commands"},
     {"console", "logs", "exits"},

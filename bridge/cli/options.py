@@ -95,6 +95,12 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
     ),
     "log_format": _flag(_LOG, "text|json", "--log-format", "How log lines are written.  [default: text]"),
     "log_level": _flag(_LOG, "LEVEL", "--log-level", "debug, info, warning or error.  [default: info]"),
+    "listen": _flag(
+        _SETTINGS,
+        "[HOST:]PORT",
+        "--listen",
+        "Serve metrics, health and a status page there; a port: this machine only.",
+    ),
     SET: _flag(_SETTINGS, "KEY=VALUE", "--set", "Any other setting, as section.key=value.", repeated=True),
 }
 """The flags that become settings, each by the name of its setting (`from_`: Python keeps `from` for itself)."""
@@ -104,7 +110,10 @@ TARGET: Final = (*PIPELINE, "target")
 KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
 INPUT: Final = (*KAFKA, "input")
 DECODING: Final = ("filter", "timezone")
-RUN: Final = (*PIPELINE, "from_", "from_dump", *KAFKA, "target", "consistency", "upstream", *DECODING, "on_bad_message")
+RUN: Final = (
+    *(*PIPELINE, "from_", "from_dump", *KAFKA, "target", "consistency", "upstream", *DECODING),
+    *("on_bad_message", "listen"),
+)
 """The settings of `run`, which `check` takes as well."""
 
 TakeOverFlag = Annotated[

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings, parse_moment
+from bridge.ends.end import Ends
 from bridge.filters.table_filter import TableFilter
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.watching.start import attempts_to_start
+from bridge.sources.source import Source
 from bridge.sources.topic_guard import attempts_at
 from bridge.verify.source.historical_rows import UpstreamRows
+from bridge.watch.address import parse_address
+from bridge.watch.lookups import Lookups
+
+if TYPE_CHECKING:
+    from bridge.watch.watch import Watch
 
 
 def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Event, *, once: bool) -> Pipeline:
@@ -25,11 +36,34 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     Raises UsageError for settings that contradict each other, SourceError or TargetError when the source or the target
     cannot be reached.
     """
-    tables = TableFilter(settings.filter)
+    TableFilter(settings.filter)
     parse_moment(settings.begin)
     settings.ddl_rules()
     target, source = target_of(settings), source_of(settings)
     ends = ends_of(settings, target, source, stop, once=once)
+    with _watching(settings, target, source, ends) as watch:
+        return Pipeline(_assembly(settings, target, source, ends, say), watch)
+
+
+@contextmanager
+def _watching(settings: Settings, target: Target, source: Source, ends: Ends) -> Iterator[Watch | None]:
+    """Opens the port of `--listen`, if there is one.  It stays open, unless what follows fails."""
+    listen = settings.watch.listen
+    if not listen:
+        yield None
+        return
+    from bridge.watch.watch import Watch  # takes a third of a second
+
+    table = ProgressTable(settings.name, settings.target.schema_name)
+    watch = Watch(parse_address(listen), settings.name, ends, Lookups(source, target, table))
+    try:
+        yield watch
+    except BaseException:
+        watch.close()
+        raise
+
+
+def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, say: Callable[[str], None]) -> Assembly:
     protocol = settings.protocol
     for attempt in attempts_at(ends.source, "recognising the protocol"):
         with attempt:
@@ -40,5 +74,5 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
         for attempt in attempts_to_start(ends.target, target):
             with attempt:
                 target.connect(autocommit=True).close()
-        warn_of_extra_keys(target, upstream_of(settings), tables)
-    return Pipeline(Assembly(settings, target, source, protocol, upstream, replicas_of(settings)))
+        warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
+    return Assembly(settings, target, source, protocol, upstream, replicas_of(settings))

@@ -146,6 +146,11 @@ class Applier(Generic[BatchT]):
         return self.order.waiting_for()
 
     @property
+    def held(self) -> str:
+        """What waits for the operator, and what to do; "" when nothing does."""
+        return self._gate.waiting_for if self._gate.is_paused else self._held
+
+    @property
     def is_paused(self) -> bool:
         """Whether the operator has paused the pipeline."""
         return self._gate.is_paused

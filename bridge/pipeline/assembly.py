@@ -34,6 +34,7 @@ from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Steering
 from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
@@ -115,6 +116,10 @@ class Assembly:
     def source_watch(self, end: End) -> SourceWatch:
         """Makes the part that notices that the source is away."""
         return SourceWatch(self.source, end)
+
+    def group_offsets(self) -> GroupOffsets:
+        """Makes the part that commits what is in the target to a consumer group, if the settings name one."""
+        return GroupOffsets(self.source, self.settings.source.consumer_group)
 
     def reading(self, topics: Mapping[str, str], end: End, stop: threading.Event, watch: Callable[[], None]) -> Reading:
         """Makes the part that reads.  topics: the ids of the topics, by name.  end: the source."""

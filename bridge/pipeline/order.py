@@ -178,6 +178,11 @@ class Order(Protocol[BatchT]):
         """How much of them counts against the limit of the driver's memory."""
         ...
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of the row changes that wait, but for those on the disk."""
+        ...
+
     def waiting_for(self) -> str:
         """Tells what the target waits for, and why; may be called from any thread."""
         ...

@@ -30,8 +30,10 @@ from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import Outcome, outcome_of
+from bridge.pipeline.watching.sample import Sampler, Watcher
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
@@ -53,8 +55,8 @@ log = structlog.get_logger()
 class Pipeline:
     """Runs one pipeline until it is stopped (`follow`) or has caught up (`catch_up`)."""
 
-    def __init__(self, assembly: Assembly) -> None:
-        self._assembly, self._settings = assembly, assembly.settings
+    def __init__(self, assembly: Assembly, watcher: Watcher | None = None) -> None:
+        self._assembly, self._settings, self._watcher = assembly, assembly.settings, watcher
         self._stop = threading.Event()
         self._break_off: Callable[[], None] | None = None
 
@@ -91,12 +93,17 @@ class Pipeline:
                 raise
             log.warning("waiting_ended_by_stop", error=str(error))
             return Outcome(applied_ts=0, interrupted=True)
+        finally:
+            if self._watcher is not None:
+                self._watcher.close()
 
     def _run_owned(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
         switch_off(self._settings.stream.tuning_off)
         keep_freed_memory()
         ends = self._assembly.ends(self._stop, once=plan.once)
+        if self._watcher is not None:
+            self._watcher.starting(ends)
         with _expected_errors(self._assembly.target), self._own(plan, ends.target) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership, ends.target)
             self._break_off = writer.break_off
@@ -113,8 +120,13 @@ class Pipeline:
                 freeze_loaded_modules()
                 use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
-                with self._assembly.source_watch(ends.source) as source_watch:
-                    working = _Working(writer, ends, heartbeat, source_watch, steering.gate)
+                with (
+                    self._assembly.source_watch(ends.source) as source_watch,
+                    self._assembly.group_offsets() as group_offsets,
+                ):
+                    working = _Working(
+                        writer, ends, heartbeat, source_watch, steering.gate, group_offsets, self._watcher
+                    )
                     applier, has_ended = self._read_and_apply(started, owned, working, plan)
                 ended = time.monotonic()
             tables = applier.counts.tables
@@ -159,7 +171,7 @@ class Pipeline:
                 ahead = messages_ahead(applier.order.positions, extents)
                 if not ahead:
                     ends.source.answered(READING)
-                working.heartbeat.report_on(StatusReporter(applier, writer, ends, counts.messages + ahead))
+                working.report_on(applier, counts.messages + ahead)
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
@@ -269,6 +281,16 @@ class _Working:
     heartbeat: Heartbeat
     source_watch: SourceWatch
     gate: Gate
+    group_offsets: GroupOffsets
+    watcher: Watcher | None
+
+    def report_on(self, applier: Applier[Any], messages_total: int) -> None:
+        """Tells everybody who reports where the pipeline is whom to ask from now on."""
+        self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total))
+        sampler = Sampler(applier, self.writer, self.ends, messages_total)
+        self.group_offsets.report_on(sampler)
+        if self.watcher is not None:
+            self.watcher.report_on(sampler)
 
     def watch(self) -> None:
         """Raises what ended a thread that the pipeline cannot do without."""

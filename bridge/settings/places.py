@@ -27,6 +27,7 @@ SHORT_NAMES: Final[dict[str, Place]] = {
     "source": ("upstream", "url"),
     "source_password": ("upstream", "password"),
     "max_load": ("verify", "max_load"),
+    "listen": ("watch", "listen"),
 }
 """Flags and environment variables whose place in the file has another name, by their names."""
 _NAME: Final = re.compile(r"[\w.-]{1,64}")

@@ -70,6 +70,13 @@ class CaptureSource:
             self._messages += rows
         return extents
 
+    def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
+        """Returns nothing, since there is no Kafka."""
+        return {}
+
+    def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Does nothing, since there is no Kafka."""
+
     def topics(self) -> dict[str, TopicNow]:
         """Returns no topics, since there is no Kafka."""
         return {}

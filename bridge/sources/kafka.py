@@ -23,6 +23,7 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.sources.group_offsets import commit_offsets, end_offsets
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import (
     AWAY,
@@ -92,6 +93,14 @@ class KafkaSource:
     def operations(self) -> dict[str, frozenset[str]]:
         """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
         return read_operations(self._admin, list(self._topics))
+
+    def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """Asks where these partitions end now."""
+        return end_offsets(self._admin, partitions, self._properties["isolation.level"])
+
+    def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Tells Kafka the offsets of a consumer group."""
+        commit_offsets(self._admin, group, offsets)
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.

@@ -114,6 +114,14 @@ class Source(Protocol):
     def topics(self) -> Mapping[str, TopicNow]:
         """Looks up the topics as Kafka describes them now; none for a source without Kafka."""
 
+    def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
+        """Asks where these partitions end now; nothing for a source without Kafka.  UnansweredError when Kafka does not
+        answer."""
+
+    def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
+        Kafka does not take them."""
+
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """Makes a stream that begins at `starts`; `micro_batches` turns its batches into messages."""
 

@@ -122,6 +122,14 @@ class Journal:
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
 
+    def latest(self, session: Session, count: int) -> list[JournalEntry]:
+        """Gives the last rows, the newest first."""
+        rows = session.rows(
+            f"SELECT {_COLUMNS} FROM {self._table} WHERE name = %s ORDER BY commit_ts DESC, started_at DESC LIMIT %s",
+            (self._pipeline, count),
+        )
+        return [_entry(row) for row in rows]
+
     def counts(self, session: Session) -> dict[str, int]:
         """Counts the rows in each state."""
         query = f"SELECT state, COUNT(*) FROM {self._table} WHERE name = %s GROUP BY state"

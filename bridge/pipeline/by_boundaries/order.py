@@ -290,6 +290,11 @@ class BoundaryOrder:
         """How much the row changes take that wait, in the driver and on executors."""
         return self._backlog.amount
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of the row changes that wait, in the driver and on executors."""
+        return self._backlog.amount.bytes
+
     def waiting_for(self) -> str:
         """Tells which partition holds the resolved ts back, and why."""
         if self._until is not None and self.applied_ts >= self._until:

@@ -252,12 +252,17 @@ class PartitionOrder:
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        return self._backlog.rows
+        return self._backlog.waiting.rows
 
     @property
     def held(self) -> Amount:
         """Nothing: what waits for long is moved to the disk."""
         return Amount(0, 0)
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of the row changes that wait, but for those on the disk."""
+        return self._backlog.waiting.bytes
 
     def waiting_for(self) -> str:
         """Tells what the target waited for when something was last applied."""
@@ -273,7 +278,7 @@ class PartitionOrder:
                 f"a schema change at {change.position} waits until {names} {'has' if len(held_by) == 1 else 'have'}"
                 f" passed its time or been idle for {self._idle.seconds:g} s: {change.text[:80]}"
             )
-        if (slow := self._backlog.slowest()) is not None and self._backlog.rows:
+        if (slow := self._backlog.slowest()) is not None and self._backlog.waiting.rows:
             return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
         if self._backlog.is_settling:
             return "boundaries have begun to come; rows are held until all partitions have reached the same moment"

@@ -152,7 +152,7 @@ class PartitionBacklog:
 
     def spill(self) -> None:
         """Moves waiting rows to the disk if they exceed `most`.  Call it when a micro-batch has been applied."""
-        if Amount(self.rows, sum(queue.bytes_in_memory for queue in self._queues.values())).exceeds(self._most):
+        if self.waiting.exceeds(self._most):
             for queue in self._queues.values():
                 queue.to_disk()
 
@@ -318,9 +318,10 @@ class PartitionBacklog:
     # --- positions
 
     @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-        return sum(map(len, list(self._queues.values())))
+    def waiting(self) -> Amount:
+        """The row changes that wait, and the bytes of those that are not on disk."""
+        queues = list(self._queues.values())
+        return Amount(sum(map(len, queues)), sum(queue.bytes_in_memory for queue in queues))
 
     @property
     def last_time(self) -> int:

@@ -115,7 +115,7 @@ class PartitionQueue:
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the events that are not on disk."""
-        return sum(run.table.nbytes for run in self._runs if not run.on_disk)
+        return sum(run.table.nbytes for run in list(self._runs) if not run.on_disk)
 
     @property
     def offset(self) -> int:

@@ -1,0 +1,93 @@
+"""Asks Kafka and the target for what the pipeline itself does not hold."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from bridge.model import PartitionId
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.ddl_journal import Journal
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.quarantine import count_held
+from bridge.sources.source import Source
+from bridge.watch.view import TargetLook
+
+ENDS_SECONDS: Final = 5.0
+TARGET_SECONDS: Final = 5.0
+VIEWED_SECONDS: Final = 30.0
+"""The target is asked only while somebody has looked at the status within so many seconds."""
+_SESSION_SECONDS: Final = 10.0
+_LAST_CHANGES: Final = 20
+
+log = structlog.get_logger()
+
+
+class Lookups:
+    """Asks now and then, in a thread of its own, so that an end that does not answer keeps nobody waiting."""
+
+    def __init__(self, source: Source, target: Target, table: ProgressTable) -> None:
+        self._source, self._target, self._table = source, target, table
+        self.ends: Mapping[PartitionId, int] = {}
+        """Where the partitions ended when Kafka was last asked."""
+        self.target = TargetLook()
+        """What the target last told."""
+        self.partitions: tuple[PartitionId, ...] = ()
+        """The partitions to ask for; whoever knows them sets them."""
+        self._viewed_at = -VIEWED_SECONDS
+        self._is_over = threading.Event()
+        self._is_asked = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="watch-lookups", daemon=True)
+
+    def start(self) -> None:
+        """Starts asking."""
+        self._thread.start()
+
+    def close(self, seconds: float) -> None:
+        """Ends asking; a question that is not answered is waited for so long at most."""
+        self._is_over.set()
+        self._is_asked.set()
+        self._thread.join(seconds)
+
+    def view(self) -> None:
+        """Notes that somebody looks at the status."""
+        is_new = time.monotonic() - self._viewed_at > TARGET_SECONDS
+        self._viewed_at = time.monotonic()
+        if is_new:
+            self._is_asked.set()
+
+    def _work(self) -> None:
+        while not self._is_over.is_set():
+            self._ask_kafka()
+            if time.monotonic() - self._viewed_at < VIEWED_SECONDS:
+                self._ask_target()
+            self._is_asked.wait(ENDS_SECONDS)
+            self._is_asked.clear()
+
+    def _ask_kafka(self) -> None:
+        try:
+            self.ends = self._source.ends(self.partitions)
+        except Exception as error:  # noqa: BLE001  # what is asked here is only shown; the pipeline tells what is wrong
+            log.debug("ends_not_known", error=str(error))
+
+    def _ask_target(self) -> None:
+        try:
+            session = self._target.connect(autocommit=True, timeout_seconds=_SESSION_SECONDS)
+            try:
+                self.target = self._looked(session)
+            finally:
+                session.close()
+        except Exception as error:  # noqa: BLE001  # as above; the tables may also not be there yet
+            log.debug("target_not_looked_at", error=str(error))
+
+    def _looked(self, session: Session) -> TargetLook:
+        journal = Journal(self._table.name, self._table.schema)
+        return TargetLook(
+            changes=tuple(journal.latest(session, _LAST_CHANGES)),
+            states=journal.counts(session),
+            quarantined=count_held(session, self._table.schema, self._table.name),
+        )
