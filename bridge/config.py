@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from bridge.ddl.by_table.event_filters import EventFilter, event_filter
+from bridge.ddl.by_table.event_filters import EventFilter
+from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
+from bridge.filters.routes import Routes, parse_route
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.tls import Tls, TlsMode
@@ -186,35 +188,11 @@ class DdlSection(Section):
     def _check(self) -> Self:
         return _sound(self, lambda: self.rules(TableFilter()))
 
-    def rules(self, tables: TableFilter, event_filters: tuple[EventFilter, ...] = ()) -> DdlRules:
+    def rules(
+        self, tables: TableFilter, event_filters: tuple[EventFilter, ...] = (), routes: Routes | None = None
+    ) -> DdlRules:
         """The rules for the target; UsageError for a class or source that is not known."""
-        return ddl_rules(**self.model_dump(), tables=tables, event_filters=event_filters)
-
-
-class EventFilterSection(Section):
-    """What is left out of some tables, as in TiCDC's `[[filter.event-filters]]`."""
-
-    matcher: tuple[str, ...] = ()
-    """The tables, by the rules of `filter`."""
-    ignore_event: tuple[str, ...] = Field(default=(), alias="ignore-event")
-    """What is left out: `insert`, `update`, `delete`, or classes of schema changes."""
-    ignore_sql: tuple[str, ...] = Field(default=(), alias="ignore-sql")
-    """Go regular expressions of schema changes that are left out."""
-    ignore_insert_value_expr: str = Field(default="", alias="ignore-insert-value-expr")
-    ignore_update_old_value_expr: str = Field(default="", alias="ignore-update-old-value-expr")
-    ignore_update_new_value_expr: str = Field(default="", alias="ignore-update-new-value-expr")
-    ignore_delete_value_expr: str = Field(default="", alias="ignore-delete-value-expr")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        return _sound(self, lambda: self.event_filter)
-
-    @property
-    def event_filter(self) -> EventFilter:
-        """The event filter; UsageError for what is not known, or cannot be done."""
-        given = self.model_dump(by_alias=True)
-        expressions = [name for name, value in given.items() if name.endswith("-value-expr") and value]
-        return event_filter(self.matcher, self.ignore_event, self.ignore_sql, expressions)
+        return ddl_rules(**self.model_dump(), tables=tables, event_filters=event_filters, routes=routes or Routes())
 
 
 class StreamSection(Section):
@@ -310,9 +288,15 @@ class Settings(Section):
     Without it the first such value stops the bridge."""
     filter: Annotated[tuple[str, ...], _after(TableFilter)] = ()
     """The tables that are replicated, in TiCDC's rule syntax; the last rule that matches decides."""
-    event_filters: tuple[EventFilterSection, ...] = ()
+    event_filters: tuple[EventFilterTable, ...] = ()
     """What is left out of the tables that are replicated: kinds of row changes, and schema changes.  Each is a table
     `[[event_filters]]` in the file."""
+    route: Annotated[tuple[str, ...], _after(lambda given: [*map(parse_route, given)])] = ()
+    """Names of tables on the target, as `shop_1.orders -> shop.orders` or `shop_1.* -> shop.*`; the first one that is
+    for a table decides."""
+    routes: tuple[RouteTable, ...] = ()
+    """The same, each as a table `[[routes]]` in the file, by the names of TiDB Data Migration; they come after
+    `route`."""
     consistency: Literal["atomic", "parallel"] = "atomic"
     """`atomic`: one connection writes whole upstream transactions.  `parallel`: several connections write, and readers
     may see parts."""
@@ -346,11 +330,18 @@ class Settings(Section):
     @property
     def row_rules(self) -> RowRules:
         """What is done with row changes right after they are decoded."""
-        return RowRules(tuple(one.event_filter.ignored_rows for one in self.event_filters))
+        return RowRules(tuple(one.event_filter.ignored_rows for one in self.event_filters), self.table_routes)
+
+    @property
+    def table_routes(self) -> Routes:
+        """The names of tables on the target; UsageError for routes that cannot be had."""
+        given = (*map(parse_route, self.route), *(one.route for one in self.routes))
+        return Routes(given, TableFilter(self.filter), ReservedSchemas(self.target.schema_name))
 
     def ddl_rules(self) -> DdlRules:
         """The rules for schema changes; UsageError for what is not known."""
-        return self.ddl.rules(TableFilter(self.filter), tuple(one.event_filter for one in self.event_filters))
+        filters = tuple(one.event_filter for one in self.event_filters)
+        return self.ddl.rules(TableFilter(self.filter), filters, self.table_routes)
 
     def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
         """What a decoder is told; `accepts` as in `DecodeOptions`."""

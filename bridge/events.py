@@ -28,6 +28,10 @@ RAW: Final = SEP + SEP
 once."""
 
 
+CLASH: Final = "clash"
+"""Marks a LEFT_OUT whose table shares its target with another one."""
+
+
 class Kind(IntEnum):
     """What an event is."""
 
@@ -42,7 +46,8 @@ class Kind(IntEnum):
     """A message that could not be decoded; `text` says why."""
     LEFT_OUT = 7
     """A row of a table that is not replicated.  With a text: a row that must never be written (`reserved_schemas`), and
-    why.  Without: the first row that a decoder sees of a table that the filter excludes (on request)."""
+    why.  Without: the first row that a decoder sees of a table that the filter excludes (on request).  With CLASH as
+    its columns: a row of a table that shares its target with another one, which the text names; it stops the bridge."""
 
 
 class Code(StrEnum):

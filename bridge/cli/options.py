@@ -69,6 +69,13 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         "A table rule as in TiCDC: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; may be repeated.",
         repeated=True,
     ),
+    "route": _flag(
+        _MEANING,
+        "ROUTE",
+        "--route",
+        "Other names on the target: 'shop_1.* -> shop.*' or 'shop_1.orders -> shop.orders'; may be repeated.",
+        repeated=True,
+    ),
     "timezone": _flag(
         _MEANING, "ZONE", "--timezone", "The zone of TIMESTAMP values in the messages: a name or an offset."
     ),
@@ -109,7 +116,7 @@ PIPELINE: Final = ("name",)
 TARGET: Final = (*PIPELINE, "target")
 KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
 INPUT: Final = (*KAFKA, "input")
-DECODING: Final = ("filter", "timezone")
+DECODING: Final = ("filter", "route", "timezone")
 RUN: Final = (
     *(*PIPELINE, "from_", "from_dump", *KAFKA, "target", "consistency", "upstream", *DECODING),
     *("on_bad_message", "listen"),

@@ -110,9 +110,9 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
         return Translation(statement, schema, Verdict.HOLD, str(unsupported), classes)
     if isinstance(found, Refused):
         return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
-    if reason := rules.forbids(found.classified):
+    if reason := rules.forbids(found.classified) or rules.forbids(found.upstream):
         return Translation(statement, schema, Verdict.REFUSE, reason, classes)
-    decision = rules.decide(found.classified, statement)
+    decision = rules.decide(found.upstream, statement)
     return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
 
 
@@ -133,7 +133,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings) -> Site:
-    return Site(target, rules.collations, rules.source, around)
+    return Site(target, rules.collations, rules.source, around, rules.routes)
 
 
 def split(text: str) -> list[str]:

@@ -192,8 +192,13 @@ class _MessageReader:
 
     def _ruled(self, event: Event | None) -> dict[str, str]:
         """Returns what the rules for row changes do with an event."""
-        is_left_out = event is not None and ruled_event(event, self._options.row_rules) is None
-        return {"left_out": "by an event filter"} if is_left_out else {}
+        if event is None:
+            return {}
+        ruled = ruled_event(event, self._options.row_rules)
+        if ruled is None:
+            return {"left_out": "by an event filter"}
+        is_routed = (ruled.schema, ruled.table) != (event.schema, event.table)
+        return {"goes_to": f"{ruled.schema}.{ruled.table}"} if is_routed else {}
 
     def _origin(self, message: Message) -> dict[str, str]:
         """Returns binlog position and GTID, with a note when an earlier message had a higher position."""

@@ -15,7 +15,7 @@ TOPICS: Final = {
     "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",
     "starting": "a pipeline from a copy of the upstream: dumps, snapshots, and a start without a moment",
     "watching": "the status page, metrics, health, and a consumer group for Kafka's tools",
-    "routing": "which events of a table are left out",
+    "routing": "other names on the target, and events that are left out",
     "when-it-stops": "what each failure means, and what to do",
     "quarantine": "messages and rows that were quarantined, and how they are tried again",
     "schema-changes": "what happens to DDL: translation, policy, and the changes that wait for you",

@@ -14,6 +14,7 @@ from pymysql.err import MySQLError
 from bridge.config import Settings
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
@@ -157,7 +158,8 @@ class Quarantine:
         if not events:
             raise _KeptError("its table is excluded by --filter")
         rules = self._options.row_rules
-        events = [kept for event in events if (kept := ruled_event(event, rules))]
+        if entry.change is None:  # a row change was quarantined with the names of the target
+            events = [kept for event in events if (kept := ruled_event(event, rules))]
         if not events:
             raise _KeptError("an event filter leaves its row changes out")
         if all(event.kind is Kind.LEFT_OUT for event in events):
@@ -176,7 +178,7 @@ class Quarantine:
         name = TableName(change.schema, change.table)
         refuse_side_effects(find_side_effects(session, [name], cascades=False))
         if _may_lack_cascades(entry, change):
-            refuse_side_effects(find_cascades_of(session, name), self._filter)
+            refuse_side_effects(find_cascades_of(session, name), self._options.row_rules.routes.accepts_target)
 
     def _apply(self, session: Session, position: Position, change: Event) -> None:
         name = TableName(change.schema, change.table)
@@ -196,7 +198,7 @@ class Quarantine:
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False) -> Decoder:
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
-        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows))
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=RowRules()))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:
         return read_entry(session, self._table.schema, self._table.name, id_)

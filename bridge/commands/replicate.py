@@ -11,7 +11,6 @@ from bridge.commands.connections import protocol_of, replicas_of, source_of, tar
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings, parse_moment
 from bridge.ends.end import Ends
-from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
@@ -36,7 +35,6 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     Raises UsageError for settings that contradict each other, SourceError or TargetError when the source or the target
     cannot be reached.
     """
-    TableFilter(settings.filter)
     parse_moment(settings.begin)
     settings.ddl_rules()
     target, source = target_of(settings), source_of(settings)
@@ -74,5 +72,5 @@ def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, sa
         for attempt in attempts_to_start(ends.target, target):
             with attempt:
                 target.connect(autocommit=True).close()
-        warn_of_extra_keys(target, upstream_of(settings), TableFilter(settings.filter))
+        warn_of_extra_keys(target, upstream_of(settings), settings.table_routes)
     return Assembly(settings, target, source, protocol, upstream, replicas_of(settings))

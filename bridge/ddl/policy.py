@@ -15,6 +15,7 @@ from bridge.ddl.collation_tables import SOURCES, CollationRules
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
+from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 
 
@@ -63,7 +64,7 @@ class DdlRules:
     """Tells how schema changes are handled: the policy, the source whose defaults they use, and collations.
 
     tables: which tables are replicated.  own_schema: the bridge's own database.
-    event_filters: what is left out of some tables.
+    event_filters: what is left out of some tables.  routes: the names of tables on the target.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -72,6 +73,7 @@ class DdlRules:
     tables: TableFilter = field(default_factory=TableFilter)
     own_schema: str = DEFAULT_SCHEMA
     event_filters: tuple[EventFilter, ...] = ()
+    routes: Routes = field(default_factory=Routes)
 
     def decide(self, change: Classified, statement: str = "") -> Decision:
         """Decides on a change by the settings.  A view that would show more than is replicated is held."""
@@ -132,8 +134,9 @@ def ddl_rules(
     collations: Mapping[str, str] | None = None,
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
     event_filters: tuple[EventFilter, ...] = (),
+    routes: Routes = Routes(),  # noqa: B008  # immutable
 ) -> DdlRules:
-    """Makes the rules from the settings, the filter of tables and the event filters.
+    """Makes the rules from the settings, the filter of tables, the event filters and the routes.
 
     Raises UsageError for a class or source that is not known, and for a class in two lists.
     """
@@ -155,6 +158,7 @@ def ddl_rules(
         CollationRules(SOURCES[source], mapped),
         tables,
         event_filters=event_filters,
+        routes=routes,
     )
 
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.alter_actions import split_at_commas
+from bridge.ddl.by_table.routing import routed_statement
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
@@ -83,19 +84,28 @@ class Rewritten:
     """A statement as the target understands it.
 
     text: the statement; None when nothing of it is left to run.
+    classified: what it does there, by the names of the target.
     left_out: what the target does not get.
+    source: what it does by the names of the upstream; None when these are the same.
     """
 
     text: str | None
     classified: Classified
     steps: tuple[RewriteStep, ...] = ()
     left_out: tuple[OmittedObject, ...] = ()
+    source: Classified | None = None
+
+    @property
+    def upstream(self) -> Classified:
+        """What it does by the names of the upstream."""
+        return self.source or self.classified
 
 
 def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     """Rewrites `statement` for the target of `site`, with `schema` as the current database.
 
-    Gives Refused for a text that is not one schema change.  Raises UnsupportedError where the target has no equivalent.
+    Gives Refused for a text that is not one schema change.  Raises UnsupportedError where the target has no equivalent,
+    and RoutingError where the routes do not say what a name means.
     """
     tidb = site.target.has(Feature.TIDB_SYNTAX)
     classified = classify(statement, schema, tidb=tidb)
@@ -112,13 +122,21 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
         return reread
     if ChangeClass.NOTHING in reread.classes:
         return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
+    routed = routed_statement(text, reread, schema, site.routes, tidb=tidb)
+    source = None
+    if routed.text != text or routed.schema != schema:
+        steps += [RewriteStep(text[edit.start : edit.end], edit.text, edit.why) for edit in routed.edits]
+        text, schema, source = routed.text, routed.schema, classified
+        reread = classify(text, schema, tidb=tidb)
+        assert isinstance(reread, Classified), text  # it was classified when it was routed
+        classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
     found = [edit for rule in RULES for edit in rule(parts, site)]
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
-    return Rewritten(result, classified, (*steps, *more), left_out)
+    return Rewritten(result, classified, (*steps, *more), left_out, source)
 
 
 def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:

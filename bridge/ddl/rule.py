@@ -15,6 +15,7 @@ from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
 from bridge.ddl.collation_tables import CollationRules
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
+from bridge.filters.routes import Routes
 from bridge.model import TableName
 
 
@@ -115,12 +116,14 @@ class Nowhere:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`."""
+    """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
+    routes: the names of tables there."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
     source: str = "tidb"
     around: Surroundings = field(default_factory=Nowhere)
+    routes: Routes = field(default_factory=Routes)
 
 
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]

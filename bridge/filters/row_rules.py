@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bridge.events import Kind
+from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 
 
@@ -21,9 +22,10 @@ class RowRules:
     """The rules for row changes.  They are sent to executors."""
 
     ignored: tuple[IgnoredRows, ...] = ()
+    routes: Routes = Routes()  # noqa: RUF009  # immutable
 
     def __bool__(self) -> bool:
-        return bool(self.ignored)
+        return bool(self.ignored or self.routes)
 
     def ignored_kinds(self, schema: str, table: str) -> frozenset[Kind]:
         """Gives the kinds of row changes of a table that are left out."""

@@ -28,6 +28,27 @@ Matches = Callable[[str], object]
 """Tells whether a name in lower case matches."""
 
 
+@dataclass(frozen=True)
+class ExactName:
+    """Matches one name."""
+
+    name: str
+
+    def __call__(self, name: str) -> bool:
+        return name == self.name.lower()
+
+
+class NamePattern(NamedTuple):
+    """A pattern for the names of databases or tables.
+
+    rest: the text after it.  takes_all: whether it matches everything.
+    """
+
+    matches: Matches
+    rest: str
+    takes_all: bool
+
+
 class _FilterRule(NamedTuple):
     """A rule of the filter.  takes_all: whether it matches every table of its schemas."""
 
@@ -127,17 +148,17 @@ def _compile(rules: tuple[str, ...]) -> tuple[_FilterRule, ...]:
     return tuple(map(_parsed, rules))
 
 
-class _SyntaxError(Exception):
+class _SyntaxError(ValueError):
     """Why a rule cannot be read."""
 
 
 def _parsed(text: str, where: str = "") -> _FilterRule:
     leaves_out = text.startswith("!")
     try:
-        schema, rest, _ = _pattern(text.removeprefix("!"))
+        schema, rest, _ = name_pattern(text.removeprefix("!"))
         if not rest.startswith("."):
             raise _SyntaxError("a rule needs a pattern for the schema and one for the table, with a dot between them")
-        table, rest, takes_all = _pattern(rest[1:])
+        table, rest, takes_all = name_pattern(rest[1:])
         if rest:
             raise _SyntaxError(f"{rest!r} follows the pattern of the table, where nothing may follow")
     except (_SyntaxError, GoRegexpError) as error:
@@ -153,30 +174,25 @@ def _unreadable(rule: str, why: str, where: str) -> UsageError:
     )
 
 
-def _pattern(text: str) -> tuple[Matches, str, bool]:
-    """Reads the pattern that a text begins with.  Gives what it matches, the text after it, and whether it matches
-    everything."""
+def name_pattern(text: str) -> NamePattern:
+    """Reads the pattern that a text begins with.  Raises ValueError, which says why it cannot be read."""
     if text.startswith("/"):
         found = _REGEXP.match(text)
         if found is None:
             raise _SyntaxError("a regular expression has no / at its end")
-        return compiled(found[1]).search, text[found.end() :], False
+        return NamePattern(compiled(found[1]).search, text[found.end() :], takes_all=False)
     if text.startswith(('"', "`")):
         found = _QUOTED.match(text)
         if found is None:
             raise _SyntaxError(f"a name has no {text[0]} at its end")
         mark = text[0]
-        return _is(found[0][1:-1].replace(mark * 2, mark)), text[found.end() :], False
+        return NamePattern(ExactName(found[0][1:-1].replace(mark * 2, mark)), text[found.end() :], takes_all=False)
     return _wildcards(text)
 
 
-def _is(name: str) -> Matches:
-    return name.lower().__eq__
-
-
-def _wildcards(text: str) -> tuple[Matches, str, bool]:
+def _wildcards(text: str) -> NamePattern:
     """Reads a name with wildcards, by a regular expression of Go (as TiDB does); a name without wildcards is compared
-    as it is.  Gives what `_pattern` gives."""
+    as it is."""
     name, made, at = "", "", 0
     is_plain = True
     while at < len(text) and text[at] != ".":
@@ -195,7 +211,7 @@ def _wildcards(text: str) -> tuple[Matches, str, bool]:
     if at == 0:
         raise _SyntaxError("a name is missing")
     whole = f"(?s)^{made}$"
-    return _is(name) if is_plain else compiled(whole).search, text[at:], whole == _ANYTHING
+    return NamePattern(ExactName(name) if is_plain else compiled(whole).search, text[at:], whole == _ANYTHING)
 
 
 def _plain(text: str, at: int) -> tuple[str, int]:

@@ -7,6 +7,7 @@ safe mode then deletes the first, as it must for rows of an overlapping initial 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridge.model import TableName
@@ -28,12 +29,15 @@ class ExtraKey(NamedTuple):
         return f"the unique key {self.key} ({self.columns}) of {self.table} is the target's own"
 
 
-def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
+def find_extra_keys(
+    target: Session, upstream: Session, target_name: Callable[[TableName], TableName]
+) -> list[ExtraKey]:
     """Finds unique keys of tables that both have, under which the target may refuse rows that the upstream holds.
 
     A key that holds all columns of one of the upstream's unique keys does not count.  Keys on expressions are ignored.
+    target_name: gives the name of a table of the upstream on the target.
     """
-    known = _uniques(upstream)
+    known = {_lower(target_name(name)): keys for name, keys in _uniques(upstream).items()}
     return [
         ExtraKey(name, key, ", ".join(column for column, _ in parts))
         for name, keys in sorted(_uniques(target).items())
@@ -42,6 +46,10 @@ def find_extra_keys(target: Session, upstream: Session) -> list[ExtraKey]:
         if all(column for column, _ in parts)
         and not any(frozenset(theirs) <= frozenset(parts) for theirs in known[name].values())
     ]
+
+
+def _lower(name: TableName) -> TableName:
+    return TableName(name.schema.lower(), name.table.lower())
 
 
 def _uniques(session: Session) -> dict[TableName, dict[str, list[tuple[str, int | None]]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import End, Ends
 from bridge.errors import SourceError
+from bridge.filters.routes import with_sources
 from bridge.filters.table_filter import TableFilter
-from bridge.model import PartitionId, goes_by_partition
+from bridge.model import PartitionId, TableName, goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
@@ -85,6 +86,10 @@ class Assembly:
     def tables(self) -> TableFilter:
         """The table filter of the settings."""
         return TableFilter(self.settings.filter)
+
+    def unmatched(self, met: Collection[TableName]) -> tuple[str, ...]:
+        """Returns the rules of the filter that are for none of the tables that were met."""
+        return self.tables.unmatched(with_sources(met, self.settings.table_routes)) if met else ()
 
     def progress_table(self) -> ProgressTable:
         """Makes the table that holds the pipeline's progress."""
@@ -216,7 +221,9 @@ class Assembly:
             with attempt:
                 session = self.target.connect(autocommit=True)
                 try:
-                    refuse_side_effects(find_side_effects(session, cascades=cascades), self.tables)
+                    refuse_side_effects(
+                        find_side_effects(session, cascades=cascades), self.settings.table_routes.accepts_target
+                    )
                 finally:
                     session.close()
 

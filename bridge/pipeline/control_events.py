@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import Kind, Position
+from bridge.errors import UsageError
+from bridge.events import CLASH, Kind, Position
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 
@@ -20,6 +21,7 @@ class LeftOut(NamedTuple):
     why: why nothing is ever written to its database; None when the filter excludes the table.
     position: the position of the first row.
     rows: how many rows there are, if `why` is given.
+    is_clash: the table shares its target with another one, so that nothing may be written.
     """
 
     schema: str
@@ -27,6 +29,7 @@ class LeftOut(NamedTuple):
     why: str | None
     position: Position
     rows: int
+    is_clash: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,23 @@ def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
     is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
     if not pc.any(is_left_out).as_py():
         return events, ()
-    found = events.filter(is_left_out).group_by(["schema", "table", "text", "topic", "partition"])
+    found = events.filter(is_left_out).group_by(["schema", "table", "text", "columns", "topic", "partition"])
     groups = found.aggregate([("offset", "min"), ("offset", "count")])
-    names = ("schema", "table", "text", "topic", "partition", "offset_min", "offset_count")
+    names = ("schema", "table", "text", "columns", "topic", "partition", "offset_min", "offset_count")
     return events.filter(pc.invert(is_left_out)), tuple(
-        LeftOut(schema, table, why, Position(*where), count)
-        for schema, table, why, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[3:])
+        LeftOut(schema, table, why, Position(*where), count, mark == CLASH)
+        for schema, table, why, mark, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[4:])
     )
 
 
 def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
     return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def clash_error(why: str | None, position: str) -> UsageError:
+    """Makes the error for a table that shares its target with another one."""
+    return UsageError(
+        f"two tables have one target: {why}; nothing of it was written",
+        where=position,
+        fix="change --route, or leave one of them out with --filter",
+    )

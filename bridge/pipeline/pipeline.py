@@ -136,7 +136,7 @@ class Pipeline:
                 seconds=ended - began,
                 stream_seconds=ended - streaming,
                 apply_seconds=ended - (applier.counts.applying_since or ended),
-                unmatched=self._assembly.tables.unmatched(tables) if tables else (),
+                unmatched=self._assembly.unmatched(tables),
                 interrupted=not has_ended,
             )
 

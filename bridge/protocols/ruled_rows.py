@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from bridge.events import Event, Kind
+from bridge.events import CLASH, EVENT_SCHEMA, Event, Kind
+from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.model import TableName
 
@@ -21,12 +23,42 @@ def ruled(events: pa.Table, rules: RowRules) -> pa.Table:
         for number, some in enumerate(ignored):
             kept &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in some]))
         events = events.filter(pa.array(kept))
-    return events
+    return routed(events, rules.routes)
+
+
+def routed(events: pa.Table, routes: Routes) -> pa.Table:
+    """Gives rows (EVENT_SCHEMA) the names of their tables on the target.
+
+    Of a table that shares its target with another one, adds an event that stops the bridge before it writes any of
+    these events.
+    """
+    names, numbers = _tables(events) if routes else ([], np.empty(0))
+    targets = list(map(routes.target, names))
+    clashes = [_clash(events, numbers == n, why) for n, name in enumerate(names) if (why := routes.conflict(name))]
+    if targets == names and not clashes:
+        return events
+    is_row, of_row = pa.array(numbers >= 0), pa.array(np.maximum(numbers, 0))
+    for field, parts in (("schema", [name.schema for name in targets]), ("table", [name.table for name in targets])):
+        at = EVENT_SCHEMA.get_field_index(field)
+        made = pc.if_else(is_row, pa.array(parts).take(of_row), events[field])
+        events = events.set_column(at, EVENT_SCHEMA.field(at), made)
+    return pa.concat_tables([events, *clashes])
+
+
+def _clash(events: pa.Table, which: npt.NDArray[np.bool_], why: str) -> pa.Table:
+    [event] = events.slice(int(np.argmax(which)), 1).to_pylist()
+    told = {"kind": int(Kind.LEFT_OUT), "columns": CLASH, "text": why, "commit_ts": 0, "by_time": False}
+    return pa.Table.from_pylist([event | told | dict.fromkeys(("key", "before", "after"))], schema=EVENT_SCHEMA)
 
 
 def ruled_event(event: Event, rules: RowRules) -> Event | None:
     """Applies the rules to one event; None when it is left out."""
-    return None if event.kind in rules.ignored_kinds(event.schema, event.table) else event
+    if event.kind > Kind.DELETE:
+        return event
+    if event.kind in rules.ignored_kinds(event.schema, event.table):
+        return None
+    target = rules.routes.target(TableName(event.schema, event.table))
+    return event._replace(schema=target.schema, table=target.table)
 
 
 def _tables(events: pa.Table) -> tuple[list[TableName], npt.NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from itertools import combinations
 from random import Random
 from typing import Final, NamedTuple
 
-from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, RESERVED, SHAPES
+from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, RESERVED, ROUTES, SHAPES
 from tests.generated.wires import WIRES
 
 Choice = Mapping[str, str]
@@ -48,12 +48,13 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS),
     "quarantine": (NONE, *QUARANTINES),
     "left out": (NONE, *RESERVED),
+    "route": (NONE, *ROUTES),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
     *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
-    *("unique updates", "redelivery", "crash", "left out"),
+    *("unique updates", "redelivery", "crash", "left out", "route"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
@@ -172,7 +173,14 @@ def fits(value: tuple[str, str], choice: Choice, without: Collection[Pair] = IMP
     return all(possible(value, met, without) for met in choice.items())
 
 
-_SPECIAL: Final = {"schema change": 0.5, "redelivery": 0.35, "crash": 0.35, "quarantine": 0.25, "left out": 0.15}
+_SPECIAL: Final = {
+    "schema change": 0.5,
+    "redelivery": 0.35,
+    "crash": 0.35,
+    "quarantine": 0.25,
+    "left out": 0.15,
+    "route": 0.3,
+}
 """How often these are not none."""
 
 

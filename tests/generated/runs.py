@@ -18,8 +18,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
+from bridge.ddl.policy import DdlRules
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA, Kind
+from bridge.filters.routes import Routes, parse_route
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session, Target
@@ -36,7 +38,7 @@ from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.tables import RESERVED, SHAPES, Equality, Row, Table, make_table, reserved_row
+from tests.generated.tables import RESERVED, ROUTES, SHAPES, UNROUTED, Equality, Row, Table, make_table, reserved_row
 from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream, written
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
 from tests.support.pipelines import Pipeline, opened
@@ -136,7 +138,8 @@ class Bench:
         self._names = itertools.count()
         self.stopped = Counter[str]()
         self.safe_mode = 0
-        self.session.execute("CREATE DATABASE IF NOT EXISTS `m`")
+        for schema in ("m", "r"):
+            self.session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
 
     def name(self) -> str:
         """Of the next pipeline."""
@@ -167,6 +170,8 @@ class Run:
         self._name = bench.name()
         self._crash_at = self._random.choice((1, 1, 2, 3, 5)) if self._choice["crash"] != NONE else 0
         self._watches = self._may_watch() and self._random.random() < 0.5
+        self._routing = ROUTES.get(self._choice["route"], UNROUTED)
+        self._routes = Routes(tuple(map(parse_route, self._routing.rules)))
         self._steps: list[Step] = []
         self._read: Sequence[Placed] = ()
         """Since the bridge began, or began anew."""
@@ -190,11 +195,13 @@ class Run:
 
     def _make_tables(self) -> None:
         session = self._bench.session
-        for (name,) in session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = 'm'"):
-            session.execute(f"DROP TABLE `m`.{quote_name(name)}")
-        session.execute("USE `m`")
+        of_runs = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('m', 'r')"
+        for found in session.rows(of_runs):
+            session.execute(f"DROP TABLE {quote_name(*found)}")
         for table in self._case.tables:
-            session.execute(table.create(on_target=True))
+            schema, name = self._routing.there(table.name)
+            session.execute(f"USE {quote_name(schema)}")
+            session.execute(replace(table, name=name).create(on_target=True))
         for transaction in self._case.loaded:
             self._upstream.run(transaction, 0)
         for content in self._upstream.contents:
@@ -206,9 +213,12 @@ class Run:
                 names, places = ",".join(map(quote_name, given)), ",".join(["%s"] * len(given))
                 with session._raw.cursor() as cursor:
                     cursor.execute(
-                        f"INSERT INTO {quote_name(content.table.name)} ({names}) VALUES ({places})",
+                        f"INSERT INTO {self._there(content.table.name)} ({names}) VALUES ({places})",
                         list(given.values()),
                     )
+
+    def _there(self, table: str) -> str:
+        return quote_name(*self._routing.there(table))
 
     def _run_upstream(self) -> None:
         unit, ts = self._case.wire.unit, BEGIN + self._case.seed % ROUNDED_UP
@@ -232,7 +242,7 @@ class Run:
 
     def _deliver(self, log: Sequence[Placed], name: str) -> None:
         """Everything, from where progress says, as often as the bridge begins anew."""
-        rules = _EVENT_FILTERS if self._choice["left out"] == FILTERED else RowRules()
+        rules = replace(_EVENT_FILTERS if self._choice["left out"] == FILTERED else RowRules(), routes=self._routes)
         decoder = make_decoder(self._case.wire.protocol, DecodeOptions("UTC", row_rules=rules))
         for _ in range(_MOST_STARTS):
             try:
@@ -288,7 +298,7 @@ class Run:
             self._bench.url, partitions, name=name,
             rows_per_transaction=int(self._choice["rows per transaction"]), retry_seconds=5,
             quarantine=self._choice["quarantine"] != NONE, writers=self._writers, rows_of=self._rows_of(),
-            boundary_seconds=0.0 if unbounded else None, trace=self._trace,
+            boundary_seconds=0.0 if unbounded else None, trace=self._trace, ddl=DdlRules(routes=self._routes),
         ) as pipeline:  # fmt: skip
             self._pipeline = pipeline
             if self._choice["statements"] == "loads":
@@ -389,7 +399,7 @@ class Run:
             return
         for name, rows in state.items():
             names = tuple(rows[0]) if rows else None
-            found = _rows(session, name, names)
+            found = _rows(session, self._there(name), names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure(
                     "a state that the upstream never had", f"at {applied_ts}, {_difference(name, rows, found)}"
@@ -402,7 +412,8 @@ class Run:
     def _work_through_quarantine(self) -> None:
         """A retry while the cause is there changes nothing; once it is cured, all is applied."""
         quarantine = Quarantine(
-            Target(self._bench.url), Settings.model_validate({"name": self._name, "timezone": "UTC"})
+            Target(self._bench.url),
+            Settings.model_validate({"name": self._name, "timezone": "UTC", "route": self._routing.rules}),
         )
         refused = [step for step in self._steps if "refused" in step.labels]
         before = self._contents()
@@ -414,14 +425,14 @@ class Run:
                 "a retry before the cure", f"{outcomes}; {_cut(f'the target was {before} and is {self._contents()}')}"
             )
         [column] = [c for c in self._upstream.contents[0].table.columns if c.name == "q"]
-        name = quote_name(self._upstream.contents[0].table.name)
+        name = self._there(self._upstream.contents[0].table.name)
         self._bench.session.execute(f"ALTER TABLE {name} MODIFY COLUMN {replace(column, narrow='').sql}")
         outcomes = quarantine.retry(None) or []
         if not all(outcome.done for outcome in outcomes):
             raise Failure("a retry after the cure", f"{outcomes}")
 
     def _contents(self) -> dict[str, list[Any]]:
-        return {name: _sorted(_rows(self._bench.session, name, None)) for name in self._upstream.state()}
+        return {name: _sorted(_rows(self._bench.session, self._there(name), None)) for name in self._upstream.state()}
 
     def _compare(self) -> None:
         """The end state: rows byte for byte, and what a target-only column may hold; without a commit ts a row takes
@@ -429,14 +440,14 @@ class Run:
         extras = self._upstream.extras()
         for content in self._upstream.contents:
             table, rows = content.table, list(content.rows.values())
-            found = _rows(self._bench.session, table.name, table.names)
+            found = _rows(self._bench.session, self._there(table.name), table.names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure("rows differ", _difference(table.name, rows, found))
             if table.extra and (self._case.wire.has_commit_ts or not self._may_be_ahead()):
                 self._compare_extras(table, rows, extras[table.name])
 
     def _compare_extras(self, table: Table, rows: Sequence[Row], allowed: Sequence[frozenset[Any]]) -> None:
-        found = _rows(self._bench.session, table.name, (*table.names, table.extra))
+        found = _rows(self._bench.session, self._there(table.name), (*table.names, table.extra))
         values = {repr(row[:-1]): row[-1] for row in found}
         is_strict = self._keeps_extras()
         for row, some in zip(rows, allowed, strict=True):
@@ -457,7 +468,7 @@ class Run:
 
 def _rows(session: Session, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
     columns = ",".join(map(quote_name, names)) if names else "*"
-    return session.rows(f"SELECT {columns} FROM `m`.{quote_name(table)}") if names or table else []
+    return session.rows(f"SELECT {columns} FROM {table}")
 
 
 def _sorted(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

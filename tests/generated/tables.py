@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Value = int | str | Decimal | datetime | None
 Row = dict[str, Value]
@@ -251,6 +251,32 @@ RESERVED: Final[dict[str, tuple[Table, ...]]] = {
     ),
 }
 """Tables of databases whose rows a bridge leaves out, by whose they are."""
+
+
+class Routing(NamedTuple):
+    """Routes of a run.  rules: as given to the bridge.  names: the target's names of tables, where they are others.
+    schema: the target's database of tables that have their own names."""
+
+    rules: tuple[str, ...]
+    names: dict[str, tuple[str, str]]
+    schema: str = SCHEMA
+
+    def there(self, table: str) -> tuple[str, str]:
+        """The database and name of a table on the target."""
+        return self.names.get(table, (self.schema, table))
+
+
+UNROUTED: Final = Routing((), {})
+ROUTES: Final[dict[str, Routing]] = {
+    "database": Routing(("m.* -> r.*",), {}, "r"),
+    "tables": Routing(("M.t0 -> r.`a b`", "*.t1 -> *.one"), {"t0": ("r", "a b"), "t1": (SCHEMA, "one")}),
+    "swap": Routing(("m.t0 -> m.t1", "m.t1 -> m.t0"), {"t0": (SCHEMA, "t1"), "t1": (SCHEMA, "t0")}),
+    "chain": Routing(
+        ("m.t0 -> m.renamed", "m.renamed -> r.other", "m.t1 -> m.t0"),
+        {"t0": (SCHEMA, "renamed"), "renamed": ("r", "other"), "t1": (SCHEMA, "t0")},
+    ),
+}
+"""Routes, and independently of them where the tables go."""
 
 
 def reserved_row(table: Table, random: Random) -> Row:

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
+from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Target
 from bridge.mysql.target_only_keys import find_extra_keys
@@ -40,7 +41,7 @@ def test_which_are_the_targets_own(target: str, old_target: str, theirs: str, ou
         sql(url, "CREATE DATABASE app", f"CREATE TABLE app.t {columns}")
     sql(target, "CREATE TABLE app.only_here (id INT PRIMARY KEY)")
     with admin(target) as here, admin(old_target) as there:
-        keys = find_extra_keys(here, there)
+        keys = find_extra_keys(here, there, lambda name: name)
     assert [f"{each.key} ({each.columns})" for each in keys] == found
     assert {str(each.table) for each in keys} <= {"app.t"}
 
@@ -60,7 +61,7 @@ def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path)
     assert f"{said}  -> drop it on the target" in checked
     assert "app.other" not in checked
     with capture_logs() as logged:
-        warn_of_extra_keys(Target(target), Target(old_target), TableFilter(("app.t",)))
-        warn_of_extra_keys(Target(target), Target("mysql://root@127.0.0.1:1/"), TableFilter())
+        warn_of_extra_keys(Target(target), Target(old_target), Routes(tables=TableFilter(("app.t",))))
+        warn_of_extra_keys(Target(target), Target("mysql://root@127.0.0.1:1/"), Routes())
     assert [line["event"] for line in logged] == ["target_only_unique_key", "unique_keys_not_compared"]
     assert logged[0]["found"] == said

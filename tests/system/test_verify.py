@@ -17,7 +17,7 @@ from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import Ended, bridge
 from tests.support.feeds import Feed
 from tests.support.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
-from tests.support.pipelines import sql
+from tests.support.pipelines import admin, contents, sql
 from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
@@ -153,6 +153,28 @@ UPDATE pk_str SET id = CONCAT(id, 'x') WHERE id = "b'q";
 UPDATE tspk SET k = k + INTERVAL 8 HOUR;
 DROP TABLE two_uk;
 """
+
+
+def test_tables_with_other_names_on_the_target(target: str, golden: Path) -> None:
+    """With routes the target holds the same under the other names, and nothing else; verify finds it equal, and what
+    is damaged by the target's name."""
+    arguments = replay_arguments(golden, "canal-ext", "ddl", target)
+    assert bridge(*arguments).code == 4
+    with admin(target) as session:
+        plain = contents(session)
+        for schema in ("app", "app2", "_bridge"):
+            session.execute(f"DROP DATABASE {schema}")
+    routes = ("--route", "app.* -> there.*")
+    assert bridge(*arguments, *routes).code == 4
+    with admin(target) as session:
+        routed = {name.replace("there.", "app."): shown for name, shown in contents(session).items()}
+        assert session.rows("SHOW DATABASES LIKE 'app'") == []
+    assert {name: rows for name, (_, rows) in routed.items()} == {name: rows for name, (_, rows) in plain.items()}
+    assert {name: made.replace("there", "app") for name, (made, _) in routed.items()} == {
+        name: made for name, (made, _) in plain.items()
+    }
+    ended = bridge("verify", *arguments[1:], *routes, "--json")
+    assert (ended.code, found(ended)) == (0, set()), ended.err
 
 
 def test_damage_is_found_and_fixed(target: str, golden: Path, tmp_path: Path) -> None:

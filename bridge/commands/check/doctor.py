@@ -22,7 +22,6 @@ from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings, parse_moment
 from bridge.errors import BridgeError
 from bridge.filters.reserved_schemas import ReservedSchemas
-from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
@@ -108,7 +107,7 @@ class _Doctor:
         if self._decoded:
             yield from upstream.judge_messages(facts, self._decoded)
         if self._has_target:
-            wanted = TableFilter(settings.filter)
+            wanted = settings.table_routes
             look = Look("the target", SERVER_SECONDS, lambda: extra_keys(places.target(), places.upstream(), wanted))
             yield from _of(look, "target", upstream.judge_keys)
 

@@ -11,7 +11,7 @@ from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
 from bridge.config import Settings, parse_moment
 from bridge.events import SEP, Event, Kind
-from bridge.filters.table_filter import TableFilter
+from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
@@ -57,8 +57,8 @@ class Needed:
 
 def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
     """Asks the target for its tables."""
-    wanted = TableFilter(settings.filter)
-    names = sorted({TableName(event.schema, event.table) for event in found.events if _is_row(event)})
+    routes = settings.table_routes
+    names = sorted({routes.target(TableName(one.schema, one.table)) for one in found.events if _is_row(one)})
     session = target.connect(autocommit=True)
     try:
         tables = load_tables(session, names)
@@ -66,7 +66,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
         return TableFacts(
             tables,
             _mandatory(session, tables),
-            [effect for effect in effects if wanted(*effect.table)],
+            [effect for effect in effects if routes.accepts_target(*effect.table)],
             _is_known(session, settings),
         )
     finally:
@@ -76,7 +76,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
-        yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin))))
+        yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin), settings.table_routes)))
     yield from _judge_zone(facts, found, settings)
     what = "the target would change rows by itself"
     for effect in facts.side_effects:
@@ -86,7 +86,7 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
         yield ok("side-effects", f"no trigger{also} on the target's tables")
 
 
-def needed_tables(found: Decoded, begin: int) -> Iterator[Needed]:
+def needed_tables(found: Decoded, begin: int, routes: Routes = Routes()) -> Iterator[Needed]:  # noqa: B008
     """Tells which tables the sample's rows need as the target has them now.
 
     begin: rows below it are not applied.  Tables that a schema change of the sample may have made, or altered, are
@@ -103,7 +103,7 @@ def needed_tables(found: Decoded, begin: int) -> Iterator[Needed]:
             continue
         images = frozenset(_names(event) for event in events if event.kind is Kind.INSERT and not event.text)
         columns = frozenset(column for event in events if not event.text for column in _names(event))
-        yield Needed(name, columns, images, any(event.commit_ts <= covered for event in events))
+        yield Needed(routes.target(name), columns, images, any(event.commit_ts <= covered for event in events))
 
 
 def _covered(found: Decoded) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 from pymysql.err import MySQLError, OperationalError
 
+from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
@@ -170,7 +171,7 @@ class SchemaChangeRunner:
             return self._as_replaced(session, change, entry)
         rewritten = self._rewritten(session, change, approved=state is JournalState.APPROVED)
         if state is not JournalState.APPROVED:
-            decision = self._rules.decide(rewritten.classified, change.text)
+            decision = self._rules.decide(rewritten.upstream, change.text)
             if decision.verdict is Verdict.HOLD:
                 raise self._hold(session, change, decision.reason, rewritten)
             if decision.verdict is Verdict.REFUSE:
@@ -187,12 +188,13 @@ class SchemaChangeRunner:
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
-        site = Site(target, self._rules.collations, self._rules.source, OnTarget(session, self._journal))
+        around = OnTarget(session, self._journal)
+        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
             plain = classify(change.text, change.schema)
-            if not approved or isinstance(plain, Refused):
+            if not approved or isinstance(plain, Refused) or isinstance(unsupported, RoutingError):
                 raise self._hold(session, change, str(unsupported), None) from unsupported
             found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
         return self._allowed(session, change, found)
@@ -200,7 +202,7 @@ class SchemaChangeRunner:
     def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason)
-        if reason := self._rules.forbids(found.classified):
+        if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
             raise self._refuse(session, change, reason)
         return found
 
@@ -211,8 +213,8 @@ class SchemaChangeRunner:
         return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
-        """Takes the operator's text, and checks it like any other schema change."""
-        classified = classify(entry.replacement, change.schema)
+        """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
+        classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
         return _StatementToRun(self._allowed(session, change, found))
 
@@ -304,7 +306,8 @@ class SchemaChangeRunner:
         """Sets the session up.  The current database is the message's.  It may be missing where every name has a
         database."""
         try:
-            session.execute(f"USE {quote_name(change.schema or self._schema)}")
+            current = self._rules.routes.whole_database(change.schema) or change.schema
+            session.execute(f"USE {quote_name(current or self._schema)}")
         except MySQLError as error:
             if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
                 raise

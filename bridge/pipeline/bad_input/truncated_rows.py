@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.control_events import control_events
+from bridge.pipeline.control_events import clash_error, control_events
 from bridge.protocols import DecodeError, Decoder
+from bridge.protocols.ruled_rows import routed, ruled_event
 from bridge.protocols.values.untyped import split_forms
 
 CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
@@ -70,7 +71,7 @@ _Found = Mapping[tuple[_Moment, str], Literals | str]
 class CutRows:
     """Completes messages that hold only keys.
 
-    decoder: decodes such messages (`DecodeOptions.cut_rows`).
+    decoder: decodes such messages (`DecodeOptions.cut_rows`).  Its rules for row changes are applied to the outcome.
     """
 
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
@@ -91,7 +92,8 @@ class CutRows:
         )
         done = [_with_rows(bad, found, rows) for bad, found in zip(bad_messages, decoded, strict=True)]
         still_bad = tuple(found for found in done if isinstance(found, BadMessage))
-        return Completed(_table([row for found in done if isinstance(found, list) for row in found]), still_bad)
+        whole = _table([row for found in done if isinstance(found, list) for row in found])
+        return Completed(routed(whole, self._decoder.row_rules.routes), still_bad)
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
         """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
@@ -108,9 +110,14 @@ class CutRows:
             return bad
         key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
         try:
-            events = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
+            found = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
+        rules = self._decoder.row_rules
+        for event in found:
+            if why := rules.routes.conflict(TableName(event.schema, event.table)):
+                raise clash_error(why, str(bad.entry.position))
+        events = [event for event in found if ruled_event(event, rules)]
         if any(event.by_time or event.kind > Kind.DELETE for event in events):
             return _still_bad(
                 bad, "the message holds only the key of a row, and no commit ts at which the row could be read back"

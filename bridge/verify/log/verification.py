@@ -17,8 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
+from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
+from bridge.filters.routes import with_sources
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
@@ -27,6 +29,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
+from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
@@ -171,15 +174,22 @@ class LogVerification:
         """Gives the schema changes that have run on the target, with the operator's text where one was replaced."""
         pending = {_identity(change) for change in progress.pending}
         read, journal = _read(progress), Journal(self._table.name, self._table.schema)
-        applied = []
+        applied: list[LoggedChange] = []
         for change in changes:
             identity = change.commit_ts, change.schema, change.text
             if identity in pending or not (self._is_wanted(change) and _has_run(change, progress.applied_ts, read)):
                 continue
             entry = journal.find(self._look, SchemaChange(change.commit_ts, change.schema, "", change.text, ""))
             if entry is None or entry.state not in _LEFT_OUT:
-                applied.append(replace(change, text=entry.replacement) if entry and entry.replacement else change)
+                applied += self._as_run(change, entry.replacement if entry else "")
         return applied
+
+    def _as_run(self, change: LoggedChange, replacement: str) -> Iterator[LoggedChange]:
+        """Gives a schema change with the names of the target."""
+        if replacement:
+            yield replace(change, text=replacement)
+        elif routed := target_statement(change.text, change.schema, self._options.row_rules.routes):
+            yield replace(change, text=routed[0], schema=routed[1])
 
     def _is_wanted(self, change: LoggedChange) -> bool:
         classified = classify(change.text, change.schema)
@@ -193,12 +203,15 @@ class LogVerification:
         """Notes the tables of the log that are never written, and the filter rules that match no table of the log."""
         never = Counter[TableName]()
         for found in control.left_out:
+            if found.is_clash:
+                raise clash_error(found.why, str(found.position))
             never[TableName(found.schema, found.table)] += found.rows if found.why else 0
         met = control.names | never.keys() | {name for change in control.changes for name in _tables_of(change)}
         for name, count in never.items():
             if count:
                 yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
-        for rule in self._options.tables.unmatched(met) if met else ():
+        known = with_sources(met, self._options.row_rules.routes)
+        for rule in self._options.tables.unmatched(known) if met else ():
             yield f"the filter rule {rule!r} matches no table of the log"
 
     def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:

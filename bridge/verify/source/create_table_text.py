@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from bridge.model import TableName
 from bridge.mysql.table_definition import Definition
 from bridge.quoting import quote_name
 
@@ -26,10 +27,10 @@ def index_lines(create: str) -> dict[str, str]:
     return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in found}
 
 
-def create_statements(source: Definition, create: str) -> list[str]:
-    """Writes the statements that create a missing table and its database."""
-    qualified = create.replace(quote_name(source.name.table), quote_name(*source.name), 1)
-    return [f"CREATE DATABASE IF NOT EXISTS {quote_name(source.name.schema)}", qualified]
+def create_statements(source: Definition, create: str, name: TableName) -> list[str]:
+    """Writes the statements that create a missing table, by its name on the target, and its database."""
+    qualified = create.replace(quote_name(source.name.table), quote_name(*name), 1)
+    return [f"CREATE DATABASE IF NOT EXISTS {quote_name(name.schema)}", qualified]
 
 
 def column_statements(table: Definition, create: str, missing: Iterable[str], changed: Iterable[str]) -> list[str]:

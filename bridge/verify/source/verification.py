@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.routes import with_sources
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
+from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
@@ -50,10 +52,11 @@ _HEARTBEAT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class _SourceTable:
-    """A table as both servers have it.  target: None when the table is missing there."""
+    """A table as both servers have it.  target: None when the table is missing there.  there: its name there."""
 
     source: Definition
     target: Definition | None
+    there: TableName
     schema: SchemaFindings
     plan: ColumnPlan
 
@@ -174,12 +177,17 @@ class SourceVerification:
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """Gives the tables to compare, and the results of those that only the target has."""
         on_source, on_target = list_tables(self._source_look), list_tables(self._look)
-        self._unmatched = self._options.tables.unmatched({*on_source, *on_target})
+        met = with_sources((*on_source, *on_target), self._options.row_rules.routes)
+        self._unmatched = self._options.tables.unmatched(met)
         wanted = [name for name in on_source if self._is_wanted(name)]
         self._partial = [name for name in wanted if self._options.row_rules.ignored_kinds(*name)]
-        found = {name: self._key(name) for name in wanted if name not in self._partial}
-        partial_keys = set(map(self._key, self._partial))
-        there = {self._key(name): name for name in on_target if self._is_wanted(name)}
+        routes = self._options.row_rules.routes
+        for name in wanted:
+            if why := routes.conflict(name):
+                raise clash_error(why, str(self._source))
+        found = {name: self._key(routes.target(name)) for name in wanted if name not in self._partial}
+        partial_keys = {self._key(routes.target(name)) for name in self._partial}
+        there = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
         there = {key: name for key, name in there.items() if key not in partial_keys}
         if not self._options.tables.rules:  # only the source tells which databases are meant
             schemas = {key.schema for key in found.values()}
@@ -191,7 +199,7 @@ class SourceVerification:
         for name, source in sources.items():
             target = targets.get(there.get(found[name], name))
             schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
-            tables.append(_SourceTable(source, target, schema, column_plan(source, target)))
+            tables.append(_SourceTable(source, target, routes.target(name), schema, column_plan(source, target)))
         own = sorted(there[key] for key in there.keys() - set(found.values()))
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
@@ -207,10 +215,17 @@ class SourceVerification:
     def _is_wanted(self, name: TableName) -> bool:
         return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)
 
+    def _is_wanted_there(self, name: TableName) -> bool:
+        is_reserved = ReservedSchemas(self._table.schema).why(name.schema)
+        return not is_reserved and any(
+            self._options.tables(*one) for one in self._options.row_rules.routes.sources(name)
+        )
+
     def _one_table(self, table: _SourceTable, readers: _Readers) -> TableResult:
         began = time.monotonic()
         name = table.source.name
-        result = TableResult(name, schema=table.schema.differences, notes=(*table.schema.notes, *table.plan.notes))
+        notes = (*table.schema.notes, *table.plan.notes, *([f"on the target: {table.there}"] * (table.there != name)))
+        result = TableResult(name, schema=table.schema.differences, notes=notes)
         self._listener.stage(str(name))
         tally = self._compared(table, readers)
         differences = self._settled(table, tally.differences)
@@ -269,7 +284,7 @@ class SourceVerification:
         )
         actual = Side(
             readers.target,
-            quote_name(*table.source.name) if table.target else _nothing(shape),
+            quote_name(*table.target.name) if table.target else _nothing(shape),
             shape.actual,
             key_parts([shape.actual[i] for i in order], [shape.expected[i] for i in order]),
             condition="1=1" if table.target else "1=0",
@@ -306,14 +321,15 @@ class SourceVerification:
     ) -> None:
         if not differences and not table.schema.differences:
             return
-        source, schema = table.source, table.schema
-        create = reader.text(f"SHOW CREATE TABLE {quote_name(*source.name)}", 1)
+        schema, name = table.schema, table.target.name if table.target else table.there
+        source = replace(table.source, name=name)
+        create = reader.text(f"SHOW CREATE TABLE {quote_name(*table.source.name)}", 1)
         if table.target is None:
-            self._add_schema(fix, source.name, create_statements(source, create))
+            self._add_schema(fix, name, create_statements(table.source, create, name))
         else:
             self._add_schema(
                 fix,
-                source.name,
+                name,
                 column_statements(source, create, schema.missing_columns, schema.changed_columns),
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.config import Settings
 from bridge.events import Kind
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
@@ -16,7 +17,8 @@ from bridge.mysql.table_definition import ColumnInfo, Definition, Index
 from bridge.verify.compare.comparable_columns import column_plan
 from bridge.verify.source.create_table_text import column_lines, index_lines
 from bridge.verify.source.schema_diff import compare_schemas, plain_type
-from tests.support.verify_servers import Pair, said
+from tests.support.pipelines import admin
+from tests.support.verify_servers import Pair, execute, said
 
 
 def column(kind: str, collation: str = "", **more: object) -> ColumnInfo:
@@ -223,3 +225,26 @@ def test_a_table_of_which_an_event_filter_leaves_rows_out(pair: Pair) -> None:
     assert "INSERT" not in pair.fix.read_text()
     assert "DELETE" not in pair.fix.read_text()
     assert {str(table.name) for table in pair.verify().tables} == {"app.log", "app.t"}
+
+
+def test_tables_with_other_names_on_the_target(pair: Pair) -> None:
+    """Each is compared with the one that it goes to, and fixed there; only the target's names are written."""
+    execute(pair.source, "CREATE DATABASE app; CREATE TABLE app.t (id INT PRIMARY KEY, v INT);"
+                         "INSERT INTO app.t VALUES (1, 1), (2, 2); CREATE TABLE app.u (id INT PRIMARY KEY);"
+                         "INSERT INTO app.u VALUES (7)")  # fmt: skip
+    execute(
+        pair.target,
+        "CREATE DATABASE there; CREATE TABLE there.t (id INT PRIMARY KEY, v INT);"
+        "INSERT INTO there.t VALUES (1, 1), (2, 3), (4, 4); CREATE TABLE there.own (id INT PRIMARY KEY)",
+    )
+    rules = RowRules(routes=Settings(route=("app.u -> far.of_u", "app.* -> there.*")).table_routes)
+    report = pair.verify(row_rules=rules)
+    assert said(report) == {
+        "t 2 different v", "t 4 extra", "u: the table is missing", "own: the source has no such table", "u 7 missing",
+    }  # fmt: skip
+    pair.run_fix()
+    execute(pair.target, "DROP TABLE there.own")
+    assert all(table.is_equal for table in pair.verify(row_rules=rules).tables)
+    with admin(pair.target) as session:
+        assert session.rows("SELECT id FROM far.of_u") == [(7,)]
+        assert session.rows("SHOW DATABASES LIKE 'app'") == []

@@ -1,0 +1,215 @@
+"""Gives the tables in a schema change the names that routes give them on the target.
+
+Every name that the parser knows is written anew, with its database.  A statement in which another part may name a
+routed table is not run at all.  The outcome is classified again, and must touch exactly the tables that the routes say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.rule import Edit, UnsupportedError
+from bridge.ddl.token_reader import Named
+from bridge.filters.routes import Routes
+from bridge.model import TableName
+from bridge.quoting import quote_name
+
+_SEQUENCE_WORDS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "PREVIOUS"})
+_FIX: Final = "skip it, or replace it by what the target needs, with the target's names"
+
+
+class RoutingError(UnsupportedError):
+    """Raised for a schema change whose names cannot all be routed.  It is never run as it came."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the routes do not say what it means on the target: {why}; {_FIX}")
+
+
+class RoutedStatement(NamedTuple):
+    """A statement with the names of the target.  schema: its current database there; edits: what was replaced."""
+
+    text: str
+    schema: str
+    edits: tuple[Edit, ...] = ()
+
+
+def routed_statement(text: str, known: Classified, schema: str, routes: Routes, *, tidb: bool) -> RoutedStatement:
+    """Routes a statement whose comments are opened, with `schema` as the current database.  Raises RoutingError."""
+    if not routes:
+        return RoutedStatement(text, schema)
+    for name in known.tables:
+        if why := routes.conflict(name):
+            raise RoutingError(why)
+    found = tokens(text, tidb=tidb)
+    there = routes.whole_database(schema) or schema
+    if known.database:
+        edits = tuple(_database(found, known, routes))
+    elif _is_untouched(known, routes):
+        return RoutedStatement(text, schema)
+    else:
+        edits = tuple(_names(found, known, schema, routes))
+    routed = RoutedStatement(_replaced(text, edits), there, edits)
+    _check(routed, known, routes, tidb=tidb)
+    return routed
+
+
+def target_statement(statement: str, schema: str, routes: Routes) -> tuple[str, str] | None:
+    """Gives a statement and its current database with the names of the target; None when it cannot be routed."""
+    try:
+        text = opened(statement)
+        known = classify(text, schema)
+        if isinstance(known, Refused):
+            return None
+        routed = routed_statement(text, known, schema, routes, tidb=False)
+    except (RoutingError, UnreadableError):
+        return None
+    return routed.text, routed.schema
+
+
+# --- databases
+
+
+def _database(found: Sequence[Token], known: Classified, routes: Routes) -> Iterator[Edit]:
+    """Routes a database-level statement: only where all tables of the database go to one place."""
+    name, is_new = known.database, known.kind is StatementKind.CREATE_DATABASE and len(known.classes) == 1
+    whole = routes.whole_database(name)
+    if routes.takes_from(name) and known.kind is not StatementKind.ALTER_DATABASE and not is_new:
+        raise RoutingError(f"tables of {name} have other names there, and others may have the same database")
+    if routes.leads_into(name) and whole != name:
+        raise RoutingError(f"tables of other databases are routed into {name}")
+    if whole is None or whole == name:
+        return
+    if _others_lead_into(whole, name, routes):
+        raise RoutingError(f"tables of other databases are routed into {whole}")
+    at = next((token for token in found[2:] if token.name == name and token.kind in {"word", "quoted"}), None)
+    if at is not None:
+        yield Edit(*at.span, quote_name(whole), f"the route of {name}")
+
+
+def _others_lead_into(target: str, source: str, routes: Routes) -> bool:
+    """Tells whether a route leads from another database than `source` into `target`."""
+    into = (route for route in routes.routes if (route.target_schema or "").lower() == target.lower())
+    return any(not route.parts[0].pattern.matches(source.lower()) for route in into)
+
+
+# --- tables
+
+
+def _named(known: Classified) -> tuple[Named, ...]:
+    """Gives all names of tables that the parser has found, with their places."""
+    return (*known.touched, *([known.like] if known.like else []), *known.referenced)
+
+
+def _is_untouched(known: Classified, routes: Routes) -> bool:
+    """Tells whether all names stay as they are."""
+    names = [*(named.table for named in _named(known)), *known.reads.names]
+    return all(routes.target(name) == name for name in names) and not any(map(routes.takes_from, known.reads.functions))
+
+
+def _names(found: Sequence[Token], known: Classified, schema: str, routes: Routes) -> Iterator[Edit]:
+    named = _named(known)
+    for one in named:
+        target = routes.target(one.table)
+        why = f"the route of {one.table}" if target != one.table else "its database, since other names are routed"
+        if target != one.table or not one.is_qualified:
+            yield Edit(*one.span, quote_name(*target), why)
+    if known.reads.uses_sequences or _SEQUENCE_WORDS & {token.word for token in found}:
+        raise RoutingError("it uses a sequence")
+    rest = [token for token in found if not any(one.span[0] <= token.span[0] < one.span[1] for one in named)]
+    if known.kind is StatementKind.CREATE_VIEW:
+        yield from _reads(rest, known, schema, routes)
+    else:
+        _refuse_others(rest, known, routes)
+
+
+def _refuse_others(rest: Sequence[Token], known: Classified, routes: Routes) -> None:
+    """Raises RoutingError for a name with a dot that may be a routed table's, or one of its columns."""
+    renamed = {name.table.lower() for name in known.tables if routes.target(name).table != name.table}
+    for token, following in pairwise(rest):
+        name = token.name
+        if name is None or following.text != "." or name.isdigit():
+            continue
+        if name.lower() in renamed or routes.takes_from(name):
+            raise RoutingError(f"it names something of {name}, and the bridge does not understand what")
+
+
+# --- views
+
+
+def _reads(rest: Sequence[Token], known: Classified, schema: str, routes: Routes) -> Iterator[Edit]:
+    """Routes what a view reads, where names of tables cannot be taken for aliases or columns."""
+    if known.reads.unclear:
+        raise RoutingError(f"the view cannot be understood near: {known.reads.unclear}")
+    for function in known.reads.functions:
+        if routes.takes_from(function):
+            raise RoutingError(f"the view calls a function of {function}")
+    there = routes.whole_database(schema) or schema
+    words = [(token.name or "").lower() for token in rest]
+    for name in dict.fromkeys(known.reads.names):
+        target = routes.target(name)
+        pairs = list(_pairs(rest, words, name))
+        if (target.schema, target.table) != (there, name.table) and _stands_alone(rest, words, name.table):
+            raise RoutingError(f"the view names {name.table} without its database")
+        if target == name:
+            continue
+        if target.table != name.table and _qualifies(rest, words, name.table):
+            raise RoutingError(f"the view names columns of {name.table} by the name of the table")
+        if pairs and _stands_alone(rest, words, name.schema):
+            raise RoutingError(f"{name.schema} may be another name in the view as well")
+        for first, last in pairs:
+            yield Edit(first.span[0], last.span[1], quote_name(*target), f"the route of {name}")
+
+
+def _pairs(rest: Sequence[Token], words: Sequence[str], name: TableName) -> Iterator[tuple[Token, Token]]:
+    """Finds `database.table`, also where a column follows."""
+    for i in range(len(rest) - 2):
+        is_pair = words[i] == name.schema.lower() and rest[i + 1].text == "." and words[i + 2] == name.table.lower()
+        if is_pair and (i == 0 or rest[i - 1].text != "."):
+            yield rest[i], rest[i + 2]
+
+
+def _stands_alone(rest: Sequence[Token], words: Sequence[str], name: str) -> bool:
+    """Tells whether a name occurs without a dot on either side."""
+    return any(
+        word == name.lower() and not _is_dot(rest, i - 1) and not _is_dot(rest, i + 1) for i, word in enumerate(words)
+    )
+
+
+def _qualifies(rest: Sequence[Token], words: Sequence[str], name: str) -> bool:
+    """Tells whether a name occurs with a dot behind it only: a column of a table, or of an alias."""
+    return any(
+        word == name.lower() and not _is_dot(rest, i - 1) and _is_dot(rest, i + 1) for i, word in enumerate(words)
+    )
+
+
+def _is_dot(rest: Sequence[Token], at: int) -> bool:
+    return 0 <= at < len(rest) and rest[at].text == "."
+
+
+# --- the outcome
+
+
+def _replaced(text: str, edits: Sequence[Edit]) -> str:
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _check(routed: RoutedStatement, known: Classified, routes: Routes, *, tidb: bool) -> None:
+    """Raises RoutingError unless the statement touches and reads exactly what it did, by the names of the target."""
+    after = classify(routed.text, routed.schema, tidb=tidb)
+    is_same = (
+        isinstance(after, Classified)
+        and (after.kind, after.classes) == (known.kind, known.classes)
+        and [one.table for one in _named(after)] == [routes.target(one.table) for one in _named(known)]
+        and set(after.reads.names) == {routes.target(name) for name in known.reads.names}
+        and after.reads.unclear == known.reads.unclear
+        and after.database == (routes.whole_database(known.database) or known.database if known.database else "")
+    )
+    if not is_same:
+        raise RoutingError(f"with the target's names it would be another statement: {routed.text}")

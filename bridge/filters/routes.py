@@ -1,0 +1,234 @@
+"""Routes: tables that have other names on the target.
+
+A route replaces the database, the table, or both.  Two tables never go to one: a route that could give several tables
+one name is refused, and so is a table whose target another route may write to.  Names are compared without regard to
+case.  A route is chosen by names alone, so that it is the same for a row, a schema change and a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from bridge.errors import UsageError
+from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.table_filter import ExactName, NamePattern, TableFilter, name_pattern
+from bridge.model import TableName
+
+_ARROW: Final = "->"
+_FIX: Final = "write it as 'shop_1.orders -> shop.orders' or 'shop_1.* -> shop.*'"
+_MOST: Final = 64
+"""In characters: no name of a database or table is longer."""
+
+
+class _Part(NamedTuple):
+    """One half of a route: what it matches, and the name that it gives; None when the name stays."""
+
+    pattern: NamePattern
+    name: str | None
+
+    def target(self, name: str) -> str:
+        return name if self.name is None else self.name
+
+    def source(self, target: str) -> str | None:
+        """Gives the only name that becomes `target`; None when there is none."""
+        if self.name is not None:
+            source = self.pattern.matches
+            return source.name if _same(self.name, target) and isinstance(source, ExactName) else None
+        return target if self.pattern.matches(target.lower()) else None
+
+
+@dataclass(frozen=True)
+class Route:
+    """One route.  target_schema, target_table: None where the name stays.
+
+    Raises UsageError for a pattern that cannot be read, and for a route that gives several tables one name.
+    """
+
+    schema_pattern: str
+    table_pattern: str
+    target_schema: str | None
+    target_table: str | None
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part.name is not None and not isinstance(part.pattern.matches, ExactName):
+                raise UsageError(
+                    f"the route {str(self)!r} would write several tables to one, which is not supported: {part.name!r}"
+                    " would be the name for all that its pattern matches",
+                    fix="give each table a route of its own, or keep the part with the pattern: 'shop_1.* -> shop.*'",
+                )
+            if part.name is not None and not 0 < len(part.name) <= _MOST:
+                raise UsageError(f"the route {str(self)!r} names a target that no server can have", fix=_FIX)
+
+    def __str__(self) -> str:
+        target = f"{self.target_schema or '*'}.{self.target_table or '*'}"
+        return f"{self.schema_pattern}.{self.table_pattern} {_ARROW} {target}"
+
+    @property
+    def parts(self) -> tuple[_Part, _Part]:
+        """The halves of the route: database and table."""
+        return _parts(self)
+
+    def means(self, name: TableName) -> bool:
+        """Tells whether the route is for a table."""
+        schema, table = self.parts
+        return bool(schema.pattern.matches(name.schema.lower()) and table.pattern.matches(name.table.lower()))
+
+    def target(self, name: TableName) -> TableName:
+        """Gives the target of a table that the route is for."""
+        schema, table = self.parts
+        return TableName(schema.target(name.schema), table.target(name.table))
+
+    def source(self, target: TableName) -> TableName | None:
+        """Gives the only table that this route may write to `target`; None when there is none."""
+        schema, table = (part.source(name) for part, name in zip(self.parts, target, strict=True))
+        return None if schema is None or table is None else TableName(schema, table)
+
+
+@lru_cache(maxsize=256)
+def _parts(route: Route) -> tuple[_Part, _Part]:
+    return (
+        _Part(_whole_pattern(route.schema_pattern, route), route.target_schema),
+        _Part(_whole_pattern(route.table_pattern, route), route.target_table),
+    )
+
+
+def _whole_pattern(text: str, route: Route) -> NamePattern:
+    try:
+        found = name_pattern(text)
+    except ValueError as error:
+        raise UsageError(f"the route {str(route)!r} cannot be read: {error}", fix=_FIX) from error
+    if found.rest:
+        raise UsageError(f"the route {str(route)!r} cannot be read: {found.rest!r} follows a name", fix=_FIX)
+    return found
+
+
+def parse_route(text: str) -> Route:
+    """Reads a route such as `shop_1.* -> shop.*`; raises UsageError."""
+    left, arrow, right = text.partition(_ARROW)
+    if not arrow:
+        raise UsageError(f"the route {text!r} has no {_ARROW}", fix=_FIX)
+    (schema, table), targets = (_halves(half.strip(), text) for half in (left, right))
+    names = [_target_name(target, kept, text) for target, kept in zip(targets, ("{schema}", "{table}"), strict=True)]
+    return Route(schema, table, *names)
+
+
+def _halves(half: str, route: str) -> tuple[str, str]:
+    """Splits `database.table`; the texts of the patterns stay as they are."""
+    for kept in ("{schema}", "{table}"):
+        half = half.replace(kept, "*")
+    try:
+        schema = name_pattern(half)
+        at = len(half) - len(schema.rest)
+        if not schema.rest.startswith("."):
+            raise ValueError("each side needs a database and a table, with a dot between them")
+        table = name_pattern(schema.rest[1:])
+    except ValueError as error:
+        raise UsageError(f"the route {route!r} cannot be read: {error}", fix=_FIX) from error
+    if table.rest:
+        raise UsageError(f"the route {route!r} cannot be read: {table.rest!r} follows the table", fix=_FIX)
+    return half[:at], schema.rest[1:]
+
+
+def _target_name(text: str, kept: str, route: str) -> str | None:
+    found = name_pattern(text)
+    if isinstance(found.matches, ExactName):
+        return found.matches.name
+    if found.takes_all:
+        return None
+    raise UsageError(
+        f"the route {route!r} cannot be read: its target is no name", fix=f"write a name, or * ({kept}) to keep it"
+    )
+
+
+@dataclass(frozen=True)
+class Routes:
+    """All routes of a pipeline; the first one that is for a table decides.
+
+    tables: which tables are replicated at all.
+    Raises UsageError for routes to databases that nothing is written to, and for two that meet in one table.
+    """
+
+    routes: tuple[Route, ...] = ()
+    tables: TableFilter = TableFilter()  # noqa: RUF009  # immutable
+    reserved: ReservedSchemas = ReservedSchemas()  # noqa: RUF009  # immutable
+
+    def __post_init__(self) -> None:
+        for route in self.routes:
+            if route.target_schema is not None and (why := self.reserved.why(route.target_schema)):
+                raise UsageError(
+                    f"the route {str(route)!r} leads where nothing is written: {why}", fix="change --route"
+                )
+            exact = [part.pattern.matches for part in route.parts]
+            names = [one.name for one in exact if isinstance(one, ExactName)]
+            if len(names) == len(exact) and self.tables(*names) and (why := self.conflict(TableName(*names))):
+                raise UsageError(why, fix="change --route, or leave one of them out with --filter")
+
+    def __bool__(self) -> bool:
+        return bool(self.routes)
+
+    def target(self, name: TableName) -> TableName:
+        """Gives the name of a table on the target."""
+        return _target(self, name)
+
+    def conflict(self, name: TableName) -> str:
+        """Tells which other table may go to the same target; "" when none may."""
+        target = self.target(name)
+        for route in self.routes:
+            other = route.source(target)
+            if other and not _same_table(other, name) and self.tables(*other) and self._leads(other, target):
+                return f"{name} and {other} would both be written to {target}, {other} by the route {str(route)!r}"
+        return ""
+
+    def sources(self, target: TableName) -> list[TableName]:
+        """Gives the names of the tables that may go to `target`."""
+        found = [target, *(other for route in self.routes if (other := route.source(target)))]
+        names = {(name.schema.lower(), name.table.lower()): name for name in found if self._leads(name, target)}
+        return list(names.values())
+
+    def accepts_target(self, schema: str, table: str) -> bool:
+        """Tells whether some table that may go to this one is replicated."""
+        return any(self.tables(*name) for name in self.sources(TableName(schema, table)))
+
+    def whole_database(self, schema: str) -> str | None:
+        """Gives the database that all tables of a database go to under their own names; None when it is not so."""
+        route = next(self._of_schema(schema), None)
+        if route is None or not route.parts[1].pattern.takes_all or route.target_table is not None:
+            return None
+        return route.parts[0].target(schema)
+
+    def takes_from(self, schema: str) -> bool:
+        """Tells whether a route is for tables of a database."""
+        return next(self._of_schema(schema), None) is not None
+
+    def leads_into(self, schema: str) -> bool:
+        """Tells whether a route leads from elsewhere into a database."""
+        return any(route.target_schema is not None and _same(route.target_schema, schema) for route in self.routes)
+
+    def _of_schema(self, schema: str) -> Iterator[Route]:
+        return (route for route in self.routes if route.parts[0].pattern.matches(schema.lower()))
+
+    def _leads(self, name: TableName, target: TableName) -> bool:
+        return _same_table(self.target(name), target)
+
+
+@lru_cache(maxsize=4096)
+def _target(routes: Routes, name: TableName) -> TableName:
+    return next((route.target(name) for route in routes.routes if route.means(name)), name)
+
+
+def with_sources(names: Iterable[TableName], routes: Routes) -> set[TableName]:
+    """Gives these tables of the target, and the tables of the upstream that may go to them."""
+    found = set(names)
+    return found.union(*(routes.sources(name) for name in found)) if routes else found
+
+
+def _same(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
+
+
+def _same_table(one: TableName, other: TableName) -> bool:
+    return _same(one.schema, other.schema) and _same(one.table, other.table)
