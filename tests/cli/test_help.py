@@ -50,7 +50,7 @@ def test_every_page_has_an_example_and_the_exit_codes(name: str) -> None:
     assert not [line for line in page.out.splitlines() if "<" in line]  # a type instead of a metavar
 
 
-@pytest.mark.parametrize("name", PRINTING)
+@pytest.mark.parametrize("name", sorted(PRINTING))
 def test_results_can_be_had_as_json(name: str) -> None:
     """Programs read every result."""
     assert "--json" in flags(name)
