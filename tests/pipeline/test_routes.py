@@ -131,3 +131,18 @@ def test_rules_without_routes_leave_names_alone() -> None:
     """A pipeline without routes has none of their costs."""
     assert not DecodeOptions("UTC").row_rules
     assert DdlRules().routes.target(TableName("m", "t")) == ("m", "t")
+
+
+def test_the_collation_that_a_database_was_given_counts_under_its_other_name(target: str, session: Session) -> None:
+    """A database that the upstream gave its server's default was given one: tables without a collation take it."""
+    session.execute("DROP DATABASE r")
+    collation = session.value("SELECT @@collation_server")
+    charset = str(collation).partition("_")[0]
+    events = [
+        schema_change(10, f"CREATE DATABASE m CHARACTER SET {charset} COLLATE {collation}"),
+        schema_change(11, "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))"),
+        boundary(20),
+    ]
+    run_all(target, in_one_partition(events), ddl=Settings(route=("m.* -> r.*",)).ddl_rules())
+    columns = "SELECT collation_name FROM information_schema.columns WHERE table_schema = 'r' AND column_name = 'v'"
+    assert session.rows(columns) == [(collation,)]

@@ -69,7 +69,7 @@ class OnTarget:
     def _databases_made(self) -> set[str]:
         kinds = {kind.value for kind in DATABASE_KINDS}
         done = [e for e in self._journal.entries(self._session, [JournalState.DONE]) if e.classes in kinds]
-        known = (classify(entry.statement, entry.schema) for entry in done)
+        known = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
 
     def has_sequence(self, name: TableName) -> bool:
