@@ -8,8 +8,11 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from bridge.local import Kafka, MariaDB
@@ -21,6 +24,7 @@ from tests.support.pipelines import admin, drop_all, sql
 SILENT = 3
 PARTITIONS = 4
 TOPIC = "running"
+GROUP = "shown-to-others"
 
 
 @dataclass
@@ -31,6 +35,18 @@ class Running:
     feed: Feed
     kafka: Kafka
     target: str
+
+    def answers(self, path: str) -> tuple[int, str]:
+        """What the bridge's port answers: status and text."""
+        self.process.says(r"page_served")
+        found = re.search(r"url=(\S+)", self.process.log)
+        assert found is not None
+        try:
+            with urlopen(found[1] + path, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
 
     def catches_up(self) -> None:
         """Waits until a transaction committed upstream after now has arrived."""
@@ -44,10 +60,11 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
     """`bridge run` on a topic of which one partition is silent at first."""
     kafka.create_topic(TOPIC, PARTITIONS)
     folder = tmp_path_factory.mktemp("running")
-    more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120")
+    more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120", "--listen", "0")
+    group = ("--set", f"source.consumer_group={GROUP}")
     with (
         Feed(kafka.bootstrap_servers, TOPIC, per_beat=3) as feed,
-        running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more) as process,
+        running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more, *group) as process,
     ):
         feed.silent.add(SILENT)
         feed.open_bank()
@@ -66,6 +83,8 @@ def test_the_status_line_says_what_it_waits_for(bridge_at_work: Running) -> None
     for field in ("applied=", "source_lag_s=", "apply_lag_s=", "rows_per_s=", "backlog="):
         assert field in said[-1]
     assert applied_ts(bridge_at_work.target) == 0
+    document = json.loads(bridge_at_work.answers("status")[1])
+    assert (document["partitions"][0]["partition"], document["partitions"][0]["holds_back"]) == (SILENT, True)
     seconds = [int(s) for s in re.findall(pattern, process.log)]
     assert seconds == sorted(seconds)
     assert len(set(seconds)) >= 3
@@ -76,6 +95,47 @@ def test_it_goes_on_when_the_partition_speaks(bridge_at_work: Running) -> None:
     bridge_at_work.feed.silent.clear()
     bridge_at_work.catches_up()
     bridge_at_work.process.says(r" rows=[1-9]\d+")
+    assert re.search(r"time_goes_to='[a-zA-Z]+", bridge_at_work.process.log)
+
+
+def test_its_port_tells_what_it_applies(bridge_at_work: Running) -> None:
+    """Ready, healthy; each metric of the manual but for those of what did not happen; the page's tables."""
+    process = bridge_at_work.process
+    process.wait_for(lambda: bridge_at_work.answers("readyz") == (200, "ok\n"), "readiness")
+    assert bridge_at_work.answers("healthz") == (200, "ok\n")
+    process.wait_for(lambda: "bridge_partition_offsets_behind{" in bridge_at_work.answers("metrics")[1], "Kafka's ends")
+    metrics = bridge_at_work.answers("metrics")[1]
+    assert "NaN" not in metrics
+    rows = sum(float(value) for value in re.findall(r"^bridge_rows_total\{.*\} (\S+)", metrics, re.MULTILINE))
+    assert 0 < rows <= json.loads(bridge_at_work.answers("status")[1])["rows"]
+    spent = sum(float(value) for value in re.findall(r"^bridge_phase_seconds_total\{.*\} (\S+)", metrics, re.MULTILINE))
+    assert spent > 1
+    assert len(re.findall(r"^bridge_partition_boundary_age_seconds\{", metrics, re.MULTILINE)) == PARTITIONS
+
+
+def test_a_consumer_group_shows_what_is_in_the_target(bridge_at_work: Running) -> None:
+    """To Kafka's own tools: where a restart would begin, of each partition."""
+    admin_client = AdminClient({"bootstrap.servers": bridge_at_work.kafka.bootstrap_servers})
+
+    def committed() -> dict[int, int]:
+        asked = admin_client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
+        found = asked[GROUP].result(30).topic_partitions
+        return {one.partition: one.offset for one in found if one.topic == TOPIC}
+
+    def restart() -> dict[int, int]:
+        found = status(bridge_at_work.target)
+        assert found is not None
+        return {partition: start.offset for (_, partition), start in found.progress.positions.items()}
+
+    bridge_at_work.catches_up()
+    before = restart()
+    assert sum(before.values()) > 0
+    bridge_at_work.process.wait_for(
+        lambda: all(committed().get(partition, -1) >= offset for partition, offset in before.items()), "the commits"
+    )
+    shown = committed()
+    assert shown.keys() == before.keys()
+    assert all(offset <= restart()[partition] for partition, offset in shown.items())
 
 
 def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> None:
@@ -96,6 +156,8 @@ def test_a_read_only_target_is_named_and_waited_for(bridge_at_work: Running) -> 
             assert all("is read-only" in words for words in said[first:])
             ended = bridge("status", "--target", target)
             assert "is read-only: a bridge waits" in ended.out
+            code, reason = bridge_at_work.answers("readyz")
+            assert (code, "is read-only for" in reason) == (503, True)
             assert session.rows("SELECT * FROM _bridge.progress, _bridge.owner") == before
         finally:
             session.execute("SET GLOBAL read_only = 0")
@@ -118,6 +180,8 @@ def test_the_operator_steers_it(bridge_at_work: Running) -> None:
     before = applied_ts(target)
     process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) >= 3, "seconds of a pause")
     assert applied_ts(target) == before
+    code, reason = bridge_at_work.answers("readyz")
+    assert (code, reason.startswith("paused by ")) == (503, True)
     process.wait_for(lambda: status_said(target)["paused"] is True, "bridge status")
     found = status(target)
     assert found is not None
@@ -141,6 +205,8 @@ def test_a_broker_that_is_away_is_named_and_waited_for(bridge_at_work: Running) 
         process.wait_for(lambda: len(set(re.findall(pattern, process.log))) >= 2, "what it waits for")
         words = "does not answer for"
         process.wait_for(lambda: words in bridge("status", "--target", bridge_at_work.target).out, "bridge status")
+        code, reason = bridge_at_work.answers("readyz")
+        assert (code, words in reason) == (503, True)
     finally:
         bridge_at_work.kafka.restart()
     bridge_at_work.catches_up()
