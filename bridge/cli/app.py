@@ -276,6 +276,21 @@ def check(
         raise typer.Exit(2)
 
 
+@command(app, "setup", group=LEARN, example="bridge setup")
+def setup(as_json: JsonFlag = False) -> None:
+    """Fetches what Spark needs besides the package, once for each user.  Later starts need no network for it, and are
+    shorter."""
+    from bridge.commands.setup import prepare
+
+    done = prepare()
+    if as_json:
+        console.print_json(done.document())
+        return
+    for jar in done.connector:
+        console.line(f"connector  {jar}")
+    console.line(f"classes    {done.archive or f'none: {done.why}; bridges start without them, but slower'}")
+
+
 @command(app, "inspect", group=WATCH, example="bridge inspect --bootstrap-servers kafka:9092 --topic orders --limit 20")
 @takes_settings(*INPUT, *DECODING)
 def inspect(

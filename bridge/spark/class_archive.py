@@ -1,6 +1,6 @@
 """Makes an archive of Spark's classes, which the JVM maps into memory instead of reading and verifying each class.
 
-`python -m bridge.spark.class_archive` makes it, once for each user; the start of a bridge then takes 4 s less processor
+`bridge setup` makes it, once for each user; the start of a bridge then takes 4 s less processor
 time (Java, Class Data Sharing).  The JVM itself checks that the archive is of the same Java and the same jars;
 otherwise it starts without it.
 """
@@ -29,7 +29,7 @@ from bridge.spark.kafka_source_api import jars_in
 from bridge.spark.session import start_session
 
 _MICRO_BATCHES: Final = 3
-_SECONDS: Final = 120
+_SECONDS: Final = 300
 _FETCH: Final = "from bridge.spark.session import start_session; start_session({}, with_kafka=True).stop()"
 _NO_KAFKA: Final = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
