@@ -46,7 +46,7 @@ def test_is_valid_without_any_environment(compose: list[str]) -> None:
 def test_bridge_waits_for_healthy_servers(compose: list[str]) -> None:
     """The bridge starts when both servers answer, and both say when they do."""
     found = services(compose)
-    assert set(found) == {"kafka", "mariadb", "bridge"}
+    assert {"kafka", "mariadb", "bridge"} < set(found)
     waits = {name: wait["condition"] for name, wait in found["bridge"]["depends_on"].items()}
     assert waits == {"kafka": "service_healthy", "mariadb": "service_healthy"}
     assert all("healthcheck" in found[name] for name in waits)

@@ -1,0 +1,149 @@
+"""The files of `conf/deploy`, as far as they can be checked without an engine, a cluster and an init system."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bridge.cli.stop_signals import END_SECONDS
+
+PROJECT = Path(__file__).parent.parent
+DEPLOY = PROJECT / "conf" / "deploy"
+METRIC = re.compile(r"\bbridge_[a-z_]+")
+METRICS_PAGE = PROJECT / "bridge" / "manual" / "watching.md"
+
+
+def documents(name: str) -> list[Any]:
+    """The documents of a YAML file."""
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
+
+
+def expressions() -> Iterator[str]:
+    """What the alert rules and the dashboard ask Prometheus for."""
+    for group in documents("alerts.yml")[0]["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    dashboard = json.loads((DEPLOY / "grafana" / "bridge.json").read_text(encoding="utf-8"))
+    yield from (target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    yield from (variable["query"] for variable in dashboard["templating"]["list"])
+
+
+def test_rules_and_dashboard_name_only_metrics_that_exist() -> None:
+    """The manual lists them all, which a test compares with a live /metrics."""
+    known = set(METRIC.findall(METRICS_PAGE.read_text(encoding="utf-8")))
+    asked = {name for expression in expressions() for name in METRIC.findall(expression)}
+    assert asked - known == set()
+    assert len(asked) > 10
+
+
+def test_every_rule_says_what_to_do() -> None:
+    """Who is woken is told how bad it is, what it is and where to look."""
+    rules = documents("alerts.yml")[0]["groups"][0]["rules"]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 5
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_the_dashboard_has_no_two_panels_in_one_place() -> None:
+    """Each has an id, a title and an expression, and they do not cover each other."""
+    panels = json.loads((DEPLOY / "grafana" / "bridge.json").read_text(encoding="utf-8"))["panels"]
+    assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+def test_kubernetes_runs_one_bridge_and_gives_it_time_to_end() -> None:
+    """One replica, never two at once; probes; no root; the password from a secret."""
+    config, deployment, service = documents("kubernetes.yaml")
+    spec = deployment["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    pod = spec["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > END_SECONDS
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
+    assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == service["spec"]["selector"]
+    assert service["spec"]["ports"][0]["port"] == container["ports"][0]["containerPort"]
+    secret = next(volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume)
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert f'password_file = "{mounted["secrets"]}/target-password"' in config["data"]["bridge.toml"]
+    assert secret == config["metadata"]["name"] == "bridge-orders"
+
+
+def test_the_settings_in_kubernetes_are_settings(tmp_path: Path) -> None:
+    """The bridge reads them."""
+    from bridge.settings.load import load_settings
+
+    path = tmp_path / "bridge.toml"
+    path.write_text(documents("kubernetes.yaml")[0]["data"]["bridge.toml"], encoding="utf-8")
+    settings = load_settings(path, {}, {}, [])
+    assert settings.name == "orders"
+    assert settings.watch.listen == "0.0.0.0:9464"
+
+
+def test_compose_shows_a_working_pipeline() -> None:
+    """A producer of the same image and topic as the bridge, and what watches it; every mounted file is there."""
+    services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    assert services.keys() == {"kafka", "mariadb", "bridge", "producer", "prometheus", "grafana"}
+    assert services["producer"]["image"] == services["bridge"]["image"]
+    assert services["bridge"]["environment"]["BRIDGE_TOPIC"] == services["producer"]["command"][-1]
+    assert (PROJECT / services["bridge"]["build"]["dockerfile"]).is_file()
+    mounts = [mount.split(":") for service in services.values() for mount in service.get("volumes", [])]
+    files = {PROJECT / source: target for source, target, *_ in mounts if source.startswith("./")}
+    assert len(files) == 5
+    assert all(path.is_file() for path in files)
+    assert documents("prometheus.yml")[0]["rule_files"][0] in files.values()
+    assert documents("prometheus.yml")[0]["scrape_configs"][0]["static_configs"][0]["targets"] == ["bridge:9464"]
+    sources = documents("grafana/datasource.yml")[0]["datasources"]
+    assert {source["uid"] for source in sources} == {"prometheus"}
+    folder = documents("grafana/dashboards.yml")[0]["providers"][0]["options"]["path"]
+    assert f"{folder}/bridge.json" in files.values()
+
+
+def test_nothing_that_is_published_reaches_beyond_this_machine() -> None:
+    """The trial has no passwords but one."""
+    services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    assert all(port.startswith("127.0.0.1:") for service in services.values() for port in service.get("ports", []))
+
+
+def test_the_image_runs_as_a_user_and_fetches_nothing_at_its_start() -> None:
+    """What Spark needs is fetched by that user while the image is built."""
+    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    user, prepared = lines.index("USER 10001:10001"), lines.index("RUN bridge setup")
+    assert user < prepared
+    assert not [line for line in lines[user + 1 :] if line.startswith("USER")]
+    health = next(line for line in lines if line.strip().startswith('CMD ["python"'))
+    program = json.loads(health.strip().removeprefix("CMD "))[2]
+    compile(program, "HEALTHCHECK", "exec")
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    """And stops the bridge so that it can end by itself."""
+    text = (DEPLOY / "bridge@.service").read_text(encoding="utf-8")
+    assert "\nKillMode=mixed\n" in text
+    stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    assert stop is not None
+    assert int(stop[1]) > END_SECONDS
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not there")
+    unit = tmp_path / "bridge@.service"
+    unit.write_text(text.replace("/opt/bridge/bin/bridge ", f"{sys.executable} "), encoding="utf-8")
+    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    said = [line for line in checked.stderr.splitlines() if "bridge@" in line]
+    assert (checked.returncode, said) == (0, [])
