@@ -280,7 +280,7 @@ def check(
 def setup(as_json: JsonFlag = False) -> None:
     """Fetches what Spark needs besides the package, once for each user.  Later starts need no network for it, and are
     shorter."""
-    from bridge.commands.setup import prepare
+    from bridge.spark.class_archive import prepare
 
     done = prepare()
     if as_json:

@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -102,6 +103,38 @@ def _streaming(reader: DataStreamReader, process: Callable[[DataFrame, int], Non
             yield query
         finally:
             query.stop()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is there now.
+
+    connector: the jars of Spark's connector for Kafka.
+    archive: the archive of Spark's classes, "" without one; why: why there is none.
+    """
+
+    connector: tuple[str, ...]
+    archive: str
+    why: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as a JSON document."""
+        return asdict(self)
+
+
+def prepare() -> Prepared:
+    """Fetches Spark's connector for Kafka, and makes the archive of Spark's classes, unless they are there.
+
+    Raises UsageError when the connector cannot be fetched; a bridge starts without the archive, but slower.
+    """
+    archive, why = "", ""
+    try:
+        archive = str(make_archive())
+    except UsageError as error:
+        if not jars_in():
+            raise
+        why = error.what
+    return Prepared(tuple(map(str, jars_in())), archive, why)
 
 
 if __name__ == "__main__":
