@@ -10,6 +10,7 @@ from typing import Final
 from bridge.errors import UsageError
 
 TOPICS: Final = {
+    "first-day": "from the installed package to a target that is known to be right, with real output",
     "guarantees": "what the target shows at every moment, for each protocol and mode, and the honest limits",
     "protocols": "the formats that are read, what each of them needs, and topics without boundaries",
     "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",

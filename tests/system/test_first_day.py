@@ -1,0 +1,113 @@
+"""The blocks of the manual's page on the first day: one shop, from `bridge check` to a target that is right."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from bridge.local import Kafka
+from tests.support.bridges import running, status
+from tests.support.clients import run_file
+from tests.support.command import Ended, Process, bridge
+from tests.support.pipelines import sql
+from tests.support.shop import MESSAGES
+from tests.support.shown_output import assert_shown, blocks
+
+WIDTH = "120"
+TOPIC = "the-day"
+"""As long as the name that the manual has for it, since tables are as wide as what is in them."""
+
+
+@dataclass
+class Day:
+    """The places of the shop.  The manual has other names for them."""
+
+    servers: str
+    topic: str
+    target: str
+
+    def ends(self, name: str) -> Ended:
+        """Runs the command of a block, without what stands behind a pipe."""
+        command, _, _ = blocks()[name].command.partition(" | ")
+        return bridge(*shlex.split(command)[1:])
+
+    def shows(self, name: str, code: int = 0) -> None:
+        """Runs the command of a block and holds the block against what it prints."""
+        ended = self.ends(name)
+        assert ended.code == code, ended
+        lines = ended.out.splitlines()
+        if "grep ^FAIL" in blocks()[name].command:
+            lines = [line for line in lines if line.startswith("FAIL")]
+        self.is_shown(name, "\n".join(lines))
+
+    def is_shown(self, name: str, printed: str) -> None:
+        """Holds a block against an output, apart from how the time was shared."""
+        called = {self.target: "mysql://bridge@db:3306/", self.servers: "kafka:9092", self.topic: "changes"}
+        for place, known_as in {**called, socket.gethostname(): "bridge-1"}.items():
+            printed = printed.replace(place, known_as)
+        time_lines = [line for line in blocks()[name].output.splitlines() if line.startswith("time goes to")]
+        lines = [
+            time_lines[0] if line.startswith("time goes to") and time_lines else line for line in printed.splitlines()
+        ]
+        assert_shown(name, "\n".join(lines))
+
+    def holds(self, process: Process, text: str) -> None:
+        """Waits until the running bridge holds a schema change."""
+
+        def is_held() -> bool:
+            found = status(self.target)
+            said = str(found.last_status.get("waiting_for")) if found else ""
+            return found is not None and "held" in said and any(text in entry.statement for entry in found.open_changes)
+
+        process.wait_for(is_held, f"a held {text}", seconds=400)
+
+
+@pytest.fixture
+def day(target: str, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Day:
+    """A shop whose messages are in a topic, a database for it on the target, and settings in the environment."""
+    name = TOPIC
+    kafka.create_topic(name, 1)
+    places = {"BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "TOPIC": name, "TARGET": target, "TIMEZONE": "UTC"}
+    for key, value in {**{f"BRIDGE_{key}": value for key, value in places.items()}, "COLUMNS": WIDTH}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.chdir(tmp_path)
+    sql(target, "CREATE DATABASE shop", "SELECT 1")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for message in MESSAGES:
+        producer.produce(name, json.dumps(message, separators=(",", ":")).encode())
+    assert producer.flush(60) == 0
+    return Day(kafka.bootstrap_servers, name, target)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_first_day_is_shown_as_it_is(day: Day, tmp_path: Path) -> None:
+    """Check, a bad message, a held ALTER, the quarantine, verify, the fix: as the page has it, in this order."""
+    day.shows("first-check", 2)
+    stopped = day.ends("first-bad-message")
+    assert stopped.code == 3
+    day.is_shown("first-bad-message", stopped.last_line)
+    day.shows("first-inspect")
+    more = ("--timezone", "UTC", "--on-bad-message", "quarantine", "--set", "ddl.hold=add index,drop table")
+    with running(tmp_path / "running", day.servers, day.topic, day.target, *more) as process:
+        day.holds(process, "by_customer")
+        day.shows("first-status")
+        day.shows("first-held")
+        day.shows("first-approve")
+        day.holds(process, "carts")
+        day.shows("first-skip")
+        day.shows("first-quarantine")
+        sql(day.target, "ALTER TABLE shop.orders MODIFY note VARCHAR(100)", "SELECT 1")
+        day.shows("first-retry")
+        sql(day.target, "UPDATE shop.orders SET total = 1.99 WHERE id = 4711", "SELECT 1")
+        day.shows("first-verify", 1)
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0
+    assert run_file(day.target, Path("fix.sql")).returncode == 0
+    day.shows("first-verified")
