@@ -106,7 +106,16 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
             ) from error
     if _is_submitted():
         _forward_signals(session)
+    if log_level != "off":
+        _show_log(session, log_level)
     return session
+
+
+def _show_log(session: SparkSession, level: str) -> None:
+    """Shows Spark's log from a level on.  In a JVM that serves Python, Spark drops what is below WARN unless a logger
+    has a level of its own, whatever `spark.log.level` says."""
+    log4j: Any = session.sparkContext._gateway.jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel("org.apache.spark", log4j.Level.toLevel(level.upper()))
 
 
 def _start_jvm(properties: Mapping[str, str]) -> None:
