@@ -245,11 +245,11 @@ def test_wrong_settings_end_with_2(golden: Path, flags: list[str]) -> None:
     "text", ['target = "x"', "[target]\nretry_seconds = -1", "[stream", "[target]\npassword = 'x'", "nope = 1"]
 )
 def test_a_wrong_configuration_ends_with_2(golden: Path, tmp_path: Path, text: str) -> None:
-    """Whatever is wrong with the file, and whatever else is given."""
+    """Whatever is wrong with the file, and whatever else is given; the message says where it stands."""
     config = tmp_path / "bridge.toml"
     config.write_text(text)
     path = capture(golden, "canal-ext", "keys")
-    assert_one_line(replay(path, URL, "--config", str(config)), 2, "fix:")
+    assert_one_line(replay(path, URL, "--config", str(config)), 2, "bridge.toml")
 
 
 def test_a_command_without_target_or_source_ends_with_2(target: str) -> None:
