@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shlex
 import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
 
 from bridge.local import Kafka
+from bridge.local.server import free_port
 from tests.support.bridges import running, status
 from tests.support.clients import run_file
 from tests.support.command import Ended, Process, bridge
@@ -50,6 +54,7 @@ class Day:
     def is_shown(self, name: str, printed: str) -> None:
         """Holds a block against an output, apart from how the time was shared."""
         called = {self.target: "mysql://bridge@db:3306/", self.servers: "kafka:9092", self.topic: "changes"}
+        called |= {f"{getpass.getuser()}@": "ops@"}
         for place, known_as in {**called, socket.gethostname(): "bridge-1"}.items():
             printed = printed.replace(place, known_as)
         time_lines = [line for line in blocks()[name].output.splitlines() if line.startswith("time goes to")]
@@ -67,6 +72,15 @@ class Day:
             return found is not None and "held" in said and any(text in entry.statement for entry in found.open_changes)
 
         process.wait_for(is_held, f"a held {text}", seconds=400)
+
+
+def readiness(port: int) -> str:
+    """What `/readyz` says, whatever its code."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+            return str(answer.read(), "utf-8")
+    except HTTPError as refusal:
+        return str(refusal.read(), "utf-8")
 
 
 @pytest.fixture
@@ -88,13 +102,15 @@ def day(target: str, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("spark")
 def test_the_first_day_is_shown_as_it_is(day: Day, tmp_path: Path) -> None:
-    """Check, a bad message, a held ALTER, the quarantine, verify, the fix: as the page has it, in this order."""
+    """From check, over a bad message, a held ALTER and a pause, to the fix: as the page has it, in this order."""
     day.shows("first-check", 2)
     stopped = day.ends("first-bad-message")
     assert stopped.code == 3
     day.is_shown("first-bad-message", stopped.last_line)
     day.shows("first-inspect")
-    more = ("--timezone", "UTC", "--on-bad-message", "quarantine", "--set", "ddl.hold=add index,drop table")
+    port = free_port()
+    meanings = ("--timezone", "UTC", "--on-bad-message", "quarantine", "--set", "ddl.hold=add index,drop table")
+    more = (*meanings, "--listen", str(port))
     with running(tmp_path / "running", day.servers, day.topic, day.target, *more) as process:
         day.holds(process, "by_customer")
         day.shows("first-status")
@@ -105,6 +121,11 @@ def test_the_first_day_is_shown_as_it_is(day: Day, tmp_path: Path) -> None:
         day.shows("first-quarantine")
         sql(day.target, "ALTER TABLE shop.orders MODIFY note VARCHAR(100)", "SELECT 1")
         day.shows("first-retry")
+        day.shows("first-pause")
+        process.wait_for(lambda: "paused" in readiness(port), "a pause")
+        day.is_shown("first-not-ready", readiness(port))
+        day.shows("first-resume")
+        process.wait_for(lambda: "paused" not in readiness(port), "the end of the pause")
         sql(day.target, "UPDATE shop.orders SET total = 1.99 WHERE id = 4711", "SELECT 1")
         day.shows("first-verify", 1)
         process.signal(signal.SIGTERM)
