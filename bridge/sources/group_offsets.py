@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
+from bridge.sources.kafka_properties import client
 
 _TIMEOUT_SECONDS: Final = 10.0
+_SESSION_MS: Final = 6000
+"""A coordinator that is away is waited for as long as this (librdkafka, session.timeout.ms)."""
 
 
 def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation: str) -> dict[PartitionId, int]:
@@ -33,16 +36,24 @@ def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation
         raise UnansweredError(f"Kafka does not tell where partitions end: {error.args[0].str()}") from error
 
 
-def commit_offsets(admin: AdminClient, group: str, offsets: Mapping[PartitionId, int]) -> None:
+def group_client(properties: Mapping[str, str], group: str) -> Consumer:
+    """Makes a client that sets offsets of a consumer group without joining it; it reads nothing.
+
+    It is no AdminClient, since that ends the whole process when the connection to the group's coordinator is lost
+    while it asks (librdkafka, issues 3663 and 4605).
+    """
+    settings = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": _SESSION_MS, "log_level": 0}
+    return client(Consumer, {**properties, **settings})
+
+
+def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId, int]) -> None:
     """Sets the offsets of a consumer group that has no members; SourceError when Kafka does not take them."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-    request = [ConsumerGroupTopicPartitions(group, wanted)]
     try:
-        futures = admin.alter_consumer_group_offsets(request, request_timeout=_TIMEOUT_SECONDS)
-        taken = [found for future in futures.values() for found in future.result().topic_partitions]
+        taken = committer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
         raise _not_taken(group, error.args[0].str()) from error
-    for where in taken:
+    for where in taken or ():
         if where.error is not None:
             raise _not_taken(group, where.error.str())
 

@@ -23,7 +23,7 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.group_offsets import commit_offsets, end_offsets
+from bridge.sources.group_offsets import commit_offsets, end_offsets, group_client
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import (
     AWAY,
@@ -67,6 +67,7 @@ class KafkaSource:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
         self.place = bootstrap_servers
         self._properties = {"isolation.level": ISOLATION, **properties}
+        self._committer: Consumer | None = None
 
     def __str__(self) -> str:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
@@ -99,8 +100,10 @@ class KafkaSource:
         return end_offsets(self._admin, partitions, self._properties["isolation.level"])
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
-        """Tells Kafka the offsets of a consumer group."""
-        commit_offsets(self._admin, group, offsets)
+        """Tells Kafka the offsets of a consumer group, the same at each call."""
+        if self._committer is None:
+            self._committer = group_client(dict(self._client_properties()), group)
+        commit_offsets(self._committer, group, offsets)
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.

@@ -15,6 +15,7 @@ from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.watching.counts import Counts
 from bridge.sources.topic_guard import begins_of
+from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import FakeWriter, give
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
@@ -122,13 +123,20 @@ def test_by_boundaries() -> None:
 @pytest.mark.parametrize("by_time", [False, True])
 def test_by_partition(by_time: bool) -> None:
     """The same; b may begin below what others have come to."""
-    bench = Bench(100, 80, by_partition=True)
-    change = schema_change(75, ALTER)._replace(by_time=by_time)
-    bench.take("b", 0, row(50, by_time=by_time), change, row(79, by_time=by_time), row(81, by_time=by_time))
-    bench.take("a", 0, row(101, by_time=by_time))
-    assert sorted(bench.target.ids) == [81, 101]
+    unit = (
+        ms_tso(1000) if by_time else 1
+    )  # of what happened within the second of the beginning, nothing is surely below
+
+    def at(ts: int) -> Event:
+        return row(ts * unit, by_time=by_time)
+
+    bench = Bench(100 * unit, 80 * unit, by_partition=True)
+    change = schema_change(75 * unit, ALTER)._replace(by_time=by_time)
+    bench.take("b", 0, at(50), change, at(79), at(81))
+    bench.take("a", 0, at(101))
+    assert sorted(bench.target.ids) == [81 * unit, 101 * unit]
     assert bench.target.ran == []
-    assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80)
+    assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80 * unit)
     bench.applier = bench.started()
-    bench.take("b", 4, row(82, by_time=by_time), row(79, by_time=by_time))
-    assert sorted(bench.target.ids) == [81, 82, 101]
+    bench.take("b", 4, at(82), at(79))
+    assert sorted(bench.target.ids) == [81 * unit, 82 * unit, 101 * unit]

@@ -205,7 +205,7 @@ def test_a_held_schema_change_ends_a_replay_with_4(target: str, golden: Path) ->
     ended = bridge(*arguments)
     assert ended.code == 4
     assert "cannot bring a dropped table back" in ended.last_line
-    assert "RECOVER TABLE `rec`" in ended.last_line
+    assert "RECOVER TABLE `rec`" in ended.err
     [entry] = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
     assert (entry["state"], entry["statement"]) == ("held", "RECOVER TABLE `rec`")
     assert f"held            {entry['id']}" in bridge("status", "--target", target).out
@@ -213,7 +213,7 @@ def test_a_held_schema_change_ends_a_replay_with_4(target: str, golden: Path) ->
     assert bridge(*fix).code == 0
     again = bridge(*arguments)
     assert again.code == 4
-    assert "FLASHBACK TABLE `rec` TO `rec_back`" in again.last_line
+    assert "FLASHBACK TABLE `rec` TO `rec_back`" in again.err
 
 
 def _positions(golden: Path, variant: str) -> list[str]:

@@ -300,9 +300,11 @@ def test_sigterm_ends_it_with_0(bridge_at_work: Running) -> None:
     process = bridge_at_work.process
     paused = len(re.findall("waiting_for='paused by", process.log))
     bridge("ctl", "pause", "--target", bridge_at_work.target)
-    process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) > paused, "the pause")
-    process.signal(signal.SIGTERM)
-    bridge("ctl", "resume", "--target", bridge_at_work.target)
+    try:
+        process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) > paused, "the pause")
+        process.signal(signal.SIGTERM)
+    finally:
+        bridge("ctl", "resume", "--target", bridge_at_work.target)
     assert process.wait() == 0, process.end_of_log
     assert process.lines[-1].startswith("bridge: stopped; everything below ")
     assert "Traceback" not in process.log

@@ -272,7 +272,7 @@ def test_rows_that_the_log_never_mentioned_are_not_covered(target: str, tmp_path
 def test_a_pipeline_that_is_unknown_is_wrong_usage(target: str, golden: Path) -> None:
     """Exit 2, and the way out."""
     ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", target)[1:])
-    assert (ended.code, "--against source" in ended.last_line) == (2, True)
+    assert (ended.code, "--against upstream" in ended.last_line) == (2, True)
 
 
 def test_a_server_that_does_not_answer_is_a_failure(golden: Path) -> None:
