@@ -12,9 +12,10 @@ from bridge.local import Kafka
 
 COMMITS = 200
 COMMITTER = f"""
-import sys, time
+import signal, sys, time
 from bridge.errors import SourceError
 from bridge.sources.kafka import KafkaSource
+signal.alarm(60)  # a committer that never comes to its end fails the test
 source = KafkaSource(sys.argv[1], [sys.argv[2]], {{"socket.timeout.ms": "1000"}})
 taken = 0
 while taken < {COMMITS}:
