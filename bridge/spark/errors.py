@@ -8,7 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, SourceError, UnansweredError
+from bridge.errors import ApplyError, BridgeError, SourceError, UnansweredError, UsageError
 
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
@@ -30,6 +30,13 @@ _BUG: Final = re.compile(
     r"|Unicode\w+Error|pyarrow\.lib\.Arrow(?!Memory)\w+): "
 )
 """Exceptions that show a bug in Python code."""
+_GIVES_A_REASON: Final = re.compile(
+    r"error|exception|fail|invalid|unable|cannot|could not|not found|not set|no such|unrecogni|unsupported"
+    r"|insufficient",
+    re.IGNORECASE,
+)
+"""What a JVM, or the script that starts it, says when it cannot start."""
+_SHOWN_LINES: Final = 5
 _BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 _AWAY: Final = re.compile(
     r"(?:bridge\.errors\.UnansweredError|org\.apache\.kafka\.common\.errors\."
@@ -74,6 +81,25 @@ def is_executor_lost(error: BaseException) -> bool:
 
 class ExecutorBug(RuntimeError):  # noqa: N818  # a bug is what it is
     """Python code that Spark called has a bug."""
+
+
+def start_error(error: Exception, printed: str) -> BridgeError:
+    """Makes the error of a Spark that did not start.  printed: what the JVM printed.
+
+    Returns UsageError, or SourceError for a JVM that ended without a reason: then something else has ended it.
+    """
+    lines = [line for line in map(str.strip, printed.splitlines()) if line and not line.startswith("at ")]
+    if "JAVA_GATEWAY_EXITED" in str(error) and not any(map(_GIVES_A_REASON.search, lines)):
+        return SourceError(
+            "Spark's JVM ended before it answered, and gave no reason",
+            fix="check whether it was killed (the kernel's log names one that ran out of memory); then start the bridge"
+            " again",
+        )
+    return UsageError(
+        f"Spark did not start: {error}; the JVM printed: {' | '.join(lines[-_SHOWN_LINES:])}",
+        fix="check that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if it says"
+        " 'download failed', remove the POM without a jar from ~/.m2",
+    )
 
 
 def source_error(error: Exception) -> Exception:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
-from bridge.spark.errors import SPARK_ENDED, source_error
+from bridge.spark.errors import SPARK_ENDED, source_error, start_error
 from bridge.spark.java_options import driver_java_options
 from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
@@ -68,8 +68,8 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
 
     log_level: from which level on Spark prints what it does; `off`: what the JVM prints is shown only in the error,
     when the start fails.
-    Raises UsageError for Spark
-    Connect, a missing Java, or settings that Spark refuses; SourceError when the JVM ends meanwhile.
+    Raises UsageError for Spark Connect, a missing Java, or settings that Spark refuses; SourceError when the JVM ends
+    meanwhile.
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
@@ -97,13 +97,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
             raise source_error(error) from error  # the JVM was there, and has ended
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
-            lines = map(str.strip, jvm_output.read().splitlines())
-            printed = [line for line in lines if line and not line.startswith("at ")]
-            raise UsageError(
-                f"Spark did not start: {error}; the JVM printed: {' | '.join(printed[-5:])}",
-                fix="check that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if"
-                " it says 'download failed', remove the POM without a jar from ~/.m2",
-            ) from error
+            raise start_error(error, jvm_output.read()) from error
     if _is_submitted():
         _forward_signals(session)
     if log_level != "off":
