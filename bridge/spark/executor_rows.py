@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -41,7 +40,7 @@ from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.spark.frame_store import ROW_BYTES, TS_END, FrameStore, checkpointed
+from bridge.spark.frame_store import ROW_BYTES, TS_END, Batches, FrameStore, checkpointed, measure_intervals
 
 _RENDERED_TOGETHER: Final = Amount(50_000, 64 << 20)
 """About how many row changes one task renders.  Their statements pass through the JVM's memory in one piece."""
@@ -121,7 +120,7 @@ class ExecutorRows:
     def _intervals(self, bounds: Sequence[int]) -> list[tuple[int, Amount]]:
         """Returns lowest commit_ts and amount of each interval between `bounds` that holds row changes."""
         sizes = self._frame.select("commit_ts", F.expr(ROW_BYTES))
-        parts = sizes.mapInArrow(_measure_intervals(bounds), "interval int, first long, rows long, bytes long")
+        parts = sizes.mapInArrow(measure_intervals(bounds), "interval int, first long, rows long, bytes long")
         found = parts.groupBy("interval").agg(F.min("first"), F.sum("rows"), F.sum("bytes")).collect()
         return sorted((first, Amount(rows, size)) for _, first, rows, size in found)
 
@@ -259,30 +258,8 @@ class ExecutorRows:
         return ExecutorRows([*others, given], self._room, self._low, self._high)
 
 
-Batches = Iterable[pa.RecordBatch]
-
-
 def _with_tolerance(most: Amount) -> Amount:
     return Amount(most.rows + most.rows // 2, most.bytes + most.bytes // 2)
-
-
-def _measure_intervals(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Makes a function for mapInArrow, whose input is commit_ts and bytes of row changes.
-
-    For each batch and each interval between `bounds` it yields: number of the interval, lowest commit_ts, rows, bytes.
-    """
-    limits = np.array(sorted(bounds), np.int64)
-
-    def parted(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in filter(len, batches):
-            ts, sizes = (column.to_numpy() for column in batch.columns)
-            order = np.argsort(ts)
-            place = np.searchsorted(limits, ts[order], "right")
-            interval, first, rows = np.unique(place, return_index=True, return_counts=True)
-            found = (interval.astype(np.int32), ts[order[first]], rows, np.add.reduceat(sizes[order], first))
-            yield pa.RecordBatch.from_arrays(list(map(pa.array, found)), names=["interval", "first", "rows", "bytes"])
-
-    return parted
 
 
 def _is_of(name: TableName) -> Column:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
@@ -34,6 +35,7 @@ _ROW_TOTALS: Final = (
 )
 TS_END: Final = (1 << 63) - 1
 """A TSO above every commit ts."""
+Batches = Iterable[pa.RecordBatch]
 _SENT_BYTES: Final = 8 << 20
 """The most bytes of row changes in one DataFrame that the driver makes."""
 
@@ -158,3 +160,22 @@ def on_executors(events: DataFrame) -> OnExecutors:
             amount, last_ts = Amount.total([amount, Amount(count, size)]), max(last_ts, high)
     others = kept.where(f"NOT {_IS_ROW}").orderBy("topic", "partition", "offset", "index").toArrow()
     return OnExecutors(FrameStore(kept.where(_IS_ROW), amount, first_ts, last_ts), others, read, by_time)
+
+
+def measure_intervals(bounds: Sequence[int]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Makes a function for mapInArrow, whose input is commit_ts and bytes of row changes.
+
+    For each batch and each interval between `bounds` it yields: number of the interval, lowest commit_ts, rows, bytes.
+    """
+    limits = np.array(sorted(bounds), np.int64)
+
+    def parted(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in filter(len, batches):
+            ts, sizes = (column.to_numpy() for column in batch.columns)
+            order = np.argsort(ts)
+            place = np.searchsorted(limits, ts[order], "right")
+            interval, first, rows = np.unique(place, return_index=True, return_counts=True)
+            found = (interval.astype(np.int32), ts[order[first]], rows, np.add.reduceat(sizes[order], first))
+            yield pa.RecordBatch.from_arrays(list(map(pa.array, found)), names=["interval", "first", "rows", "bytes"])
+
+    return parted

@@ -19,14 +19,14 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.event_times import last_ms
+from bridge.pipeline.by_partitions.event_times import last_ms, last_not_later
 from bridge.pipeline.by_partitions.merge import Longs, merge
 from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.tso import ms_tso, tso_ms
+from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
@@ -192,7 +192,7 @@ class PartitionBacklog:
             found = [
                 (stop.event["commit_ts"], where, stop)
                 for where, queue in self._queues.items()
-                if (stop := queue.first_stop(self._hard_bound)) and _is_change(stop, self._hard_bound)
+                if (stop := queue.first_stop(self._hard_bound)) and stop.is_change_up_to(self._hard_bound)
             ]
             if not found:
                 self._barrier = None
@@ -200,9 +200,9 @@ class PartitionBacklog:
             time, where, stop = min(found, key=lambda one: one[:2])
             if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
                 return
-            change = judge(_schema_change(stop), bool(stop.event["by_time"]))
+            change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                self._barrier = _Barrier(where, stop, change, _last_not_later(time, bool(stop.event["by_time"])))
+                self._barrier = _Barrier(where, stop, change, last_not_later(time, bool(stop.event["by_time"])))
                 return
             self._queues[where].drop(stop)
 
@@ -378,25 +378,3 @@ def _by_partition(events: pa.Table) -> Iterable[tuple[PartitionId, pa.Table]]:
 
 def _is_passed(position: Position, positions: Starts) -> bool:
     return position.offset < positions[position.topic, position.partition].offset
-
-
-def _is_change(stop: Stop, bound: int) -> bool:
-    return not stop.is_bad and bool(stop.event["commit_ts"] <= bound)
-
-
-def _position(stop: Stop) -> Position:
-    return Position(stop.event["topic"], stop.event["partition"], stop.event["offset"])
-
-
-def _schema_change(stop: Stop) -> SchemaChange:
-    event = stop.event
-    return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(_position(stop)))
-
-
-def _last_not_later(time: int, by_time: bool) -> int:
-    """Returns the last time (TSO) that is not later than that of a schema change.  A time in whole seconds means all of
-    its second."""
-    if not by_time:
-        return time
-    ms = tso_ms(time)
-    return ms_tso(ms + (1 if ms % 1000 else 1000)) - 1

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Kind
+from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 
 
@@ -32,6 +33,17 @@ class Stop:
     def is_bad(self) -> bool:
         """Whether it is a message that cannot be decoded."""
         return bool(self.event["kind"] == Kind.BAD)
+
+    @property
+    def schema_change(self) -> SchemaChange:
+        """The event as a schema change, which it must be."""
+        event = self.event
+        position = Position(event["topic"], event["partition"], event["offset"])
+        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+
+    def is_change_up_to(self, bound: int) -> bool:
+        """Whether it is a schema change whose time is not above `bound` (TSO)."""
+        return not self.is_bad and bool(self.event["commit_ts"] <= bound)
 
 
 class _Run:
