@@ -101,12 +101,20 @@ def test_it_goes_on_when_the_partition_speaks(bridge_at_work: Running) -> None:
 def test_its_port_tells_what_it_applies(bridge_at_work: Running) -> None:
     """Ready, healthy; each metric of the manual but for those of what did not happen; the page's tables."""
     process = bridge_at_work.process
+    ends_of, rows_of = r"^bridge_partition_offsets_behind\{", r"^bridge_rows_total\{.*\} ([1-9]\S*)"
     process.wait_for(lambda: bridge_at_work.answers("readyz") == (200, "ok\n"), "readiness")
     assert bridge_at_work.answers("healthz") == (200, "ok\n")
-    process.wait_for(lambda: "bridge_partition_offsets_behind{" in bridge_at_work.answers("metrics")[1], "Kafka's ends")
-    metrics = bridge_at_work.answers("metrics")[1]
+    metrics = ""
+
+    def has_a_sample() -> bool:
+        """One that was taken, once a second, after Kafka told its ends and rows were applied."""
+        nonlocal metrics
+        metrics = bridge_at_work.answers("metrics")[1]
+        return all(re.search(known, metrics, re.MULTILINE) for known in (ends_of, rows_of))
+
+    process.wait_for(has_a_sample, "Kafka's ends and rows")
     assert "NaN" not in metrics
-    rows = sum(float(value) for value in re.findall(r"^bridge_rows_total\{.*\} (\S+)", metrics, re.MULTILINE))
+    rows = sum(float(value) for value in re.findall(rows_of, metrics, re.MULTILINE))
     assert 0 < rows <= json.loads(bridge_at_work.answers("status")[1])["rows"]
     spent = sum(float(value) for value in re.findall(r"^bridge_phase_seconds_total\{.*\} (\S+)", metrics, re.MULTILINE))
     assert spent > 1
