@@ -58,7 +58,9 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
         at_kill = applied_ts(target)
         assert process.wait() == 0, process.end_of_log
         assert applied_ts(target) > at_kill, "the kill came too late to tell anything"
-    assert fingerprint(target, workload) == upstream.fingerprint()
+    dropped = [line for line in process.lines if "late_changes_dropped" in line]
+    assert not dropped, "\n".join(dropped) + f"\nthe end of the log:\n{process.end_of_log}"
+    assert fingerprint(target, workload) == upstream.fingerprint(), process.end_of_log
 
 
 def test_a_signal_to_spark_submit_ends_it_with_0(
