@@ -105,6 +105,13 @@ def test_sqlalchemy_is_used_in_one_file() -> None:
     assert users == {"bridge.mysql.connection"}
 
 
+def test_the_tests_make_producers_in_one_place() -> None:
+    """Each of them keeps the order within a partition: what stands behind its boundary is late, and dropped."""
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    makers = {path.name for path in files if " Producer(" in path.read_text(encoding="utf-8")}
+    assert makers == {"producers.py"}
+
+
 def test_no_folder_is_crowded() -> None:
     """A folder holds about a dozen files."""
     files = Counter(path.parent for path in modules().values() if not path.name.startswith("__"))

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from confluent_kafka import Producer
 
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import compare
@@ -32,6 +31,7 @@ from tests.bench.encoders import ENCODERS
 from tests.bench.processes import BRIDGE, Usage
 from tests.bench.topics import send
 from tests.bench.workload import PARTITIONS
+from tests.support.producers import ordered_producer
 
 RATES = (200.0, 1.0)
 """Transactions a second."""
@@ -61,7 +61,7 @@ class Feed:
     sent: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._producer: Any = Producer({"bootstrap.servers": self.servers, "linger.ms": 1, "log_level": 0})
+        self._producer: Any = ordered_producer(self.servers, linger_ms=1)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 

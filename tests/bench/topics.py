@@ -7,19 +7,13 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 
 from bridge.demo.encode import EncodedMessage
+from tests.support.producers import ordered_producer
 
 
 def fill(servers: str, topic: str, messages: Iterable[EncodedMessage]) -> int:
     """Produces all of them as fast as Kafka takes them; gives how many there were."""
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": "lz4",
-            "linger.ms": 50,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 200_000,
-            "log_level": 0,
-        }
+    producer = ordered_producer(
+        servers, compression_type="lz4", linger_ms=50, batch_size=1_000_000, queue_buffering_max_messages=200_000
     )
     count = 0
     for message in messages:

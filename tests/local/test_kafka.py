@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from bridge.local import Kafka, LocalError
+from tests.support.producers import ordered_producer
 
 pytestmark = pytest.mark.system
 
@@ -31,7 +32,7 @@ def topic(broker: Kafka) -> str:
 
 
 def produce(broker: Kafka, topic: str, value: bytes, **options: Any) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 64 << 20})
+    producer = ordered_producer(broker.bootstrap_servers, message_max_bytes=64 << 20)
     errors: list[object] = []
     producer.produce(topic, value, partition=1, on_delivery=lambda error, _: errors.append(error), **options)
     assert producer.flush(30) == 0

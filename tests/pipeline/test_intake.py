@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from py4j.protocol import Py4JError
@@ -40,6 +40,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.topic_guard import TopicGuard
+from tests.support.producers import ordered_producer
 
 TS = 470611868434825218
 
@@ -67,7 +68,7 @@ class Planned:
     def __init__(self, kafka: Kafka, topic: str, count: int) -> None:
         self._topic = topic
         self._properties = (("bootstrap.servers", kafka.bootstrap_servers),)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer = ordered_producer(kafka.bootstrap_servers)
         for number in range(count):
             for message in ENCODERS["canal-json"](1).boundary(TS + number):
                 producer.produce(topic, message.value, message.key, 0)
@@ -275,7 +276,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     """What messages take is only known when they are decoded: a part that is too large is parted anew, whatever lies
     behind it follows, and parts grow again where messages are small."""
     name, taker = topic(2), Taker()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer = ordered_producer(kafka.bootstrap_servers)
     sizes = [100] * 20 + [100_000] * 20 + [100] * 200 + [900_000] + [100] * 20
     for number, size in enumerate(sizes):
         for partition in (0, 1):

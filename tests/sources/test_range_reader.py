@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from bridge.sources.range_reader import (
     split_ranges,
 )
 from tests.support.models import Clock
+from tests.support.producers import ordered_producer
 
 RANGES = st.lists(
     st.builds(
@@ -106,11 +106,11 @@ def topic(kafka: Kafka) -> str:
     """Offsets 0 to 9 hold messages, 10 the marker of an aborted transaction's end, 11 on again messages."""
     name = "ranges"
     kafka.create_topic(name, 1)
-    plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    plain = ordered_producer(kafka.bootstrap_servers)
     for number in range(10):
         plain.produce(name, key=None, value=str(number))
     plain.flush()
-    transactional = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
+    transactional = ordered_producer(kafka.bootstrap_servers, transactional_id="x")
     transactional.init_transactions()
     for first in (10, 12):
         transactional.begin_transaction()
@@ -215,7 +215,7 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
 def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
     """How large they are, those before them tell; the first one is asked for alone."""
     kafka.create_topic("large", 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4"})
+    producer = ordered_producer(kafka.bootstrap_servers, compression_type="lz4")
     for size in [900_000] * 30 + [10] * 3000:
         producer.produce("large", bytes(size))
     assert producer.flush(60) == 0

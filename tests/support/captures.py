@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from tests.support.producers import ordered_producer
 
 Line = dict[str, Any]
 Rows = dict[str, dict[str, str | None]]
@@ -31,7 +31,7 @@ def write_lines(path: Path, lines: Iterable[Line]) -> Path:
 
 def send_lines(bootstrap_servers: str, topic: str, lines: Iterable[Line]) -> None:
     """Puts the messages into a topic that is empty so far; they get the offsets that they have in the file."""
-    producer: Any = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "log_level": 0})
+    producer: Any = ordered_producer(bootstrap_servers)
     for line in lines:
         key, value = (None if line[name] is None else base64.b64decode(line[name]) for name in ("key", "value"))
         producer.produce(topic, value, key, line["partition"])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -22,9 +22,9 @@ from bridge.local import MariaDB
 from bridge.mysql.connection import Session
 from tests.support import memory_disk
 from tests.support import proxy as wire
-from tests.support.feeds import PATIENT_PRODUCER
 from tests.support.grounds import FAILURES, RECOVERY_SECONDS, Ground, follow, processes_of
 from tests.support.pipelines import admin
+from tests.support.producers import patient_producer
 from tests.support.proxy import Link, Proxy
 
 SHORT_SECONDS = 2.0
@@ -263,7 +263,7 @@ def _of_broker(ground: Ground) -> dict[str, str | int | float | bool]:
 
 
 def _send_again(ground: Ground, partition: int, most: int | None = None) -> None:
-    producer = Producer({**_of_broker(ground), **PATIENT_PRODUCER})
+    producer = patient_producer(ground.kafka.bootstrap_servers)
     for value, key in _messages(ground, partition, most):
         producer.produce(ground.topic, value, key, partition)
         producer.poll(0)

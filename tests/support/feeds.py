@@ -16,24 +16,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer
-
 from bridge.demo.bank import Bank
 from bridge.demo.encode import ENCODERS, EncodedMessage, Encoder
 from bridge.demo.model import BankSchemaChange, Transaction
+from tests.support.producers import patient_producer
 
 BEAT_SECONDS = 0.1
 PATIENCE_SECONDS = 60.0
 """For anything that Kafka may take long for."""
-PATIENT_PRODUCER = {
-    "enable.idempotence": True,
-    "linger.ms": 5,
-    "log_level": 0,
-    "message.timeout.ms": 1_200_000,
-    "queue.buffering.max.messages": 2_000_000,
-    "queue.buffering.max.kbytes": 2 << 20,
-}
-"""It keeps what it is to send while the broker is away for minutes."""
 COPY_BEATS = (0, 0, 0, 1, 3, 20, 100)
 LAG_BEATS = (0, 0, 1, 2, 5, 15)
 LAG_CHANGES = 0.1
@@ -81,7 +71,7 @@ class Feed:
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="feed", daemon=True)
-        self._producer: Any = Producer({"bootstrap.servers": bootstrap_servers, **PATIENT_PRODUCER})
+        self._producer: Any = patient_producer(bootstrap_servers)
 
     def __enter__(self) -> Feed:
         return self

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-
 from bridge.demo.encode import EncodedMessage
 from bridge.local import Kafka
 from tests.bench.bridges import started
 from tests.bench.processes import BRIDGE, Usage
 from tests.bench.topics import send
+from tests.support.producers import ordered_producer
 
 TS = 470611868434825218
 """The commit ts of the first change."""
@@ -62,12 +61,13 @@ def boundaries(ts: int, partitions: Iterable[int]) -> Iterator[EncodedMessage]:
 
 def fill(kafka: Kafka, topic: str, messages: Iterator[EncodedMessage]) -> None:
     """Sends the messages to Kafka, a few megabytes at a time."""
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers, "compression.type": "lz4", "linger.ms": 20,
-            "message.max.bytes": MESSAGE_BYTES, "queue.buffering.max.kbytes": 128 << 10,
-        }
-    )  # fmt: skip
+    producer = ordered_producer(
+        kafka.bootstrap_servers,
+        compression_type="lz4",
+        linger_ms=20,
+        message_max_bytes=MESSAGE_BYTES,
+        queue_buffering_max_kbytes=128 << 10,
+    )
     for message in messages:
         send(producer, topic, message)
     assert producer.flush(300) == 0

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Producer
+from tests.support.producers import ordered_producer
 
 SECONDS = 30.0
 
@@ -17,13 +17,8 @@ class Sender:
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
-        self._producer: Any = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "transactional.id": uuid.uuid4().hex,
-                "transaction.timeout.ms": 600_000,
-                "log_level": 0,
-            }
+        self._producer: Any = ordered_producer(
+            bootstrap_servers, transactional_id=uuid.uuid4().hex, transaction_timeout_ms=600_000
         )
         self._producer.init_transactions(SECONDS)
 

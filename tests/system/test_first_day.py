@@ -13,7 +13,6 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Producer
 
 from bridge.local import Kafka
 from bridge.local.server import free_port
@@ -21,6 +20,7 @@ from tests.support.bridges import running, status
 from tests.support.clients import run_file
 from tests.support.command import Ended, Process, bridge
 from tests.support.pipelines import sql
+from tests.support.producers import ordered_producer
 from tests.support.shop import MESSAGES
 from tests.support.shown_output import assert_shown, blocks
 
@@ -93,7 +93,7 @@ def day(target: str, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(key, value)
     monkeypatch.chdir(tmp_path)
     sql(target, "CREATE DATABASE shop", "SELECT 1")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer = ordered_producer(kafka.bootstrap_servers)
     for message in MESSAGES:
         producer.produce(name, json.dumps(message, separators=(",", ":")).encode())
     assert producer.flush(60) == 0

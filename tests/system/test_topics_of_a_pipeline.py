@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import TableStore
@@ -15,6 +14,7 @@ from bridge.spark.frame_store import FrameStore
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import sql
+from tests.support.producers import ordered_producer
 from tests.support.upstreams import events_table, row_change
 
 Topics = Callable[..., str]
@@ -28,7 +28,7 @@ class Pipeline:
         sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in ("t", "u")))
 
     def send(self, topic: str, *messages: dict[str, Any], partition: int = -1) -> None:
-        producer: Any = Producer({"bootstrap.servers": self._servers, "log_level": 0})
+        producer: Any = ordered_producer(self._servers)
         for message in messages:
             producer.produce(topic, json.dumps(message).encode(), b"", partition)
         assert producer.flush(30) == 0
