@@ -24,13 +24,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from bridge.errors import UsageError
-from bridge.local.cache import cached
-from bridge.spark.java_options import ARCHIVE, QUIET, archive_name
+from bridge.local.cache import cached, remove_unused
+from bridge.spark.java_options import ARCHIVE, PREFIX, QUIET, archive_name
 from bridge.spark.kafka_source_api import jars_in
 from bridge.spark.session import start_session
 
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 300
+_UNUSED_SECONDS: Final = 30 * 86_400
+"""After this, an archive (70 MB) is of a Java or of jars that are no longer there."""
 _FETCH: Final = "from bridge.spark.session import start_session; start_session({}, with_kafka=True).stop()"
 _NO_KAFKA: Final = {
     "kafka.bootstrap.servers": "127.0.0.1:1",
@@ -48,7 +50,7 @@ _CLASSES_OF_MESSAGES: Final = ("ApiKeys", "Errors")
 
 def make_archive() -> Path:
     """Makes the archive unless it exists, and returns its path: runs a small stream, and lets the JVM write the classes
-    that it has loaded.
+    that it has loaded.  Those that nobody has used for 30 days are removed.
 
     The process must not have a Spark session.  Raises UsageError when Spark does not start.
     """
@@ -56,7 +58,9 @@ def make_archive() -> Path:
         raise UsageError(
             "Spark's connector for Kafka was not fetched", fix="the lines above tell why; fix that and try again"
         )
-    return cached(archive_name(), _write_archive) / ARCHIVE
+    archive = cached(archive_name(), _write_archive) / ARCHIVE
+    remove_unused(PREFIX, _UNUSED_SECONDS)
+    return archive
 
 
 def _write_archive(folder: Path) -> None:

@@ -19,6 +19,8 @@ catch-up no faster; to compile the few calls by reflection cost more than to int
 out of memory, since the thread that failed may be one that all others wait for."""
 _SPARK: Final = Path(pyspark.__file__).parent
 ARCHIVE: Final = "classes.jsa"
+PREFIX: Final = "classes-"
+"""Of the names of archives."""
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -43,4 +45,4 @@ def archive_name() -> str:
     identity = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(_SPARK)])
     identity += "\0" + "\0".join(map(str, jars_in()))
     identity += f"\0{max((jar.stat().st_mtime_ns for jar in (_SPARK / 'jars').glob('*.jar')), default=0)}"
-    return f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"

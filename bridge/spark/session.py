@@ -23,9 +23,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
+from bridge.local.cache import mark_used
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
-from bridge.spark.java_options import driver_java_options
+from bridge.spark.java_options import archive_name, driver_java_options
 from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
 
@@ -82,6 +83,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
         **connector(given, fetch=with_kafka),
         **(_LOCAL_DEFAULTS if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
+    mark_used(archive_name())
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
     noise = {} if log_level == "off" else {"spark.log.level": log_level.upper()}
     properties = {**defaults, **noise, **given, **java}

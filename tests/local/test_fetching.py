@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from bridge.local import LocalError, jars
-from bridge.local.cache import cached
+from bridge.local.cache import cached, mark_used, remove_unused
 
 ARTIFACT = jars.Artifact("org.example", "thing", "1.0")
 
@@ -90,6 +93,60 @@ def test_two_at_once_build_once() -> None:
     for thread in threads:
         thread.join(60)
     assert (len(built), found) == (1, [True] * 4)
+
+
+def _age(cache: Path, *names: str, days: float) -> None:
+    """Makes them look as if nobody had touched them for so long."""
+    for name in names:
+        os.utime(cache / name, (time.time() - days * 86_400,) * 2)
+
+
+def test_what_nobody_uses_is_removed(cache: Path) -> None:
+    """With its lock, and what a killed process left; what was used lately, by whatever way, and others' stay."""
+    for name in ("classes-old", "classes-asked", "classes-marked", "classes-new", "kafka-1"):
+        cached(name, _write_x)
+    (cache / "classes-dead.partial-x").mkdir()
+    (cache / "classes-dead.lock").touch()
+    _age(cache, *(path.name for path in cache.iterdir() if "new" not in path.name), days=31)
+    cached("classes-asked", _write_x)
+    mark_used("classes-marked")
+    remove_unused("classes-", 30 * 86_400)
+    kept = ("classes-asked", "classes-marked", "classes-new", "kafka-1")
+    assert {path.name for path in cache.iterdir()} == {*kept, *(f"{name}.lock" for name in kept)}
+
+
+def test_what_another_process_builds_is_not_removed(cache: Path) -> None:
+    """Who holds the lock has it to itself, however old what is there looks."""
+    removed: list[set[str]] = []
+
+    def build(folder: Path) -> None:
+        _age(cache, folder.name, "classes-a.lock", days=31)
+        remove_unused("classes-", 30 * 86_400)
+        removed.append({path.name for path in cache.iterdir()})
+        _write_x(folder)
+
+    assert (cached("classes-a", build) / "x").read_text() == "1"
+    assert len(removed[0]) == 2
+
+
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a lock that is removed takes the one in its place: two never build at once."""
+    lock, flock, taken = cache / "a.lock", fcntl.flock, list[int]()
+
+    def removed_meanwhile(file: TextIO, how: int) -> None:
+        if not taken:
+            lock.unlink()
+        taken.append(how)
+        flock(file, how)
+
+    def build(folder: Path) -> None:
+        with lock.open() as other, pytest.raises(BlockingIOError):
+            flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _write_x(folder)
+
+    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
+    assert cached("a", build).is_dir()
+    assert len(taken) == 2
 
 
 def test_java_of_java_home_wins(fake_java: Callable[[str], None], tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bridge.spark import java_options
+from bridge.errors import UsageError
+from bridge.spark import class_archive, java_options, session
 
 
 def test_without_an_archive_nothing_is_said_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +29,30 @@ def test_an_archive_of_another_kind_does_no_harm(tmp_path: Path, monkeypatch: py
         ["java", *java_options.java_options().split(), "-version"], capture_output=True, text=True, check=True
     )
     assert "warning" not in done.stdout + done.stderr
+
+
+def test_archives_that_no_bridge_starts_with_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bridge setup` does it: each Java and each folder of jars that ever was had one of 70 MB."""
+
+    def refuse(_: object) -> None:
+        raise OSError("no Java")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(class_archive, "jars_in", lambda: [tmp_path])
+    monkeypatch.setattr(class_archive, "_write_archive", lambda folder: (folder / "classes.jsa").touch())
+    monkeypatch.setattr(session, "_start_jvm", refuse)
+    for name in ("gone", "used"):
+        monkeypatch.setattr(java_options, "jars_in", lambda name=name: [name])
+        class_archive.make_archive()
+    for path in (tmp_path / "bridge").iterdir():
+        os.utime(path, (0, 0))
+    with pytest.raises(UsageError, match="no Java"):
+        session.start_session({}, with_kafka=False)
+    kept = {java_options.archive_name()}
+    monkeypatch.setattr(java_options, "jars_in", lambda: ["new"])
+    class_archive.make_archive()
+    kept.add(java_options.archive_name())
+    assert {path.name for path in (tmp_path / "bridge").iterdir() if path.is_dir()} == kept
 
 
 @pytest.mark.usefixtures("kafka")
