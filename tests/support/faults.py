@@ -24,7 +24,7 @@ from tests.support import memory_disk
 from tests.support import proxy as wire
 from tests.support.grounds import FAILURES, RECOVERY_SECONDS, Ground, follow, processes_of
 from tests.support.pipelines import admin
-from tests.support.producers import patient_producer
+from tests.support.producers import SurvivingProducer
 from tests.support.proxy import Link, Proxy
 
 SHORT_SECONDS = 2.0
@@ -263,10 +263,10 @@ def _of_broker(ground: Ground) -> dict[str, str | int | float | bool]:
 
 
 def _send_again(ground: Ground, partition: int, most: int | None = None) -> None:
-    producer = patient_producer(ground.kafka.bootstrap_servers)
+    producer = SurvivingProducer(ground.kafka.bootstrap_servers)
     for value, key in _messages(ground, partition, most):
         producer.produce(ground.topic, value, key, partition)
-        producer.poll(0)
+        producer.poll()
     assert producer.flush(300) == 0
 
 

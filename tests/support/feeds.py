@@ -14,16 +14,17 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Any
 
 from bridge.demo.bank import Bank
 from bridge.demo.encode import ENCODERS, EncodedMessage, Encoder
 from bridge.demo.model import BankSchemaChange, Transaction
-from tests.support.producers import patient_producer
+from tests.support.producers import SurvivingProducer
 
 BEAT_SECONDS = 0.1
 PATIENCE_SECONDS = 60.0
 """For anything that Kafka may take long for."""
+PRODUCED_SECONDS = 300.0
+"""For the last messages to arrive, also when a producer has to be replaced."""
 COPY_BEATS = (0, 0, 0, 1, 3, 20, 100)
 LAG_BEATS = (0, 0, 1, 2, 5, 15)
 LAG_CHANGES = 0.1
@@ -71,7 +72,7 @@ class Feed:
         self._end = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="feed", daemon=True)
-        self._producer: Any = patient_producer(bootstrap_servers)
+        self._producer = SurvivingProducer(bootstrap_servers)
 
     def __enter__(self) -> Feed:
         return self
@@ -112,14 +113,14 @@ class Feed:
             self._schema_change(self._asked.pop(0)())
         self._boundaries()
         self._due(self._beat_number)
-        self._producer.poll(0)
+        self._producer.poll()
 
     def add_partition(self) -> None:
         """Uses one partition more from the next beat on; what is sent to it comes late at first."""
         self._lag[self._partitions] = max(LAG_BEATS)
         self._partitions += 1
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(self._producer.list_topics(self._topic, 30).topics[self._topic].partitions) < self._partitions:
+        while self._producer.count_partitions(self._topic) < self._partitions:
             assert time.monotonic() < deadline, "Kafka does not show the partition"
             time.sleep(BEAT_SECONDS)
         self._encoder = self._make_encoder(self._partitions)
@@ -139,7 +140,7 @@ class Feed:
         self.boundary = self.bank.boundary()
         for message in self._encoder.boundary(self.boundary):
             self._produce(message)
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(PRODUCED_SECONDS) == 0
         return self.boundary
 
     def go_on(self, *, beats: int) -> int:
