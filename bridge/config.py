@@ -293,7 +293,7 @@ class Settings(Section):
     `[[event_filters]]` in the file."""
     route: Annotated[tuple[str, ...], _after(lambda given: [*map(parse_route, given)])] = ()
     """Names of tables on the target, as `shop_1.orders -> shop.orders` or `shop_1.* -> shop.*`; the first one that is
-    for a table decides."""
+    for a table decides.  `shop_*.orders => shop.orders` merges shards."""
     routes: tuple[RouteTable, ...] = ()
     """The same, each as a table `[[routes]]` in the file, by the names of TiDB Data Migration; they come after
     `route`."""

@@ -97,7 +97,8 @@ class Event(NamedTuple):
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
         A BAD holds the message's key and value here, in base64 (None where they are null).
     text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change: None, or the `Code` that says why the
-        images hold only the columns of the key (on request: `DecodeOptions.cut_rows`).
+        images hold only the columns of the key (on request: `DecodeOptions.cut_rows`), or, of a table into which shards
+        are merged, the upstream's name of the shard.
     by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
         (internals, decision 13).
     """

@@ -73,7 +73,7 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         _MEANING,
         "ROUTE",
         "--route",
-        "Other names on the target: 'shop_1.* -> shop.*' or 'shop_1.orders -> shop.orders'; may be repeated.",
+        "Other names on the target: 'shop_1.* -> shop.*'; 'shop_*.t => shop.t' merges shards; may be repeated.",
         repeated=True,
     ),
     "timezone": _flag(

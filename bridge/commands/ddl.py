@@ -9,6 +9,7 @@ from typing import Any
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
+from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
@@ -112,6 +113,9 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
         return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
     if reason := rules.forbids(found.classified) or rules.forbids(found.upstream):
         return Translation(statement, schema, Verdict.REFUSE, reason, classes)
+    shard = shard_statement(statement, schema, rules.routes)
+    if shard is not None and shard.never:
+        return Translation(statement, schema, Verdict.HOLD, shard.never, classes)
     decision = rules.decide(found.upstream, statement)
     return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
 

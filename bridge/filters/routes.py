@@ -1,14 +1,15 @@
 """Routes: tables that have other names on the target.
 
-A route replaces the database, the table, or both.  Two tables never go to one: a route that could give several tables
-one name is refused, and so is a table whose target another route may write to.  Names are compared without regard to
-case.  A route is chosen by names alone, so that it is the same for a row, a schema change and a restart.
+A route replaces the database, the table, or both.  Two tables go to one only by routes that merge shards (`=>`): any
+other route that could give several tables one name is refused, and so is a table whose target another route may write
+to.  Names are compared without regard to case.  A route is chosen by names alone, so that it is the same for a row, a
+schema change and a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from bridge.filters.table_filter import ExactName, NamePattern, TableFilter, nam
 from bridge.model import TableName
 
 _ARROW: Final = "->"
+_MERGING_ARROW: Final = "=>"
 _FIX: Final = "write it as 'shop_1.orders -> shop.orders' or 'shop_1.* -> shop.*'"
 _MOST: Final = 64
 """In characters: no name of a database or table is longer."""
@@ -39,33 +41,42 @@ class _Part(NamedTuple):
             return source.name if _same(self.name, target) and isinstance(source, ExactName) else None
         return target if self.pattern.matches(target.lower()) else None
 
+    def may_give(self, target: str) -> bool:
+        """Tells whether some name becomes `target`."""
+        return bool(self.pattern.matches(target.lower())) if self.name is None else _same(self.name, target)
+
 
 @dataclass(frozen=True)
 class Route:
-    """One route.  target_schema, target_table: None where the name stays.
+    """One route.  target_schema, target_table: None where the name stays.  merges: whether several tables, the shards
+    of one, may go to one target.
 
-    Raises UsageError for a pattern that cannot be read, and for a route that gives several tables one name.
+    Raises UsageError for a pattern that cannot be read, and for a route that gives several tables one name and does not
+    merge.
     """
 
     schema_pattern: str
     table_pattern: str
     target_schema: str | None
     target_table: str | None
+    merges: bool = False
 
     def __post_init__(self) -> None:
         for part in self.parts:
-            if part.name is not None and not isinstance(part.pattern.matches, ExactName):
+            if part.name is not None and not self.merges and not isinstance(part.pattern.matches, ExactName):
                 raise UsageError(
-                    f"the route {str(self)!r} would write several tables to one, which is not supported: {part.name!r}"
-                    " would be the name for all that its pattern matches",
-                    fix="give each table a route of its own, or keep the part with the pattern: 'shop_1.* -> shop.*'",
+                    f"the route {str(self)!r} would write several tables to one: {part.name!r} would be the name for"
+                    " all that its pattern matches",
+                    fix="give each table a route of its own, or keep the part with the pattern: 'shop_1.* -> shop.*'."
+                    f" If they are shards of one table whose keys never meet: {str(replace(self, merges=True))!r}, in"
+                    " the file merge = true",
                 )
             if part.name is not None and not 0 < len(part.name) <= _MOST:
                 raise UsageError(f"the route {str(self)!r} names a target that no server can have", fix=_FIX)
 
     def __str__(self) -> str:
         target = f"{self.target_schema or '*'}.{self.target_table or '*'}"
-        return f"{self.schema_pattern}.{self.table_pattern} {_ARROW} {target}"
+        return f"{self.schema_pattern}.{self.table_pattern} {_MERGING_ARROW if self.merges else _ARROW} {target}"
 
     @property
     def parts(self) -> tuple[_Part, _Part]:
@@ -87,6 +98,10 @@ class Route:
         schema, table = (part.source(name) for part, name in zip(self.parts, target, strict=True))
         return None if schema is None or table is None else TableName(schema, table)
 
+    def may_lead_to(self, target: TableName) -> bool:
+        """Tells whether this route may write some table to `target`."""
+        return all(part.may_give(name) for part, name in zip(self.parts, target, strict=True))
+
 
 @lru_cache(maxsize=256)
 def _parts(route: Route) -> tuple[_Part, _Part]:
@@ -107,13 +122,17 @@ def _whole_pattern(text: str, route: Route) -> NamePattern:
 
 
 def parse_route(text: str) -> Route:
-    """Reads a route such as `shop_1.* -> shop.*`; raises UsageError."""
-    left, arrow, right = text.partition(_ARROW)
+    """Reads a route such as `shop_1.* -> shop.*`, or one that merges, `shop_*.orders => shop.orders`; raises
+    UsageError."""
+    left, arrow, right = text.partition(_MERGING_ARROW)
+    merges = bool(arrow)
+    if not merges:
+        left, arrow, right = text.partition(_ARROW)
     if not arrow:
         raise UsageError(f"the route {text!r} has no {_ARROW}", fix=_FIX)
     (schema, table), targets = (_halves(half.strip(), text) for half in (left, right))
-    names = [_target_name(target, kept, text) for target, kept in zip(targets, ("{schema}", "{table}"), strict=True)]
-    return Route(schema, table, *names)
+    target_schema = _target_name(targets[0], "{schema}", text)
+    return Route(schema, table, target_schema, _target_name(targets[1], "{table}", text), merges)
 
 
 def _halves(half: str, route: str) -> tuple[str, str]:
@@ -174,24 +193,39 @@ class Routes:
         """Gives the name of a table on the target."""
         return _target(self, name)
 
+    def merges(self, name: TableName) -> bool:
+        """Tells whether a table is a shard: its route merges it with others."""
+        return _merges(self, name)
+
     def conflict(self, name: TableName) -> str:
-        """Tells which other table may go to the same target; "" when none may."""
-        target = self.target(name)
+        """Tells which other table may go to the same target, unless both are shards of it; "" when none may."""
+        target, is_shard = self.target(name), self.merges(name)
         for route in self.routes:
+            if route.merges:
+                if not is_shard and route.may_lead_to(target):
+                    return f"{name} and the shards of the route {str(route)!r} would both be written to {target}"
+                continue
             other = route.source(target)
             if other and not _same_table(other, name) and self.tables(*other) and self._leads(other, target):
                 return f"{name} and {other} would both be written to {target}, {other} by the route {str(route)!r}"
         return ""
 
     def sources(self, target: TableName) -> list[TableName]:
-        """Gives the names of the tables that may go to `target`."""
+        """Gives the names of the tables that may go to `target`, but of shards that a pattern matches only those of
+        its name."""
         found = [target, *(other for route in self.routes if (other := route.source(target)))]
         names = {(name.schema.lower(), name.table.lower()): name for name in found if self._leads(name, target)}
         return list(names.values())
 
     def accepts_target(self, schema: str, table: str) -> bool:
-        """Tells whether some table that may go to this one is replicated."""
-        return any(self.tables(*name) for name in self.sources(TableName(schema, table)))
+        """Tells whether some table that may go to this one is replicated; of shards that a pattern matches, it takes
+        for granted that some are."""
+        name = TableName(schema, table)
+        return self.is_merged(name) or any(self.tables(*one) for one in self.sources(name))
+
+    def is_merged(self, target: TableName) -> bool:
+        """Tells whether a route may merge shards into a table of the target."""
+        return any(route.merges and route.may_lead_to(target) for route in self.routes)
 
     def whole_database(self, schema: str) -> str | None:
         """Gives the database that all tables of a database go to under their own names; None when it is not so."""
@@ -199,6 +233,11 @@ class Routes:
         if route is None or not route.parts[1].pattern.takes_all or route.target_table is not None:
             return None
         return route.parts[0].target(schema)
+
+    def merges_database(self, schema: str) -> bool:
+        """Tells whether a database goes, as a whole, where other databases go as well."""
+        route = next(self._of_schema(schema), None)
+        return route is not None and route.merges and self.whole_database(schema) is not None
 
     def takes_from(self, schema: str) -> bool:
         """Tells whether a route is for tables of a database."""
@@ -218,6 +257,19 @@ class Routes:
 @lru_cache(maxsize=4096)
 def _target(routes: Routes, name: TableName) -> TableName:
     return next((route.target(name) for route in routes.routes if route.means(name)), name)
+
+
+@lru_cache(maxsize=4096)
+def _merges(routes: Routes, name: TableName) -> bool:
+    return next((route.merges for route in routes.routes if route.means(name)), False)
+
+
+def unmatched_rules(tables: TableFilter, names: Iterable[TableName], routes: Routes) -> tuple[str, ...]:
+    """Gives the rules of a filter that are for none of the tables of the upstream that go to these tables of the
+    target; none where shards are merged, whose names the target does not tell."""
+    if any(route.merges for route in routes.routes):
+        return ()
+    return tables.unmatched(with_sources(names, routes))
 
 
 def with_sources(names: Iterable[TableName], routes: Routes) -> set[TableName]:

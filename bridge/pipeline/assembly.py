@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import End, Ends
 from bridge.errors import SourceError
-from bridge.filters.routes import with_sources
+from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
@@ -89,7 +89,7 @@ class Assembly:
 
     def unmatched(self, met: Collection[TableName]) -> tuple[str, ...]:
         """Returns the rules of the filter that are for none of the tables that were met."""
-        return self.tables.unmatched(with_sources(met, self.settings.table_routes)) if met else ()
+        return unmatched_rules(self.tables, met, self.settings.table_routes) if met else ()
 
     def progress_table(self) -> ProgressTable:
         """Makes the table that holds the pipeline's progress."""

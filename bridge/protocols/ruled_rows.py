@@ -27,7 +27,7 @@ def ruled(events: pa.Table, rules: RowRules) -> pa.Table:
 
 
 def routed(events: pa.Table, routes: Routes) -> pa.Table:
-    """Gives rows (EVENT_SCHEMA) the names of their tables on the target.
+    """Gives rows (EVENT_SCHEMA) the names of their tables on the target; those of merged tables name their shard.
 
     Of a table that shares its target with another one, adds an event that stops the bridge before it writes any of
     these events.
@@ -35,14 +35,25 @@ def routed(events: pa.Table, routes: Routes) -> pa.Table:
     names, numbers = _tables(events) if routes else ([], np.empty(0))
     targets = list(map(routes.target, names))
     clashes = [_clash(events, numbers == n, why) for n, name in enumerate(names) if (why := routes.conflict(name))]
-    if targets == names and not clashes:
+    if targets == names and not clashes and not any(map(routes.merges, names)):
         return events
     is_row, of_row = pa.array(numbers >= 0), pa.array(np.maximum(numbers, 0))
     for field, parts in (("schema", [name.schema for name in targets]), ("table", [name.table for name in targets])):
         at = EVENT_SCHEMA.get_field_index(field)
         made = pc.if_else(is_row, pa.array(parts).take(of_row), events[field])
         events = events.set_column(at, EVENT_SCHEMA.field(at), made)
+    events = _with_shards(events, [str(n) if routes.merges(n) else None for n in names], is_row, of_row)
     return pa.concat_tables([events, *clashes])
+
+
+def _with_shards(events: pa.Table, shards: list[str | None], is_row: pa.Array, of_row: pa.Array) -> pa.Table:
+    """Names the shard in each row of a merged table; one that says already why its images are cut keeps that."""
+    if not any(shards):
+        return events
+    at = EVENT_SCHEMA.get_field_index("text")
+    of_shard = pa.array(shards, pa.string()).take(of_row)
+    made = pc.coalesce(events["text"], pc.if_else(is_row, of_shard, pa.scalar(None, pa.string())))
+    return events.set_column(at, EVENT_SCHEMA.field(at), made)
 
 
 def _clash(events: pa.Table, which: npt.NDArray[np.bool_], why: str) -> pa.Table:

@@ -22,6 +22,7 @@ from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
+from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.type_check import check_needs
@@ -172,6 +173,7 @@ def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKe
     widths = [len(shape.names) for shape in shapes]
     before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
+    refuse_meeting_shards(shapes, shape_of, changes, steps)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
     respelled = RespelledKeys(*(steps.key.take(pa.array(found)) for found in steps.respelled(shapes, shape_of)))
@@ -235,6 +237,7 @@ class _Keyed:
             after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
         before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
         steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
+        refuse_meeting_shards(shapes, shape_of, changes, steps)
         first, last = ends(steps.number)
         shape = shape_of[steps.row[last]]
         is_freed = freed(
@@ -296,6 +299,7 @@ def _sorted(keys: pa.Array) -> Longs:
 
 def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
     table = shapes[numbers[0]].table
+    refuse_parts_of_keyless(table.name, [shapes[number] for number in numbers], changes)
     _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
     if any(shapes[number].lacks for number in numbers):
         rows = KeylessRows[Image].after(_row_images(table, changes))

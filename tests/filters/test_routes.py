@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.filters.routes import Routes, parse_route, with_sources
+from bridge.filters.routes import Routes, parse_route, unmatched_rules, with_sources
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 
@@ -38,6 +38,8 @@ GOES: list[tuple[tuple[str, ...], str, str]] = [
     (("a.t -> b.t", "a.* -> c.*"), "a.u", "c.u"),
     (("a.* -> b.*", "b.* -> a.*"), "a.t", "b.t"),
     (("a.* -> b.*", "b.* -> c.*"), "a.t", "b.t"),
+    (("shop_1.orders => shop.orders",), "shop_1.orders", "shop.orders"),
+    (("shop*.* => shop.*",), "shop.t", "shop.t"),
 ]
 
 
@@ -69,6 +71,16 @@ CLASHES: list[tuple[tuple[str, ...], tuple[str, ...], str, str]] = [
     (("s*.x -> *.y",), (), "s1.y", "s1.x"),
     (("s*.x -> *.y",), (), "t1.y", ""),
     (("a.t -> b.t", "b.t -> a.t"), (), "a.t", ""),
+    (("s?.t => s.t",), (), "s1.t", ""),
+    (("s?.t => s.t",), (), "s.t", "the shards of the route 's?.t => s.t'"),
+    (("s?.t => s.t", "s.t => s.t"), (), "s.t", ""),
+    (("s*.t => s.t",), (), "s.t", ""),
+    (("s?.t => s.t",), (), "s.u", ""),
+    (("s?.* => s.*",), (), "s.u", "the shards of"),
+    (("s?.t => s.t", "x.t -> s.t"), (), "s1.t", "x.t"),
+    (("s?.t => s.t", "x.t -> s.t"), (), "x.t", "the shards of"),
+    (("s?.t => s.t", "x.t => s.t"), (), "x.t", ""),
+    (("s1.t -> z.t", "s?.t => s.t"), (), "s1.t", ""),
 ]
 
 
@@ -96,6 +108,8 @@ def test_two_tables_with_one_target(rules: tuple[str, ...], tables: tuple[str, .
         (("a.t -> b.t*",), "target is no name"),
         (("a.t -> b.t.u",), "follows the table"),
         (("a.(t -> b.t",), "cannot be read"),
+        (("shop.o_* -> shop.o",), "shop.o_* => shop.o"),
+        (("a.t => b.t", "c.t -> b.t"), "would both be written to b.t"),
         ((f"a.t -> b.{'x' * 65}",), "no server can have"),
     ],
 )
@@ -129,3 +143,32 @@ def test_databases() -> None:
     assert not routes("a.* -> b.*", tables=("x.*",)).accepts_target("b", "t")
     assert routes("a.* -> b.*", tables=("a.*",)).accepts_target("b", "t")
     assert not routes("a.* -> b.*", tables=("a.*",)).accepts_target("a", "t")
+
+
+def test_shards() -> None:
+    """A route merges only where it says so, in its arrow or in the file."""
+    made = routes("shop_*.orders => shop.orders", "plain_1.* -> plain.*")
+    assert [str(made.target(name(one))) for one in ("shop_1.orders", "SHOP_2.Orders")] == ["shop.orders"] * 2
+    assert [made.merges(name(one)) for one in ("shop_1.orders", "plain_1.t", "shop.orders")] == [True, False, False]
+    assert [made.is_merged(name(one)) for one in ("shop.orders", "shop.t", "plain.t")] == [True, False, False]
+    assert made.accepts_target("shop", "orders")
+    assert str(made.routes[0]) == "shop_*.orders => shop.orders"
+    given = {"schema-pattern": "s*", "table-pattern": "t", "target-schema": "s", "target-table": "t"}
+    assert Settings.model_validate({"routes": [given | {"merge": True}]}).table_routes.merges(name("s1.t"))
+    with pytest.raises(ValidationError, match="merge = true"):
+        Settings.model_validate({"routes": [given]})
+
+
+def test_databases_that_are_merged() -> None:
+    """As a whole, or some tables of them."""
+    made = routes("shop_*.* => shop.*", "s?.t => s.t")
+    assert [made.whole_database(one) for one in ("shop_1", "s1")] == ["shop", None]
+    assert [made.merges_database(one) for one in ("shop_1", "s1", "x")] == [True, False, False]
+
+
+def test_rules_that_match_no_table() -> None:
+    """Nothing is said of them where the names of the shards are not known."""
+    rules = TableFilter(("shop_*.*", "x.*"))
+    assert unmatched_rules(rules, [name("shop_1.t")], Routes()) == ("x.*",)
+    assert unmatched_rules(rules, [name("shop.t")], routes("shop_1.* -> shop.*")) == ("x.*",)
+    assert unmatched_rules(rules, [name("shop.t")], routes("shop_*.t => shop.t")) == ()

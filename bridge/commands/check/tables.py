@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.commands.check import shards
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
@@ -77,6 +78,7 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
         yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin), settings.table_routes)))
+    yield from shards.judge(facts.tables, found, settings.table_routes)
     yield from _judge_zone(facts, found, settings)
     what = "the target would change rows by itself"
     for effect in facts.side_effects:

@@ -80,6 +80,8 @@ def _database(found: Sequence[Token], known: Classified, routes: Routes) -> Iter
     whole = routes.whole_database(name)
     if routes.takes_from(name) and known.kind is not StatementKind.ALTER_DATABASE and not is_new:
         raise RoutingError(f"tables of {name} have other names there, and others may have the same database")
+    if routes.merges_database(name) and known.kind is StatementKind.ALTER_DATABASE:
+        raise RoutingError(f"{name} is merged with other databases")
     if routes.leads_into(name) and whole != name:
         raise RoutingError(f"tables of other databases are routed into {name}")
     if whole is None or whole == name:

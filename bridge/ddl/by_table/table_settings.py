@@ -24,6 +24,8 @@ class RouteTable(BaseModel):
     """The database on the target; without it the name stays."""
     target_table: str | None = Field(default=None, alias="target-table")
     """The table on the target; without it the name stays."""
+    merge: bool = False
+    """Whether several tables, the shards of one, may go to one target (`=>`)."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -36,7 +38,7 @@ class RouteTable(BaseModel):
     @property
     def route(self) -> Route:
         """The route; UsageError for one that cannot be read or had."""
-        return Route(self.schema_pattern, self.table_pattern, self.target_schema, self.target_table)
+        return Route(self.schema_pattern, self.table_pattern, self.target_schema, self.target_table, self.merge)
 
 
 class EventFilterTable(BaseModel):

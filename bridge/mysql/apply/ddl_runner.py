@@ -16,23 +16,26 @@ import structlog
 from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.by_table.routing import RoutingError
+from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.shard_track import ShardVerdict, compared
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, Refused, classify
-from bridge.ddl.policy import DdlRules, Verdict
+from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.server_features import Capabilities
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.apply.existing_objects import exists_already
+from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults
+from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_time
 from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
-from bridge.mysql.server_errors import LOST, TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
+from bridge.mysql.state.shard_journal import ruling_by_journal
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -169,22 +172,52 @@ class SchemaChangeRunner:
             return self._as_recorded(change, entry)
         if entry is not None and state is JournalState.REPLACED:
             return self._as_replaced(session, change, entry)
-        rewritten = self._rewritten(session, change, approved=state is JournalState.APPROVED)
-        if state is not JournalState.APPROVED:
-            decision = self._rules.decide(rewritten.upstream, change.text)
-            if decision.verdict is Verdict.HOLD:
-                raise self._hold(session, change, decision.reason, rewritten)
-            if decision.verdict is Verdict.REFUSE:
-                raise self._refuse(session, change, decision.reason)
-            if decision.verdict is Verdict.IGNORE:
-                self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
-                return None
+        is_approved = state is JournalState.APPROVED
+        rewritten = self._rewritten(session, change, approved=is_approved)
+        decision = Decision(Verdict.ALLOW) if is_approved else self._rules.decide(rewritten.upstream, change.text)
+        if decision.verdict is Verdict.REFUSE:
+            raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE:
+            self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
+            return None
+        if outcome := self._confirmation(session, change, rewritten, approved=is_approved):
+            self._leave_out(session, change, JournalState.CONFIRMED, rewritten, outcome)
+            return None
+        if decision.verdict is Verdict.HOLD:
+            raise self._hold(session, change, decision.reason, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
             )
             return None
         return _StatementToRun(rewritten)
+
+    def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
+        """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
+        to run.  Raises HeldError for one that the operator has to decide about."""
+        shard = shard_statement(change.text, change.schema, self._rules.routes)
+        if shard is None:
+            return ""
+        if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
+            return ""
+        ruling = ruling_by_journal(session, self._journal, shard, self._rules.routes)
+        is_held = ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved)
+        if ruling.verdict is ShardVerdict.COMPARE and not approved:
+            is_held = not self._is_made(session, change, rewritten)
+            ruling = compared(shard, is_equal=not is_held)
+        if is_held:
+            raise self._hold(session, change, ruling.why, rewritten)
+        if shard.makes and approved:
+            return "confirmed by the operator"
+        return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
+
+    def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
+        """Tells whether the target's table is exactly what a statement makes."""
+        try:
+            self._prepare(session, change, rewritten.classified)
+            return makes_exactly(session, self._schema, change, rewritten.text or "", rewritten.classified)
+        finally:
+            reset_time(session)
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
@@ -299,7 +332,7 @@ class SchemaChangeRunner:
                 return "ran, after an interruption had dropped some of its tables"
             raise self._refused_by_target(session, change, plan, server_words(error)) from error
         finally:
-            _reset_timestamp(session)
+            reset_time(session)
         return "ran"
 
     def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
@@ -363,11 +396,3 @@ def _raise_skipped(session: Session) -> None:
 def _all_dropped(session: Session, classified: Classified) -> bool:
     tables = classified.tables if classified.kind in _DROPS else ()
     return bool(tables) and all(definition(session, name) is None for name in tables)
-
-
-def _reset_timestamp(session: Session) -> None:
-    try:
-        session.execute("SET timestamp = DEFAULT")
-    except MySQLError as error:
-        if not isinstance(error, LOST):
-            raise

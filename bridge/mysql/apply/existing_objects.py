@@ -36,6 +36,13 @@ _KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENC
 _MOST_UNDONE: Final = 100
 
 
+def makes_exactly(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified
+) -> bool:
+    """Tells whether an existing table is exactly what this CREATE TABLE makes: not less, and not more."""
+    return bool(_tried(session, scratch_schema, change, text, classified, _TABLE_EXISTS, nothing_else=True))
+
+
 def exists_already(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
 ) -> str:
@@ -46,27 +53,42 @@ def exists_already(
         return _alter_to(session, text, classified)
     if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
         return ""
+    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != _TABLE_EXISTS)
+    return "what it makes was there already" if made else ""
+
+
+def _tried(
+    session: Session,
+    scratch_schema: str,
+    change: SchemaChange,
+    text: str,
+    classified: Classified,
+    code: int,
+    *,
+    nothing_else: bool,
+) -> bool:
+    """Runs the statement on a probe, and compares that with the table."""
     kind = _KINDS.get(classified.kind, "TABLE")
     probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
     try:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
-        made = _made_as(session, scratch_schema, probe, code, text, change.schema)
-        return "what it makes was there already" if made else ""
+        table = _make_probe(session, scratch_schema, probe, code, text, change.schema)
+        return table is not None and _holds(session, table, probe, nothing_else=nothing_else)
     except MySQLError as failure:
         if isinstance(failure, LOST):
             raise
-        return ""
+        return False
     finally:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
 
 
-def _made_as(
+def _make_probe(
     session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
-) -> bool:
-    """Runs the statement on the probe, and compares the table with the probe."""
+) -> TableName | None:
+    """Runs the statement on the probe; gives the table that it is about, None when it cannot be run."""
     sent = classify(text, current_schema)
     if isinstance(sent, Refused):
-        return False
+        return None
     table, (start, end), _ = sent.touched[0]
     statement = text[:start] + quote_name(*probe) + text[end:]
     if code == _TABLE_EXISTS:
@@ -75,7 +97,7 @@ def _made_as(
     else:
         session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
         _redo(session, statement, probe)
-    return _holds(session, table, probe, nothing_else=code != _TABLE_EXISTS)
+    return table
 
 
 def _alter_to(session: Session, text: str, classified: Classified) -> str:

@@ -1,4 +1,4 @@
-"""Whether a new TIMESTAMP column is what its definition says.
+"""Whether a new TIMESTAMP column is what its definition says, and the time that its default gives to rows.
 
 Without explicit_defaults_for_timestamp, the default of MySQL 5.7, a TIMESTAMP column without NULL is NOT NULL, and
 turns NULL into the time of the statement.  There, and in MySQL 8, a session may set it with SUPER only
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pymysql.err import MySQLError
+
 from bridge.errors import TargetError
 from bridge.mysql.connection import Session
+from bridge.mysql.server_errors import LOST
 
 EXPLICIT_DEFAULTS: Final = "SET SESSION explicit_defaults_for_timestamp = 1"
 FIX: Final = (
@@ -33,3 +36,12 @@ def require_explicit_defaults(session: Session, where: str) -> None:
             where=where,
             fix=FIX,
         )
+
+
+def reset_time(session: Session) -> None:
+    """Gives the session the present time again; one whose connection is lost needs none."""
+    try:
+        session.execute("SET timestamp = DEFAULT")
+    except MySQLError as error:
+        if not isinstance(error, LOST):
+            raise

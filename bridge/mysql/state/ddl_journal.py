@@ -23,6 +23,7 @@ class JournalState(StrEnum):
     """What became of a schema change.
 
     RUNNING: it was about to run, and its outcome is not recorded yet.  DONE: its effect is on the target.
+    CONFIRMED: its effect is on the target since it ran for another shard of a merged table.
     IGNORED: left out by the policy.  SKIPPED: left out by the operator.
     HELD: it waits for the operator.  REFUSED: the bridge or the target refused it; the bridge has stopped.
     APPROVED, REPLACED: the operator lets it run, or another text in its place.
@@ -30,6 +31,7 @@ class JournalState(StrEnum):
 
     RUNNING = "running"
     DONE = "done"
+    CONFIRMED = "confirmed"
     IGNORED = "ignored"
     SKIPPED = "skipped"
     HELD = "held"
@@ -38,7 +40,7 @@ class JournalState(StrEnum):
     REPLACED = "replaced"
 
 
-FINISHED: Final = frozenset({JournalState.DONE, JournalState.IGNORED, JournalState.SKIPPED})
+FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip` or `replace`."""
 

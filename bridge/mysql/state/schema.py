@@ -41,7 +41,7 @@ _TABLES: Final = {
         schema_name VARCHAR(255) NOT NULL,
         statement LONGTEXT NOT NULL,
         position VARCHAR(400) NOT NULL,
-        state VARCHAR(16) NOT NULL COMMENT 'running, done, ignored, skipped, held, refused, approved, replaced',
+        state VARCHAR(16) NOT NULL COMMENT 'running, done, confirmed, ignored, skipped, held, refused, approved...',
         fingerprint CHAR(40) CHARACTER SET ascii NOT NULL COMMENT 'of what it touches, before it ran',
         classes TEXT NOT NULL COMMENT 'what it does',
         run_text LONGTEXT NOT NULL COMMENT 'the statement in the words of the target',

@@ -20,7 +20,7 @@ from bridge.config import Settings
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
-from bridge.filters.routes import with_sources
+from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
@@ -61,7 +61,7 @@ _LOST: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against upstream)"
 )
-_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED})
+_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED, JournalState.CONFIRMED})
 
 
 @dataclass
@@ -210,8 +210,8 @@ class LogVerification:
         for name, count in never.items():
             if count:
                 yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
-        known = with_sources(met, self._options.row_rules.routes)
-        for rule in self._options.tables.unmatched(known) if met else ():
+        routes = self._options.row_rules.routes
+        for rule in unmatched_rules(self._options.tables, met, routes) if met else ():
             yield f"the filter rule {rule!r} matches no table of the log"
 
     def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:

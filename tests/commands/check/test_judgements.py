@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check import kafka, machine, server
+from bridge.commands.check import kafka, machine, server, shards
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.grants import GrantFacts
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.machine import Folder, MachineFacts
+from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, ServerFacts
 from bridge.config import Settings
 from bridge.events import Event, Kind
+from bridge.model import Table, TableName
 from bridge.mysql.reach import Reach
 from bridge.tso import ms_tso
 
 SETTINGS = Settings()
+T = TableName("s", "t")
 NOW = 1_790_000_000_000
 
 
@@ -142,3 +145,23 @@ def test_rights_in_kafka(allowed: set[str], failing: list[str]) -> None:
     found = list(kafka.judge(a_topic(1, 0, operations={"t": frozenset(allowed)})))
     assert said(found, Level.FAIL) == failing
     assert all("--operation Read --topic t" in one.fix for one in found if one.level is Level.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (Table(T, {}, (("id",),), (("id",),)), []),
+        (Table(T, {}, (("id",),), (("id",),), counts=True), ["its key is AUTO_INCREMENT"]),
+        (Table(T, {}, (("id",),), (("id",), ("mail", "")), counts=True), ["AUTO_INCREMENT", "(mail, an expression)"]),
+        (Table(T, {}), ["has no key"]),
+    ],
+)
+def test_keys_of_merged_tables(table: Table, words: Sequence[str]) -> None:
+    """Keys that are likely to meet are warned of; the shards of the sample are named."""
+    rows = [Event(Kind.INSERT, 1, schema=schema, table="t") for schema in ("s2", "s1", "other", "s2")]
+    decoded = Decoded("canal-json", {("cdc", 0): rows}, {}, is_mysql_born=False)
+    found = list(shards.judge({T: table}, decoded, Settings(route=("s?.t => s.t",)).table_routes))
+    assert [finding.level for finding in found] == [Level.OK, *[Level.WARN] * len(words)]
+    assert "s.t is merged; shards in the sample: s1.t, s2.t" in found[0].what
+    assert all(part in finding.what for finding, part in zip(found[1:], words, strict=True))
+    assert not list(shards.judge({T: table}, decoded, Settings(route=("s1.t -> s.t",)).table_routes))

@@ -1,0 +1,193 @@
+"""Reads schema changes of shards, which are merged into one table: whose they are, and what the merged table may be
+given of them.
+
+A statement may run at the first shard when rows of shards that do not have its change yet can go on being written, and
+when the later ones only repeat it.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from bridge.ddl.by_table.routing import RoutingError, routed_statement
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import Item, at, closing, statement_parts
+from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.filters.routes import Routes
+from bridge.model import TableName
+
+_KINDS: Final = frozenset(
+    {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}
+)
+_OF_ALL_SHARDS: Final = frozenset(
+    {
+        *(C.DROP_TABLE, C.TRUNCATE_TABLE, C.RENAME_TABLE, C.RECOVER_TABLE),
+        *(C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.EXCHANGE_PARTITION),
+    }
+)
+"""What one shard does to its own rows, and what would be done to those of all shards."""
+_CONFIRMED: Final = frozenset(
+    {
+        *(C.ADD_COLUMN, C.MODIFY_COLUMN, C.COLUMN_DEFAULT, C.ADD_INDEX, C.DROP_INDEX, C.RENAME_INDEX),
+        *(C.INDEX_VISIBILITY, C.ADD_CHECK, C.ALTER_CHECK, C.DROP_CONSTRAINT, C.ADD_FOREIGN_KEY, C.DROP_FOREIGN_KEY),
+        *(C.TABLE_COMMENT, C.TABLE_CHARSET, C.TABLE_OPTION, C.AUTO_ID, C.TTL, C.REMOVE_TTL),
+    }
+)
+"""What the merged table has for all shards once it ran for one, so that an equal statement has nothing to do."""
+_NOT_A_TYPE: Final = frozenset({"", "SERIAL", "LONG", "NATIONAL", "AS", "GENERATED"})
+_TAKES_NAME: Final = frozenset({"COLLATE", "CHARSET", "AFTER"})
+_NUMBER: Final = frozenset("0123456789")
+
+
+@dataclass(frozen=True)
+class ShardStatement:
+    """A schema change of a shard.
+
+    text: what it says, apart from the shard's name and from blanks.  like: the table that it copies.
+    never: why it is never run as it came; "" when it may be.
+    runs_first: whether it may run at the first shard.
+    is_confirmed: whether an equal statement of another shard has nothing left to do.
+    """
+
+    shard: TableName
+    target: TableName
+    text: str
+    classes: tuple[C, ...] = ()
+    like: TableName | None = None
+    never: str = ""
+    runs_first: bool = False
+    is_confirmed: bool = False
+
+    @property
+    def makes(self) -> bool:
+        """Whether it makes the shard."""
+        return C.CREATE_TABLE in self.classes
+
+
+@lru_cache(maxsize=4096)
+def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStatement | None:
+    """Reads a statement; None when it names no shard, or cannot be read with the target's names."""
+    if not any(route.merges for route in routes.routes):
+        return None
+    try:
+        text = opened(statement)
+        known = classify(text, schema)
+        if isinstance(known, Refused):
+            return None
+        shard = next(filter(routes.merges, _names(known)), None)
+        if shard is None:
+            return None
+        target = routes.target(shard)
+        if never := _never(known, routes):
+            return ShardStatement(shard, target, text, known.classes, never=never)
+        routed = routed_statement(text, known, schema, routes, tidb=False)
+        after = classify(routed.text, routed.schema)
+    except (RoutingError, UnreadableError):
+        return None
+    assert isinstance(after, Classified), routed.text  # `routed_statement` has classified it
+    items = list(statement_parts(routed.text, after, tidb=False).items)
+    return ShardStatement(
+        shard,
+        target,
+        _said(routed.text, after),
+        known.classes,
+        like=known.like.table if known.like else None,
+        runs_first=bool(items) and all(map(_is_additive, items)),
+        is_confirmed=_CONFIRMED.issuperset(known.classes) and all(map(_leaves_rows, items)),
+    )
+
+
+def _names(known: Classified) -> Iterator[TableName]:
+    yield from known.tables
+    if known.like:
+        yield known.like.table
+    yield from known.reads.names
+
+
+def _never(known: Classified, routes: Routes) -> str:
+    others = [name for name in known.reads.names if routes.merges(name)]
+    if others:
+        return f"it reads {others[0]}, and the target has the rows of all its shards in one table"
+    if known.like and routes.merges(known.like.table):
+        copies = [name for name in known.tables if routes.target(name) != routes.target(known.like.table)]
+        if copies:
+            return f"it copies {known.like.table}, of which the target only has the table of all its shards"
+    is_alone = known.kind in _KINDS and len(known.tables) == 1
+    if is_alone and not _OF_ALL_SHARDS & set(known.classes):
+        return ""
+    return "it is about one shard, and the target has the rows of all shards in one table"
+
+
+def _said(text: str, known: Classified) -> str:
+    """Gives the words of a statement without the name of its table."""
+    start, end = known.touched[0].span
+    found = [token for token in tokens(text) if token.text != ";" and not start <= token.span[0] < end]
+    return " ".join(token.word or token.text for token in found)
+
+
+# --- single actions
+
+
+def _is_additive(item: Item) -> bool:
+    """Tells whether an action adds something without which rows can be written as well, and from which no row gets a
+    value that depends on the moment."""
+    if item.change is C.ADD_INDEX:
+        return item.definition[0].word in {"INDEX", "KEY"}
+    if item.change is C.ADD_COLUMN:
+        return _is_plain_column(item.definition)
+    return item.change is C.TABLE_COMMENT
+
+
+def _leaves_rows(item: Item) -> bool:
+    """Tells whether an action does nothing to rows when the merged table has it already."""
+    if item.change is C.ADD_COLUMN:
+        return _is_plain_column(item.definition)
+    return item.change is not C.MODIFY_COLUMN or item.tokens[0].word == "MODIFY"
+
+
+def _is_plain_column(definition: Sequence[Token]) -> bool:
+    """Tells whether a new column holds NULL or a constant in the rows that do not name it."""
+    kind = at(definition, 1).word
+    if kind in _NOT_A_TYPE:
+        return False
+    i = closing(definition, 2) + 1 if at(definition, 2).text == "(" else 2
+    words = [token.word for token in definition]
+    has_default = takes_null = False
+    while i < len(definition):
+        word = words[i]
+        if word in {"UNSIGNED", "SIGNED", "ZEROFILL", "FIRST", "NULL"}:
+            takes_null |= word == "NULL"
+            i += 1
+        elif word in _TAKES_NAME or (word == "COMMENT" and at(definition, i + 1).kind == "string"):
+            i += 2
+        elif words[i : i + 2] == ["CHARACTER", "SET"]:
+            i += 3
+        elif word == "DEFAULT" and (length := _constant(definition[i + 1 :])):
+            has_default |= words[i + 1] != "NULL"
+            takes_null |= words[i + 1] == "NULL"
+            i += 1 + length
+        elif words[i : i + 2] == ["NOT", "NULL"]:
+            i += 2
+        else:
+            return False
+    if ("NOT", "NULL") in pairwise(words) or kind == "TIMESTAMP":
+        return has_default or (kind == "TIMESTAMP" and takes_null and ("NOT", "NULL") not in pairwise(words))
+    return True
+
+
+def _constant(found: Sequence[Token]) -> int:
+    """Tells how many tokens the constant takes that these begin with; 0 when they begin with none."""
+    first = at(found, 0)
+    if first.kind == "string" or first.word in {"NULL", "TRUE", "FALSE"}:
+        return 1
+    sign = int(first.text in {"-", "+"})
+    if not _NUMBER.issuperset(at(found, sign).text or "x"):
+        return 0
+    has_point = at(found, sign + 1).text == "." and _NUMBER.issuperset(at(found, sign + 2).text or "x")
+    return sign + (3 if has_point else 1)

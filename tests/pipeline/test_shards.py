@@ -1,0 +1,190 @@
+"""Shards that are merged into one table: their rows, and their schema changes, each with one effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bridge.config import Settings
+from bridge.errors import ApplyError, HeldError, UsageError
+from bridge.events import Event
+from bridge.mysql.connection import Session
+from bridge.protocols.ruled_rows import ruled
+from tests.support.command import bridge
+from tests.support.pipelines import admin, contents, drop_all, journal, run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+SETTINGS = Settings(route=("s?.t => s.t",))
+RULES, DDL = SETTINGS.row_rules, SETTINGS.ddl_rules()
+MAKE = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+ADD = "ALTER TABLE t ADD COLUMN a INT DEFAULT 5, ADD INDEX (a)"
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE s")
+        yield session
+
+
+def run(target: str, *events: Event, **options: Any) -> None:
+    placed: pa.Table = ruled(in_one_partition([*events, boundary(events[-1].commit_ts + 1)]), RULES)
+    run_all(target, placed, ddl=DDL, **options)
+
+
+def insert(ts: int, shard: str, *row: int) -> Event:
+    columns = ["id", "v", "a"][: len(row)]
+    return row_change(ts, "t", columns, ["id"], after=row, schema=shard)
+
+
+def update(ts: int, shard: str, before: list[int], after: list[int]) -> Event:
+    return row_change(ts, "t", ["id", "v", "a"][: len(after)], ["id"], before=before, after=after, schema=shard)
+
+
+def ddl(ts: int, shard: str, text: str) -> Event:
+    return schema_change(ts, text, schema=shard)
+
+
+def states(session: Session) -> list[tuple[Any, ...]]:
+    return session.rows("SELECT commit_ts, schema_name, state, outcome FROM _bridge.schema_changes ORDER BY 1")
+
+
+HISTORY = (
+    ddl(10, "s1", MAKE),
+    ddl(11, "s2", MAKE),
+    insert(12, "s1", 1, 1),
+    insert(12, "s2", 101, 1),
+    ddl(13, "s1", ADD),
+    insert(14, "s1", 2, 2, 7),
+    insert(14, "s2", 102, 2),
+    update(15, "s2", [101, 1], [101, 9]),
+    ddl(16, "s2", ADD),
+    insert(17, "s2", 103, 3, 8),
+    update(17, "s2", [102, 2, 5], [102, 2, 6]),
+    ddl(18, "s3", MAKE),
+    ddl(19, "s3", ADD),
+    insert(20, "s3", 201, 1, 1),
+)
+
+
+def test_the_first_runs_and_the_others_confirm(target: str, session: Session) -> None:
+    """Rows of a shard that does not have a column yet keep the column's default."""
+    run(target, *HISTORY)
+    rows = [(1, 1, 5), (2, 2, 7), (101, 9, 5), (102, 2, 6), (103, 3, 8), (201, 1, 1)]
+    assert session.rows("SELECT id, v, a FROM s.t ORDER BY id") == rows
+    assert states(session) == [
+        (10, "s1", "done", "ran"),
+        (11, "s2", "confirmed", "confirmed, as run for s1.t"),
+        (13, "s1", "done", "ran"),
+        (16, "s2", "confirmed", "confirmed, as run for s1.t"),
+        (18, "s3", "confirmed", "confirmed, as run for s1.t"),
+        (19, "s3", "confirmed", "confirmed, as run for s1.t"),
+    ]
+    assert "confirmed, as run for s1.t" in bridge("ddl", "list", "--target", target).out
+
+
+class Died(BaseException):
+    """Ends a pipeline at a step, as a crash would: nothing is written behind it."""
+
+
+def test_a_pipeline_that_dies_at_any_step(target: str, session: Session) -> None:
+    """What ran or was confirmed is neither done again nor lost."""
+    history = HISTORY[:9]
+    run(target, *history)
+    expected = contents(session), journal(session)
+    for crash_at in count(1):
+        drop_all(session)
+        session.execute("CREATE DATABASE s")
+        steps = 0
+
+        def trace(step: str, crash_at: int = crash_at) -> None:
+            nonlocal steps
+            steps += 1
+            if steps == crash_at:
+                raise Died(step)
+
+        try:
+            run(target, *history, trace=trace)
+        except Died:
+            run(target, *history)
+        assert (contents(session), journal(session)) == expected, f"after a crash at step {crash_at}"
+        if steps < crash_at:
+            break
+    assert steps > 15
+
+
+def test_a_shard_that_is_made_otherwise_is_held(target: str, session: Session) -> None:
+    """What defines the same in other words is confirmed; an approved one runs nothing."""
+    same = "CREATE TABLE IF NOT EXISTS t (id INT, v INT, PRIMARY KEY (id))"
+    other = "CREATE TABLE t (id INT, v INT)"
+    events = [ddl(10, "s1", MAKE), insert(11, "s1", 1, 1), ddl(12, "s2", same), ddl(13, "s3", other)]
+    events += [insert(14, "s2", 2, 2)]
+    with pytest.raises(HeldError, match=r"s3\.t is merged into s\.t, which has other columns, keys"):
+        run(target, *events)
+    assert bridge("ddl", "approve", "13", "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT id FROM s.t") == [(1,), (2,)]
+    assert states(session)[1:] == [
+        (12, "s2", "confirmed", "confirmed: s.t is what it makes"),
+        (13, "s3", "confirmed", "confirmed by the operator"),
+    ]
+
+
+def test_a_table_that_is_there_already(target: str, session: Session) -> None:
+    """The first shard's statement is compared with it as well."""
+    session.execute("CREATE TABLE s.t (id INT PRIMARY KEY, v INT) COLLATE utf8mb4_bin")
+    run(target, ddl(10, "s1", MAKE), ddl(11, "s2", MAKE), ddl(12, "s1", ADD), ddl(13, "s2", ADD))
+    assert [state for _, _, state, _ in states(session)] == ["confirmed", "confirmed", "done", "confirmed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["DROP TABLE t", "TRUNCATE TABLE t", "RENAME TABLE t TO old", "CREATE OR REPLACE TABLE t (id INT KEY)"]
+)
+def test_what_one_shard_does_to_its_rows_is_not_done_to_all(target: str, session: Session, text: str) -> None:
+    """Not even when it is approved."""
+    events = [ddl(10, "s1", MAKE), ddl(11, "s2", MAKE), insert(12, "s1", 1, 1), insert(13, "s2", 2, 2)]
+    events += [ddl(14, "s2", text), insert(15, "s1", 3, 3)]
+    for decision in ("approve", "approve", "skip"):
+        with pytest.raises(HeldError, match="the target has the rows of all shards in one table"):
+            run(target, *events)
+        assert session.rows("SELECT id FROM s.t") == [(1,), (2,)]
+        assert bridge("ddl", decision, "14", "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT id FROM s.t") == [(1,), (2,), (3,)]
+
+
+def test_a_column_that_is_dropped_by_the_last_shard(target: str, session: Session) -> None:
+    """Skipped for the others, whose rows go on without it."""
+    drop, add = "ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD w INT"
+    events = [ddl(10, "s1", MAKE), ddl(11, "s2", MAKE), ddl(12, "s1", drop), insert(13, "s1", 1)]
+    events += [insert(14, "s2", 2, 2), ddl(15, "s2", drop), ddl(16, "s1", add), ddl(17, "s2", add)]
+    with pytest.raises(HeldError, match="skip it for each shard but the last"):
+        run(target, *events)
+    assert bridge("ddl", "skip", "12", "--target", target).code == 0
+    with pytest.raises(HeldError, match="skip it for each shard but the last"):
+        run(target, *events)
+    assert session.rows("SELECT * FROM s.t ORDER BY id") == [(1, None), (2, 2)]
+    assert bridge("ddl", "approve", "15", "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT * FROM s.t ORDER BY id") == [(1, None), (2, None)]
+    wanted = ["done", "confirmed", "skipped", "done", "done", "confirmed"]
+    assert [state for _, _, state, _ in states(session)] == wanted
+
+
+def test_keys_that_meet_stop_it(target: str, session: Session) -> None:
+    """Before the step is written."""
+    with pytest.raises(ApplyError, match=r"two shards of s\.t have a row with the same key \(id = 1\)"):
+        run(target, ddl(10, "s1", MAKE), ddl(11, "s2", MAKE), insert(12, "s1", 1, 1), insert(13, "s2", 1, 2))
+    assert session.rows("SELECT * FROM s.t") == []
+
+
+def test_a_table_of_the_merged_name_is_no_shard(target: str, session: Session) -> None:
+    """Unless a route merges it as well."""
+    session.execute("CREATE TABLE s.t (id INT PRIMARY KEY, v INT)")
+    with pytest.raises(UsageError, match=r"s\.t and the shards of the route 's\?\.t => s\.t' would both be written"):
+        run(target, insert(10, "s1", 1, 1), insert(11, "s", 2, 2))
+    assert session.rows("SELECT * FROM s.t") == []
