@@ -143,7 +143,8 @@ class TableComparison:
         return boundary
 
     def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
-        found = side.reader.rows(boundary_query(side.key, side.source(between(side.key, *within)), offset))
+        rows, *more = side.sources(between(side.key, *within))
+        found = side.reader.rows(boundary_query(side.key, rows, offset, *more))
         return unhexed(found[0]) if found else None
 
     def _compare(self, chunk: KeyRange) -> tuple[int, list[Difference]]:
@@ -177,8 +178,8 @@ class TableComparison:
         return narrow.run(Tally()).differences
 
     def _fingerprint(self, side: Side, chunk: KeyRange) -> Fingerprint:
-        rows = side.source(between(side.key, *chunk))
-        return fingerprint_of(side.reader.rows(fingerprint_query(side.tokens(), rows))[0])
+        rows = side.sources(between(side.key, *chunk))
+        return fingerprint_of(side.reader.rows(fingerprint_query(side.tokens(), *rows))[0])
 
     def _divided(self, side: Side, chunk: KeyRange, rows: int) -> Iterator[KeyRange]:
         low, high = chunk

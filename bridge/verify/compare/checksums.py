@@ -114,12 +114,10 @@ def _digest(tokens: Sequence[str]) -> str:
     return f"MD5(CONCAT_WS(_binary',',{','.join(tokens)}))"
 
 
-def fingerprint_query(tokens: Sequence[str], rows: str) -> str:
-    """Writes the query of a fingerprint.  rows: its FROM and WHERE."""
-    return (
-        "SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0)"
-        f" FROM (SELECT {row_hash(tokens)} AS h {rows} {_ALL_ROWS}) hashed"
-    )
+def fingerprint_query(tokens: Sequence[str], *rows: str) -> str:
+    """Writes the query of a fingerprint.  rows: its FROM and WHERE, for each table that takes part."""
+    hashes = " UNION ALL ".join(f"SELECT {row_hash(tokens)} AS h {some}" for some in rows)
+    return f"SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0) FROM ({hashes} {_ALL_ROWS}) hashed"
 
 
 def fingerprint_of(row: Sequence[object]) -> Fingerprint:

@@ -65,11 +65,21 @@ def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) ->
     return KeyPart(column, f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin", "{} COLLATE utf8mb4_bin", alias)
 
 
-def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int) -> str:
-    """Writes the query of the key that is `offset` rows behind the first, in canonical form.  rows: its FROM and
-    WHERE."""
+def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int, *more: str) -> str:
+    """Writes the query of the key that is `offset` rows behind the first, in canonical form.  rows, more: its FROM and
+    WHERE, for each table that takes part."""
     values = ",".join(readable(part.column, part.alias) for part in parts)
-    return f"SELECT {values} {rows} ORDER BY {','.join(part.ordered for part in parts)} LIMIT 1 OFFSET {offset}"
+    order = ",".join(part.ordered for part in parts)
+    if not more:
+        return f"SELECT {values} {rows} ORDER BY {order} LIMIT 1 OFFSET {offset}"
+    named = ",".join(f"{readable(part.column, part.alias)} AS v{i}" for i, part in enumerate(parts))
+    places = ",".join(f"{part.ordered} AS o{i}" for i, part in enumerate(parts))
+    each = (f"(SELECT {named},{places} {some} ORDER BY {order} LIMIT {offset + 1})" for some in (rows, *more))
+    numbers = range(len(parts))
+    return (
+        f"SELECT {','.join(f'v{i}' for i in numbers)} FROM ({' UNION ALL '.join(each)}) found"
+        f" ORDER BY {','.join(f'o{i}' for i in numbers)} LIMIT 1 OFFSET {offset}"
+    )
 
 
 def between(parts: Sequence[KeyPart], low: KeyValues | None, high: KeyValues | None) -> str:

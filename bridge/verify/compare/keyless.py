@@ -62,7 +62,7 @@ def stream_buckets(side: Side, seconds: float, pause: Callable[[int], None]) -> 
     of rows so far, and may wait."""
     buckets = Buckets()
     pause(0)
-    for piece in _pieces(side.reader.stream(f"SELECT {streamed_hash(side.tokens())} {side.source()}"), seconds):
+    for piece in _pieces(side.reader.stream(side.query(streamed_hash(side.tokens()))), seconds):
         buckets.add([row[0] for row in piece])
         pause(buckets.rows)
     return buckets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bridge.mysql.table_definition import ColumnInfo
@@ -31,8 +31,8 @@ class PartlyKnown:
 class Side:
     """A table as one server has it.
 
-
     rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
+    others: FROM clauses of further tables whose rows count as well.
     partly: set when some rows have columns of unknown value.
     absent: numbers of columns that this side does not have; True where NULL would be their value.
     """
@@ -45,10 +45,19 @@ class Side:
     alias: str = ""
     partly: PartlyKnown | None = None
     absent: Mapping[int, bool] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
     def source(self, more: str = "1=1") -> str:
         """FROM and WHERE."""
         return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
+
+    def sources(self, more: str = "1=1") -> list[str]:
+        """FROM and WHERE of each table."""
+        return [self.source(more), *(replace(self, rows=rows).source(more) for rows in self.others)]
+
+    def query(self, values: str, more: str = "1=1") -> str:
+        """The query of these expressions over all rows."""
+        return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(more))
 
     def tokens(self) -> list[str]:
         """Tells how each value is written in its row's text; U where it is unknown."""
@@ -58,7 +67,7 @@ class Side:
         """Gives the rows under a further condition."""
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
         code = self.partly.code if self.partly else "NULL"
-        found = self.reader.rows(f"SELECT {','.join(values)},{code} {self.source(more)}")
+        found = self.reader.rows(self.query(f"{','.join(values)},{code}", more))
         return [ComparedRow(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
 
     def _known(self, code: str | None) -> frozenset[int] | None:

@@ -44,6 +44,7 @@ from bridge.verify.source.create_table_text import (
 )
 from bridge.verify.source.recheck import persistent, settle
 from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
+from bridge.verify.source.shard_tables import as_one, findings_of
 from bridge.verify.source.translated_table import StatementTranslator
 
 _HEARTBEAT_SECONDS: Final = 30.0
@@ -52,13 +53,22 @@ _HEARTBEAT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class _SourceTable:
-    """A table as both servers have it.  target: None when the table is missing there.  there: its name there."""
+    """A table as both servers have it.  target: None when the table is missing there.  there: its name there.
+
+    shards: the tables of the source that are merged there; the only one, mostly.
+    """
 
     source: Definition
     target: Definition | None
     there: TableName
     schema: SchemaFindings
     plan: ColumnPlan
+    shards: tuple[TableName, ...]
+
+    @property
+    def name(self) -> TableName:
+        """Its name on the source, or the target's name for several shards."""
+        return self.there if len(self.shards) > 1 else self.source.name
 
 
 class _Readers(NamedTuple):
@@ -185,8 +195,9 @@ class SourceVerification:
         for name in wanted:
             if why := routes.conflict(name):
                 raise clash_error(why, str(self._source))
-        found = {name: self._key(routes.target(name)) for name in wanted if name not in self._partial}
         partial_keys = {self._key(routes.target(name)) for name in self._partial}
+        keys = {name: self._key(routes.target(name)) for name in wanted}
+        found = {name: key for name, key in keys.items() if key not in partial_keys}
         there = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
         there = {key: name for key, name in there.items() if key not in partial_keys}
         if not self._options.tables.rules:  # only the source tells which databases are meant
@@ -195,11 +206,18 @@ class SourceVerification:
         sources = load_definitions(self._source_look, found)
         targets = load_definitions(self._look, (there[key] for key in found.values() if key in there))
         compare = self._schema_comparison()
+        shards: dict[TableName, list[Definition]] = {}
+        for name, one in sorted(sources.items()):
+            shards.setdefault(found[name], []).append(one)
         tables = []
-        for name, source in sources.items():
-            target = targets.get(there.get(found[name], name))
-            schema = compare(source, target) if target else SchemaFindings(("the table is missing",))
-            tables.append(_SourceTable(source, target, routes.target(name), schema, column_plan(source, target)))
+        for key, some in shards.items():
+            source, notes = as_one(some)
+            target = targets.get(there.get(key, key))
+            schema = findings_of(source, some, target, compare) if target else SchemaFindings(("the table is missing",))
+            plan = column_plan(source, target)
+            plan = replace(plan, notes=(*notes, *plan.notes))
+            names = tuple(one.name for one in some)
+            tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, names))
         own = sorted(there[key] for key in there.keys() - set(found.values()))
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
@@ -217,13 +235,11 @@ class SourceVerification:
 
     def _is_wanted_there(self, name: TableName) -> bool:
         is_reserved = ReservedSchemas(self._table.schema).why(name.schema)
-        return not is_reserved and any(
-            self._options.tables(*one) for one in self._options.row_rules.routes.sources(name)
-        )
+        return not is_reserved and self._options.row_rules.routes.accepts_target(*name)
 
     def _one_table(self, table: _SourceTable, readers: _Readers) -> TableResult:
         began = time.monotonic()
-        name = table.source.name
+        name = table.name
         notes = (*table.schema.notes, *table.plan.notes, *([f"on the target: {table.there}"] * (table.there != name)))
         result = TableResult(name, schema=table.schema.differences, notes=notes)
         self._listener.stage(str(name))
@@ -241,11 +257,12 @@ class SourceVerification:
         return result
 
     def _compared(self, table: _SourceTable, readers: _Readers) -> Tally:
-        name = table.source.name
+        name = table.name
         if not table.plan.shape.actual:
             return Tally()
         if table.target is None and self._fix is None:
-            return Tally(rows=int(readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*name)}")[0][0]), chunks=1)
+            counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
+            return Tally(rows=sum(map(int, counts)), chunks=1)
         digest = comparison_digest(table.plan.shape, table.plan.order)
         tally = self._state.tally(name, digest)
         if tally.is_done:
@@ -278,9 +295,10 @@ class SourceVerification:
         shape, order = table.plan.shape, table.plan.order
         expected = Side(
             readers.source,
-            quote_name(*table.source.name),
+            quote_name(*table.shards[0]),
             shape.expected,
             key_parts([shape.expected[i] for i in order], [shape.actual[i] for i in order]),
+            others=tuple(quote_name(*name) for name in table.shards[1:]),
         )
         actual = Side(
             readers.target,
@@ -299,7 +317,7 @@ class SourceVerification:
         """Tells what still differs on a moving target after a change has had the time to arrive."""
         if not differences or not self._seconds:
             return differences
-        self._listener.stage(f"{table.source.name}: reading {len(differences):,} rows again")
+        self._listener.stage(f"{table.name}: reading {len(differences):,} rows again")
         with self._now() as readers:
             comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
