@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -49,6 +49,8 @@ class Column:
 class Table:
     """A table of the target.
 
+    name: as messages, or those who ask for it, call it.
+    stored_name: as the target calls it, None when that is the same.
     columns: the columns by lower-case name, in the order of the table.
     keys: the candidate keys as lower-case column names: the primary key, then unique keys of NOT NULL columns.
     uniques: every unique key (the primary key included), as lower-case column names; a key on an expression
@@ -63,6 +65,16 @@ class Table:
     uniques: tuple[tuple[str, ...], ...] = field(default=())
     prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
     counts: bool = False
+    stored_name: TableName | None = None
+
+    @property
+    def stored(self) -> TableName:
+        """What the target calls it."""
+        return self.stored_name or self.name
+
+    def called(self, name: TableName) -> Table:
+        """Gives the table under another name by which the target finds it."""
+        return self if name == self.name else replace(self, name=name, stored_name=self.stored)
 
     @cached_property
     def written_names(self) -> frozenset[str]:

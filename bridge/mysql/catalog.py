@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from bridge.errors import ApplyError
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
-    """Loads the named tables as they are on the target; tables that do not exist are missing from the answer."""
+    """Loads the named tables as they are on the target, by the names that they were asked for; tables that do not exist
+    are missing from the answer."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
+    found = _stored(session, wanted)
+    if len(wanted) > 1:  # MariaDB takes names in a list that are alike but for case or accents for one
+        for name in wanted:
+            found |= {} if name in found else _stored(session, [name])
+    if all(name in found for name in wanted) or not session.value("SELECT @@lower_case_table_names"):
+        return {name: found[name] for name in wanted if name in found}
+    by_folded = {_folded(name): table for name, table in found.items()}
+    return {name: by_folded[_folded(name)].called(name) for name in wanted if _folded(name) in by_folded}
+
+
+def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
+    """Raises ApplyError when two of these names mean one table of the target: rows of two tables would be mixed."""
+    names: dict[TableName, TableName] = {}
+    for name, table in tables.items():
+        if (other := names.setdefault(table.stored, name)) != name:
+            raise ApplyError(
+                f"{other} and {name} are one table on the target, which does not tell names apart by the case of their"
+                " letters (lower_case_table_names)",
+                where=f"table {table.stored}",
+                fix="give one of them another name upstream, or leave both out with --filter",
+            )
+
+
+def _folded(name: TableName) -> TableName:
+    return TableName(name.schema.lower(), name.table.lower())
+
+
+def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Table]:
+    """Loads tables by the names that the target has stored; perhaps also some whose names are alike."""
     places = ",".join(["(%s,%s)"] * len(wanted))
     args = [part for name in wanted for part in name]
     columns: dict[TableName, dict[str, Column]] = {}

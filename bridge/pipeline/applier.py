@@ -17,6 +17,7 @@ from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import HeldError
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
+from bridge.mysql.catalog import refuse_one_for_two
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import bad_message_error
 from bridge.pipeline.order import BatchT, Due, Order, OrderChanged
@@ -212,6 +213,7 @@ class Applier(Generic[BatchT]):
         for name in missing:
             if name not in self._catalog:
                 raise missing_table(name, names[name])
+        refuse_one_for_two(self._catalog)
 
 
 def _messages(positions: Positions) -> int:

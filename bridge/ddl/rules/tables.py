@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
@@ -58,7 +59,10 @@ def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes names as the target stores them, where it tells names apart by case.  TiDB, and MySQL on some systems,
-    find a table whatever the case of the letters."""
+    find a table whatever the case of the letters.
+
+    Other systems of MySQL do not: behind IF EXISTS, their statement may have meant a table that was not there.
+    """
     known = statement.classified
     if site.target.lower_case_table_names != 0:
         return
@@ -67,10 +71,21 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         folded = TableName(named.table.schema, named.table.table.lower())
         stored = renamed.get(folded) or site.around.stored_name(named.table)
         if stored is not None and stored != named.table:
+            if site.source != "tidb" and _may_be_missing(statement, named):
+                raise UnsupportedError(
+                    f"the target has no {named.table}, only {stored}, and the statement does not tell which of them the"
+                    " upstream meant: skip it if the upstream tells names apart by the case of their letters"
+                    f" (lower_case_table_names = 0), otherwise replace it by one that names {stored}"
+                )
             yield Edit(*named.span, quote_name(*stored), "the target tells names apart by the case of their letters")
         if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
             new = known.tables[known.touched.index(named) + 1]
             renamed[TableName(new.schema, new.table.lower())] = new
+
+
+def _may_be_missing(statement: StatementParts, named: Named) -> bool:
+    words = [token.word for token in statement.tokens if token.span[0] < named.span[0]]
+    return ("IF", "EXISTS") in pairwise(words)
 
 
 def _found(known: Classified) -> Sequence[Named]:

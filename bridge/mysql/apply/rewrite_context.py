@@ -53,7 +53,9 @@ class OnTarget:
             " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
             tuple(table),
         )
-        names = [str(name) for (name,) in rows]
+        names = [
+            str(name) for (name,) in rows if name.lower() == table.table.lower()
+        ]  # MariaDB ignores accents as well
         return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
 
     def default_is_nobodys(self, schema: str) -> bool:

@@ -162,7 +162,8 @@ class Writer:
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""
-        return load_data.transactional(self.session(), tables.keys()) & tables.keys()
+        found = load_data.transactional(self.session(), {table.stored for table in tables.values()})
+        return {name for name, table in tables.items() if table.stored in found}
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.

@@ -1,0 +1,81 @@
+"""Names of tables that differ in case or accents only, on targets that tell them apart and on one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bridge.ddl.policy import ddl_rules
+from bridge.errors import ApplyError, HeldError
+from bridge.events import Event
+from bridge.local.mariadb import MariaDB
+from bridge.mysql.connection import Session
+from tests.support.pipelines import admin, drop_all, run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+ALIKE = ("T", "t", "cafe", "café")
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        yield session
+
+
+def insert(ts: int, table: str, value: int = 1) -> Event:
+    return row_change(ts, table, ["id"], ["id"], after=[value])
+
+
+def created(ts: int, table: str) -> Event:
+    return schema_change(ts, f"CREATE TABLE `{table}` (id INT PRIMARY KEY)")
+
+
+def test_a_target_that_tells_names_apart(target: str, session: Session) -> None:
+    """Rows of one transaction go to each of them; MariaDB takes such names in a list for one."""
+    events = [*(created(10 + i, name) for i, name in enumerate(ALIKE)), *(insert(20, name) for name in ALIKE)]
+    run_all(target, in_one_partition([*events, boundary(30)]))
+    assert {name: session.rows(f"SELECT id FROM m.`{name}`") for name in ALIKE} == {name: [(1,)] for name in ALIKE}
+
+
+@pytest.mark.server
+def test_a_target_that_does_not() -> None:
+    """A table is found by the upstream's name; rows of two tables are never mixed in one."""
+    with MariaDB(options=["--lower-case-table-names=1"]) as server, admin(server.url) as session:
+        alter = schema_change(12, "ALTER TABLE Orders ADD COLUMN c INT")
+        made = [schema_change(9, "CREATE DATABASE m"), created(10, "Orders")]
+        events = [*made, insert(11, "Orders"), alter, insert(13, "Orders", 2), insert(14, "Orders", 7), boundary(20)]
+        run_all(server.url, in_one_partition(events), writers=2)
+        assert session.rows("SELECT id, c FROM m.orders") == [(1, None), (2, None), (7, None)]
+        drop_all(session)
+        two = [schema_change(9, "CREATE DATABASE m"), created(10, "T"), created(11, "t")]
+        events = [*two, insert(12, "T"), boundary(13), insert(14, "t"), boundary(20)]
+        with pytest.raises(ApplyError, match=r"m\.T and m\.t are one table on the target"):
+            run_all(server.url, in_one_partition(events), batch=5)
+        assert session.rows("SELECT id FROM m.t") == [(1,)]
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE IF EXISTS orders", "DROP TABLE IF EXISTS gone, ORDERS"])
+@pytest.mark.parametrize("source", ["tidb", "mysql-8"])
+def test_a_drop_of_a_table_that_may_not_have_been_there(
+    target: str, session: Session, statement: str, source: str
+) -> None:
+    """TiDB means the table whatever its case.  MySQL may have meant none: its statement waits for the operator."""
+    session.execute("CREATE TABLE m.Orders (id INT PRIMARY KEY)")
+    rules = ddl_rules(source=source)
+    events = in_one_partition([schema_change(10, statement), boundary(20)])
+    if source == "tidb":
+        run_all(target, events, ddl=rules)
+        assert session.rows("SHOW TABLES FROM m") == []
+    else:
+        with pytest.raises(HeldError, match=r"only m\.Orders, and the statement does not tell"):
+            run_all(target, events, ddl=rules)
+        assert session.rows("SHOW TABLES FROM m") == [("Orders",)]
+
+
+def test_accents_are_not_case(target: str, session: Session) -> None:
+    """MariaDB's own comparison of names would find another table."""
+    session.execute("CREATE TABLE m.café (id INT PRIMARY KEY)")
+    run_all(target, in_one_partition([schema_change(10, "DROP TABLE IF EXISTS cafe"), boundary(20)]))
+    assert session.rows("SHOW TABLES FROM m") == [("café",)]
