@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,6 +41,7 @@ from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.range_reader import dropped_error
 from bridge.sources.source import Extent
 from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
+from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import end_by_force, start_session
@@ -121,6 +122,7 @@ class Pipeline:
                 use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
                 streaming = time.monotonic()
                 with (
+                    nullcontext() if plan.once else made_beside(),
                     self._assembly.source_watch(ends.source) as source_watch,
                     self._assembly.group_offsets() as group_offsets,
                 ):

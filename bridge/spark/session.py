@@ -100,7 +100,7 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             raise start_error(error, jvm_output.read()) from error
-    if _is_submitted():
+    if is_submitted():
         _forward_signals(session)
     if log_level != "off":
         _show_log(session, log_level)
@@ -122,7 +122,7 @@ def _start_jvm(properties: Mapping[str, str]) -> None:
     SparkContext._ensure_initialized(conf=public)
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
     """Tells whether spark-submit started the JVM, and the JVM this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -165,7 +165,7 @@ def end_tasks(session: SparkSession) -> None:
 
 def _submitted_properties() -> dict[str, str]:
     """Returns the properties that spark-submit was given; none when the process was started otherwise."""
-    if not _is_submitted():
+    if not is_submitted():
         return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.config import Settings
+from bridge.spark.process_memory import machine_memory
 
 JAVA: Final = 17
 _TESTED_PYTHON: Final = ((3, 11), (3, 13))
@@ -27,7 +27,6 @@ _BESIDE_BYTES: Final = 1 << 30
 """What Python workers, the driver's own code and the JVM beside its heap take."""
 _JAVA_SECONDS: Final = 10
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_CGROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def gather(settings: Settings) -> MachineFacts:
     """Looks at this machine."""
     spill = settings.spark.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     return MachineFacts(
-        _java(os.environ), sys.version_info[:2], _memory(), _folder(str(_SHM)), _folder(spill.split(",")[0])
+        _java(os.environ), sys.version_info[:2], machine_memory(), _folder(str(_SHM)), _folder(spill.split(",")[0])
     )
 
 
@@ -140,17 +139,6 @@ def _java(environment: Mapping[str, str]) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return ran.stderr + ran.stdout
-
-
-def _memory() -> int | None:
-    """Gives the machine's memory, or the container's limit where that is less."""
-    limits = []
-    with suppress(OSError, ValueError):
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for path in _CGROUPS:
-        with suppress(OSError, ValueError):  # "max" is no limit
-            limits.append(int(Path(path).read_text()))
-    return min(limits, default=None)
 
 
 def _folder(path: str) -> Folder:

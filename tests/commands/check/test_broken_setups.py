@@ -127,7 +127,7 @@ NEEDED = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX"
 BROKEN: dict[str, tuple[Break, str, str]] = {
     "no Java": (on_this_machine("_java", ""), "java", "Java cannot be run"),
     "old Java": (on_this_machine("_java", 'openjdk version "11.0.2"'), "java", "Java 11 is too old"),
-    "too little memory": (on_this_machine("_memory", 1 << 30), "memory", "at least 1,536 MiB"),
+    "too little memory": (on_this_machine("machine_memory", 1 << 30), "memory", "at least 1,536 MiB"),
     "no room to spill": (on_this_machine("_folder", Folder("/tmp", None)), "spill", "nothing can be written"),
     "no target server": (flag("--target", f"mysql://root@{nowhere()}/"), "target", "does not answer"),
     "no target": (flag("--target", ""), "target", "no target is given"),
