@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -69,7 +70,7 @@ class Log:
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
         found, left_out = without_left_out(found)
-        return Control(_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
+        return Control(logged_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`row_steps.shapes`)."""
@@ -136,15 +137,24 @@ def _one_of_each(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(order[ends(codes[order])[0]])).set_column(index, EVENT_SCHEMA.field("index"), counts)
 
 
-def _changes(found: pa.Table) -> list[LoggedChange]:
+def logged_changes(found: pa.Table) -> list[LoggedChange]:
+    """Gives the schema changes of events (EVENT_SCHEMA, in order), each once.
+
+    Without a commit ts, a change that one partition holds again is a second change, as for the bridge that ran it
+    (`by_partitions.order`), and counts as one TSO later.
+    """
     mine = found.filter(pc.equal(found["kind"], int(Kind.SCHEMA_CHANGE)))
     offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
     changes: dict[tuple[int, str, str], LoggedChange] = {}
+    seen: Counter[tuple[PartitionId, int, str, str]] = Counter()
     for row in mine.to_pylist():
-        identity = row["commit_ts"], row["schema"], row["text"]
+        where, said = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
+        identity = (said[0] + seen[where, *said], *said[1:])
+        if row["by_time"]:
+            seen[where, *said] += 1
         lies = offsets.setdefault(identity, {})
-        lies.setdefault((row["topic"], row["partition"]), row["offset"])
-        changes.setdefault(identity, LoggedChange(row["commit_ts"], row["by_time"], row["schema"], row["text"], lies))
+        lies.setdefault(where, row["offset"])
+        changes.setdefault(identity, LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies))
     return list(changes.values())
 
 

@@ -14,8 +14,6 @@ from bridge.mysql.connection import Session
 from tests.support.pipelines import admin, drop_all, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
-ALIKE = ("T", "t", "cafe", "café")
-
 
 @pytest.fixture
 def session(target: str) -> Iterator[Session]:
@@ -32,11 +30,12 @@ def created(ts: int, table: str) -> Event:
     return schema_change(ts, f"CREATE TABLE `{table}` (id INT PRIMARY KEY)")
 
 
-def test_a_target_that_tells_names_apart(target: str, session: Session) -> None:
+@pytest.mark.parametrize("names", [("T", "t"), ("cafe", "café")])
+def test_a_target_that_tells_names_apart(target: str, session: Session, names: tuple[str, str]) -> None:
     """Rows of one transaction go to each of them; MariaDB takes such names in a list for one."""
-    events = [*(created(10 + i, name) for i, name in enumerate(ALIKE)), *(insert(20, name) for name in ALIKE)]
+    events = [*(created(10 + i, name) for i, name in enumerate(names)), *(insert(20, name) for name in names)]
     run_all(target, in_one_partition([*events, boundary(30)]))
-    assert {name: session.rows(f"SELECT id FROM m.`{name}`") for name in ALIKE} == {name: [(1,)] for name in ALIKE}
+    assert [session.rows(f"SELECT id FROM m.`{name}`") for name in names] == [[(1,)], [(1,)]]
 
 
 @pytest.mark.server

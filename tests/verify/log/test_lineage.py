@@ -7,6 +7,8 @@ import pytest
 from bridge.model import TableName
 from bridge.tso import ms_tso
 from bridge.verify.log.lineage import Cut, LoggedChange, Span, key_of, trace
+from bridge.verify.log.recompute import logged_changes
+from tests.support.upstreams import events_table, schema_change
 
 T, U = TableName("app", "t"), TableName("app", "u")
 
@@ -105,3 +107,16 @@ def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
     assert Cut.of(whole).ts == ms_tso(6000) - 1
     exact = LoggedChange(ms_tso(5001), True, "app", "TRUNCATE t", {("x", 0): 7})
     assert Cut.of(exact).ts == ms_tso(5002) - 1
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_the_same_statement_twice_in_one_second(by_time: bool) -> None:
+    """Without a commit ts it ran twice, so a row between the two is gone; copies in other partitions, and in any
+    partition with a commit ts, are the same change."""
+    told = schema_change(ms_tso(5000), "TRUNCATE t", schema="app")._replace(by_time=by_time)
+    placed = [(0, 1, told), (0, 3, told), (1, 7, told), (1, 8, told)]
+    found = logged_changes(events_table(placed))
+    assert [dict(one.offsets) for one in found] == [{("cdc", 0): 1, ("cdc", 1): 7}, {("cdc", 0): 3, ("cdc", 1): 8}][
+        : 2 if by_time else 1
+    ]
+    assert [one.commit_ts - ms_tso(5000) for one in found] == [0, 1][: len(found)]
