@@ -37,7 +37,10 @@ MADE_BY = {
     "demo": "tests/demo/test_demo.py",
     **dict.fromkeys(("inspect", "ddl-translate", "status-line"), "tests/test_manual.py"),
     **dict.fromkeys(
-        ("check", "status", "ddl-list", "quarantine-list", "quarantine-show", "quarantine-retry", "bad-message"),
+        (
+            *("check", "status", "ddl-list", "shards-ddl-list", "quarantine-list", "quarantine-show"),
+            *("quarantine-retry", "bad-message"),
+        ),
         "tests/test_manual_on_servers.py",
     ),
     "verify": "tests/verify/test_shown.py",

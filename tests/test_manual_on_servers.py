@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from bridge.commands.check.machine import Folder, MachineFacts
+from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import BadMessageError, HeldError
+from bridge.tso import ms_tso
 from tests.support.command import bridge
 from tests.support.pipelines import admin, decoded, run_all
-from tests.support.shop import write_capture
+from tests.support.shop import BEGAN, write_capture
 from tests.support.shown_output import assert_shown, blocks
+from tests.support.upstreams import boundary, in_one_partition, schema_change
 
 WIDTH = "120"
 
@@ -61,6 +64,26 @@ def test_a_pipeline_is_shown_as_it_is(target: str, shop: Path, shown: Callable[[
         run_all(target, decoded(shop, "canal-json"), quarantine=True, ddl=ddl_rules(hold=["drop table"]))
     for name in ("status", "ddl-list", "quarantine-list", "quarantine-show", "quarantine-retry"):
         shown(name)
+
+
+def test_merged_shards_are_shown_as_they_are(target: str, shown: Callable[[str], None]) -> None:
+    """What ran for the first shard, what was confirmed for the other, and what waits for the operator."""
+    make, add = (
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, total INT)",
+        "ALTER TABLE orders ADD COLUMN note VARCHAR(9)",
+    )
+    changes = [
+        *((f"shop_{number}", make) for number in (1, 2)),
+        *((f"shop_{number}", add) for number in (1, 2)),
+        ("shop_2", "ALTER TABLE orders DROP COLUMN total"),
+    ]
+    events = [schema_change(BEGAN + ms_tso(500 * i), text, schema=shard) for i, (shard, text) in enumerate(changes)]
+    rules = Settings(route=("shop_*.orders => shop.orders",)).ddl_rules()
+    with admin(target) as session:
+        session.execute("CREATE DATABASE shop")
+    with pytest.raises(HeldError):
+        run_all(target, in_one_partition([*events, boundary(BEGAN + ms_tso(9000))]), ddl=rules)
+    shown("shards-ddl-list")
 
 
 def test_a_message_that_stops_is_shown_as_it_is(target: str, shop: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from tests.support.upstreams import boundary, in_one_partition, row_change, sche
 SETTINGS = Settings(route=("s?.t => s.t",))
 RULES, DDL = SETTINGS.row_rules, SETTINGS.ddl_rules()
 MAKE = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
+DEFAULT = 5
 ADD = "ALTER TABLE t ADD COLUMN a INT DEFAULT 5, ADD INDEX (a)"
 
 
@@ -188,3 +191,70 @@ def test_a_table_of_the_merged_name_is_no_shard(target: str, session: Session) -
     with pytest.raises(UsageError, match=r"s\.t and the shards of the route 's\?\.t => s\.t' would both be written"):
         run(target, insert(10, "s1", 1, 1), insert(11, "s", 2, 2))
     assert session.rows("SELECT * FROM s.t") == []
+
+
+class Shard:
+    """An upstream table that is drawn: its keys are its own, its columns come when they come."""
+
+    def __init__(self, number: int, random: Random) -> None:
+        self.name, self._number, self._random = f"s{number}", number, random
+        self.columns = ["id", "v"]
+        self.rows: dict[int, list[int]] = {}
+
+    def add(self, ts: int, column: str) -> Event:
+        """A column that all rows get with its default."""
+        self.columns.append(column)
+        self.rows = {key: [*row, DEFAULT] for key, row in self.rows.items()}
+        return ddl(ts, self.name, f"ALTER TABLE t ADD COLUMN {column} INT DEFAULT {DEFAULT}")
+
+    def change(self, ts: int) -> Event:
+        """An insert, update, change of the key, or delete."""
+        key = 2 * self._random.randrange(6) + self._number
+        before = self.rows.pop(key, None)
+        after: list[int] | None = [key, *(self._random.randrange(9) for _ in self.columns[1:])]
+        if before is not None and self._random.random() < 0.4:
+            free = 2 * self._random.randrange(6, 9) + self._number
+            after = None if free in self.rows or self._random.random() < 0.5 else [free, *before[1:]]
+        if after is not None:
+            self.rows[after[0]] = after
+        return row_change(ts, "t", self.columns, ["id"], before=before, after=after, schema=self.name)
+
+
+def drawn(random: Random) -> tuple[list[Event], list[tuple[int, ...]]]:
+    """Two shards at work, and the rows that the merged table must end with."""
+    shards = [Shard(1, random), Shard(2, random)]
+    events = [ddl(1, "s1", MAKE), ddl(2, "s2", MAKE)]
+    due = [[shard, column] for shard in shards for column in ("a", "b")]
+    for ts in range(3, 40):
+        shard = random.choice(shards)
+        left = [column for one, column in due if one is shard]
+        if left and random.random() < 0.2:
+            due.remove([shard, left[0]])
+            events.append(shard.add(ts, str(left[0])))
+        else:
+            events.append(shard.change(ts))
+    width = max(len(shard.columns) for shard in shards)
+    rows = [(*row, *[DEFAULT] * (width - len(row))) for shard in shards for row in shard.rows.values()]
+    return events, sorted(rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history(target: str, session: Session, seed: int) -> None:
+    """Whatever the steps, the writers and the crash: the merged table ends with the rows of both shards."""
+    random = Random(seed)
+    events, expected = drawn(random)
+    options = {"batch": random.choice([None, 3, 7]), "rows_per_transaction": random.choice([1, 4, 1000])}
+    options["writers"] = random.choice([0, 2])
+    crash_at = random.randrange(60)
+    steps = count()
+
+    def trace(step: str) -> None:
+        if next(steps) == crash_at:
+            raise Died(step)
+
+    with suppress(Died):
+        run(target, *events, trace=trace, **options)
+    run(target, *events, **options)
+    assert session.rows("SELECT * FROM s.t ORDER BY id") == expected
+    found = [state for _, _, state, _ in states(session)]
+    assert found.count("done") == 1 + len(session.rows("SHOW COLUMNS FROM s.t")) - 2

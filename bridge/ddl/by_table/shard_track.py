@@ -175,7 +175,7 @@ class Track:
 
     def _note_made(self, change: ShardStatement, fate: Fate) -> None:
         if fate is Fate.RAN:
-            self._made.setdefault(change.text, (change.shard, len(self._runs)))
+            self._made[change.text] = change.shard, len(self._runs)
             self._shards[change.shard] = _Shard(waived=[*self._runs, *self._others])
         elif change.like is not None and change.like in self._shards:
             like = self._shards[change.like]

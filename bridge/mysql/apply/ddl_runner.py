@@ -181,7 +181,8 @@ class SchemaChangeRunner:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
         if outcome := self._confirmation(session, change, rewritten, approved=is_approved):
-            self._leave_out(session, change, JournalState.CONFIRMED, rewritten, outcome)
+            nothing = replace(rewritten, text=None, steps=())
+            self._leave_out(session, change, JournalState.CONFIRMED, nothing, outcome)
             return None
         if decision.verdict is Verdict.HOLD:
             raise self._hold(session, change, decision.reason, rewritten)

@@ -179,6 +179,7 @@ CASES: list[tuple[Past, str, str, ShardVerdict]] = [
     ([("s1", MAKE, R), ("s1", ADD_A, R), ("s2", "CREATE TABLE t LIKE s1.t", C)], "s2", ADD_B, RUN),
     ([("s1", MAKE, R), ("s2", MAKE, C), ("s1", ADD_A, R), ("s3", "CREATE TABLE t LIKE s2.t", C)], "s3", ADD_A, CONFIRM),
     ([("s1", MAKE, R), ("s2", MAKE, S), ("s1", ADD_A, R)], "s2", ADD_A, CONFIRM),
+    ([("s1", MAKE, R), ("s1", ADD_A, R), ("s2", MAKE, R), ("s3", MAKE, C)], "s3", ADD_A, RUN),
 ]  # fmt: skip
 
 
