@@ -188,15 +188,19 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
     assert "\nFAIL  the Kafka client does not accept its settings" in ended.out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("command", "code", "words"),
+    ("number", "command", "code", "words"),
     [
-        ("run", 0, "bridge: stopped; nothing is in the target yet"),
-        ("replay", 4, "bridge: interrupted before the end of the input; this command has applied nothing"),
+        (signal.SIGINT, "run", 0, "bridge: stopped; nothing is in the target yet"),
+        (
+            signal.SIGTERM,
+            "replay",
+            4,
+            "bridge: interrupted before the end of the input; this command has applied nothing",
+        ),
     ],
 )
-def test_a_signal_while_kafka_is_looked_at(tmp_path: Path, command: str, code: int, words: str, number: int) -> None:
+def test_a_signal_while_kafka_is_looked_at(tmp_path: Path, number: int, command: str, code: int, words: str) -> None:
     """Before anything has begun the command ends as it does later."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -144,7 +144,7 @@ def in_toml(value: Any) -> str:
     return f"[{', '.join(map(in_toml, value))}]" if isinstance(value, list) else json.dumps(value)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(sections, names, values)
 def test_a_file_with_one_anywhere(tmp_path: Path, section: str, name: str, value: Any) -> None:
     """Right place or wrong, right type or wrong: what is said of the file does not say it."""
@@ -155,7 +155,7 @@ def test_a_file_with_one_anywhere(tmp_path: Path, section: str, name: str, value
     assert "Traceback" not in ended.err
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(
     st.sampled_from(["--set", "--target", "--source", "--config", "--input", "--protocol", "--filter", "--timezone",
                      "--bootstrap-servers", "-target", "--nosuch", "--targt"]),

@@ -42,7 +42,7 @@ FOLDERS = {
     "open-protocol": ["open", "open-lz4", "open-updated-only"],
 }
 SEED = 20261121
-MUTATIONS = 2_000
+MUTATIONS = 1_000
 REPLACEMENTS = [1_200, pytest.param(60_000, marks=pytest.mark.soak)]
 SOAK_MUTATIONS = 250_000
 """Of each of the four protocols."""
@@ -51,7 +51,7 @@ LOT = 512
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(key=st.none() | st.binary(), value=st.none() | st.binary())
 @example(key=bytes(7) + b"\1", value=bytes(8))
 @example(key=bytes(7) + b"\1" + bytes(80), value=bytes(80))
@@ -69,7 +69,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(value=json_values)
 def test_any_json(protocol: str, value: Any) -> None:
     """Arbitrary JSON, as message, event key and event value, gives events or one BAD."""
@@ -218,15 +218,15 @@ BOMBS: list[tuple[str, bytes, bytes]] = [
 
 @pytest.mark.parametrize(("key", "content"), [bomb[1:] for bomb in BOMBS], ids=[bomb[0] for bomb in BOMBS])
 def test_bombs(key: bytes, content: bytes) -> None:
-    """Nesting, digits, counts and lz4 frames without measure are refused within a second or two."""
-    start = time.monotonic()
+    """Nesting, digits, counts and lz4 frames without measure are refused within a second or two of the processor."""
+    start = time.process_time()
     for protocol, value in (
         *((protocol, content) for protocol in PROTOCOLS),
         ("debezium", b'{"payload":' + content),
         ("open-protocol", frame(content)),
     ):
         assert reason(decode(protocol, key, value)[0])
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def same(read: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=[f"{type_.mysql_type}-{type_.code}" for type_ in TYPES])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_type(type_: Type, data: st.DataObject) -> None:
     """A value of each type survives both formats, which make the same literal of it."""
@@ -200,7 +200,7 @@ def check_image(change: Change, row: dict[str, Any], image: str | None) -> None:
         assert (literal == "NULL") if value is None else change.types[name].read(read) == value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(changes())
 def test_change(change: Change) -> None:
     """A change of any table survives both formats: kind, columns, key and images; partial old rows are completed."""

@@ -43,7 +43,7 @@ def outcome(convert: Converter, value: Any) -> str | None:
         return None
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(st.lists(st.tuples(st.sampled_from(CONVERTERS), VALUES), min_size=1, max_size=5))
 @example([(literals.text, ["'"])])
 @example([(literals.integer, "9" * 19), (literals.text, "a\0b")])
@@ -55,7 +55,7 @@ def test_same_image(columns: list[tuple[Converter, Any]]) -> None:
     assert outcome(image, {f"c{at}": value for at, (_, value) in enumerate(columns)}) == expected
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(VALUES | st.text("'\\\0a", max_size=3), min_size=1, max_size=4))
 @example(["'\0'", "a"])
 def test_rows_of_texts(values: list[Any]) -> None:

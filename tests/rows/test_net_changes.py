@@ -142,7 +142,7 @@ def alike(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     return found["absent"] == expected["absent"] and same_rows and written == said
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(changes(), st.integers(0, 3))
 def test_many_tables_are_folded_like_each_by_itself(events: list[Event], skipped: int) -> None:
     """Tables come in the order of their first change; each one's net changes are those of the rules."""

@@ -187,7 +187,7 @@ def plainly(table: Table, event: Event) -> tuple[list[str | None], list[str]]:
     return images, failures
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(raw_changes())
 def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName, Table], list[Event]]) -> None:
     """All rows of all tables together, whether their values are usual or not; the first that cannot be is named."""

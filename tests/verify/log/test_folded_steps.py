@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
@@ -195,6 +195,7 @@ def _texts(row: dict[str, int]) -> dict[str, str]:
     return {name: str(value) for name, value in row.items()}
 
 
+@settings(max_examples=50)
 @given(ops=st.lists(OPS, max_size=25), unseen=st.integers(0, 6), order=st.randoms(use_true_random=False))
 def test_any_history(ops: list[Op], unseen: int, order: random.Random) -> None:
     """Whatever tasks the changes are divided over, in whatever order: what is known is what a dictionary has that
