@@ -23,6 +23,7 @@ from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.routes_record import keep_routes
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.intake import READING
@@ -239,6 +240,10 @@ class Pipeline:
             target.announce(ownership.control)
             _check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
+            for attempt in attempts_to_start(end, target):
+                with attempt:
+                    ownership.revive()
+                    keep_routes(ownership.control, table.schema, progress, self._settings.table_routes)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
             yield _Owned(table, ownership, begins, progress.applied_ts)
 

@@ -8,6 +8,7 @@ owner            who runs the pipeline, its connections and heartbeat (apart fro
 schema_changes   what ran, when, with which outcome
 quarantine       what was quarantined (`mysql.state.quarantine`)
 controls         what the operator has set with `bridge ctl` (`mysql.state.controls`)
+routes           the routes that the pipeline ran with (`mysql.state.routes_record`)
 version          which form these tables have (`mysql.state.schema`)
 """
 
@@ -184,7 +185,7 @@ class ProgressTable:
         """Deletes the rows of the pipeline; gives False when it was unknown."""
         known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
         session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
-        for journal in ("schema_changes", "quarantine", "controls"):
+        for journal in ("schema_changes", "quarantine", "controls", "routes"):
             session.execute(f"DELETE FROM {quote_name(self.schema, journal)} WHERE name = %s", (self.name,))
         return known
 

@@ -18,7 +18,7 @@ from bridge.mysql.connection import Session
 from bridge.mysql.state import controls, quarantine
 from bridge.quoting import quote_name
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The number of the form below."""
 _LOCK_SECONDS: Final = 60
 """How long another bridge may take to upgrade the tables."""
@@ -55,6 +55,11 @@ _TABLES: Final = {
     ) DEFAULT CHARSET = utf8mb4""",
     "quarantine": quarantine.CREATE_TABLE,
     "controls": controls.CREATE_TABLE,
+    "routes": """CREATE TABLE IF NOT EXISTS {schema}.routes (
+        name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
+        routes LONGTEXT NOT NULL COMMENT 'the routes, and the filter, that the pipeline ran with last',
+        set_at TIMESTAMP(3) NOT NULL
+    ) DEFAULT CHARSET = utf8mb4""",
     "version": """CREATE TABLE IF NOT EXISTS {schema}.version (
         one TINYINT PRIMARY KEY COMMENT 'always 1',
         version INT UNSIGNED NOT NULL COMMENT 'the form of these tables'
@@ -145,7 +150,7 @@ def _make(session: Session, schema: str) -> None:
 
 
 def _bring_forward(session: Session, schema: str) -> None:
-    """Adds to the tables of form 0 what form 1 has; form 2 only has a table more."""
+    """Adds to the tables of form 0 what form 1 has; forms 2 and 3 only have a table more."""
     if "run_text" not in _columns(session, schema, "schema_changes"):
         _refuse_interrupted(session, schema)
     for table, columns in _ADDED.items():
