@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,7 +36,9 @@ def routed(events: pa.Table, routes: Routes) -> pa.Table:
     """
     names, numbers = _tables(events) if routes else ([], np.empty(0))
     targets = list(map(routes.target, names))
-    clashes = [_clash(events, numbers == n, why) for n, name in enumerate(names) if (why := routes.conflict(name))]
+    alike = _spelled_alike(names, targets, routes)
+    reasons = [routes.conflict(name) or alike.get(name, "") for name in names]
+    clashes = [_clash(events, numbers == n, why) for n, why in enumerate(reasons) if why]
     if targets == names and not clashes and not any(map(routes.merges, names)):
         return events
     is_row, of_row = pa.array(numbers >= 0), pa.array(np.maximum(numbers, 0))
@@ -44,6 +48,18 @@ def routed(events: pa.Table, routes: Routes) -> pa.Table:
         events = events.set_column(at, EVENT_SCHEMA.field(at), made)
     events = _with_shards(events, [str(n) if routes.merges(n) else None for n in names], is_row, of_row)
     return pa.concat_tables([events, *clashes])
+
+
+def _spelled_alike(names: Sequence[TableName], targets: Sequence[TableName], routes: Routes) -> dict[TableName, str]:
+    """Tells of tables with one target why they clash: routes do not look at case, so that their names may differ in it.
+    Only what comes together is seen."""
+    firsts: dict[TableName, TableName] = {}
+    pairs = [(name, firsts.setdefault(target, name), target) for name, target in zip(names, targets, strict=True)]
+    return {
+        name: f"{other} and {name} would both be written to {target}: a route does not tell names apart by case"
+        for name, other, target in pairs
+        if other != name and not routes.merges(name)
+    }
 
 
 def _with_shards(events: pa.Table, shards: list[str | None], is_row: pa.Array, of_row: pa.Array) -> pa.Table:

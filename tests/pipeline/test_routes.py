@@ -75,6 +75,17 @@ def test_two_tables_with_one_target_stop_it(target: str, session: Session, by_ti
     assert session.rows("SELECT * FROM r.t") == []
 
 
+def test_names_in_another_case_are_two_tables(target: str, session: Session) -> None:
+    """MySQL may tell them apart, but the route does not: they are not mixed.  Two targets leave them alone."""
+    session.execute("CREATE TABLE r.of_n (id INT PRIMARY KEY)")
+    rows = [insert(10, "t", schema="n"), insert(11, "T", schema="n"), boundary(20)]
+    with pytest.raises(UsageError, match=r"n\.[tT] and n\.[tT] would both be written to r\.of_n"):
+        run(target, in_one_partition(rows))
+    assert session.rows("SELECT * FROM r.of_n") == []
+    apart = ruled(in_one_partition([insert(10, "t"), insert(11, "T")]), RULES)
+    assert (apart["schema"].to_pylist(), apart["table"].to_pylist()) == (["r", "r"], ["t", "T"])
+
+
 def test_what_has_no_name_there_is_held_and_never_runs_as_it_came(target: str, session: Session) -> None:
     """Neither approved nor replaced by a statement that leaves the database open; replaced by the target's names it
     runs."""
