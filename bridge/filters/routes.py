@@ -98,6 +98,11 @@ class Route:
         schema, table = (part.source(name) for part, name in zip(self.parts, target, strict=True))
         return None if schema is None or table is None else TableName(schema, table)
 
+    def is_from(self, schema: str) -> bool:
+        """Tells whether the route is for tables of this database alone."""
+        source = self.parts[0].pattern.matches
+        return isinstance(source, ExactName) and _same(source.name, schema)
+
     def may_lead_to(self, target: TableName) -> bool:
         """Tells whether this route may write some table to `target`."""
         return all(part.may_give(name) for part, name in zip(self.parts, target, strict=True))
@@ -245,7 +250,8 @@ class Routes:
 
     def leads_into(self, schema: str) -> bool:
         """Tells whether a route leads from elsewhere into a database."""
-        return any(route.target_schema is not None and _same(route.target_schema, schema) for route in self.routes)
+        into = (route for route in self.routes if route.target_schema and _same(route.target_schema, schema))
+        return any(not route.is_from(schema) for route in into)
 
     def _of_schema(self, schema: str) -> Iterator[Route]:
         return (route for route in self.routes if route.parts[0].pattern.matches(schema.lower()))

@@ -162,6 +162,9 @@ def test_shards() -> None:
 def test_databases_that_are_merged() -> None:
     """As a whole, or some tables of them."""
     made = routes("shop_*.* => shop.*", "s?.t => s.t")
+    assert [routes(rule).leads_into("s") for rule in ("s.t_* => s.t", "s*.t => s.t", "x.t -> s.t")] == [
+        *(False, True, True),
+    ]  # fmt: skip
     assert [made.whole_database(one) for one in ("shop_1", "s1")] == ["shop", None]
     assert [made.merges_database(one) for one in ("shop_1", "s1", "x")] == [True, False, False]
 

@@ -106,6 +106,21 @@ def test_what_has_no_name_there_is_held_and_never_runs_as_it_came(target: str, s
     assert session.rows("SHOW TABLES FROM m") == [("mine",)]
 
 
+def test_what_the_target_has_no_words_for_is_not_approved_with_the_upstreams_names(
+    target: str, session: Session
+) -> None:
+    """It would be about another table of the target."""
+    for statement in ("CREATE DATABASE m", *(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)" for schema in "mr")):
+        session.execute(statement)
+    text = "ALTER TABLE m.t ADD COLUMN v VARCHAR(9) DEFAULT _latin1'é'"
+    events = in_one_partition([schema_change(10, text), boundary(20)])
+    for _ in range(2):
+        with pytest.raises(HeldError, match="bytes of another character set"):
+            run(target, events)
+        assert bridge("ddl", "approve", "10", "--target", target).code == 0
+    assert [len(session.rows(f"SHOW COLUMNS FROM {schema}.t")) for schema in "mr"] == [1, 1]
+
+
 def test_rows_that_are_read_back(target: str, session: Session, tmp_path: Path) -> None:
     """They are read by the upstream's name, and written to the target's."""
     session.execute("CREATE TABLE r.t (id INT PRIMARY KEY, v VARCHAR(9), w INT DEFAULT 5)")

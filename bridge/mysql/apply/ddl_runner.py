@@ -228,7 +228,8 @@ class SchemaChangeRunner:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
             plain = classify(change.text, change.schema)
-            if not approved or isinstance(plain, Refused) or isinstance(unsupported, RoutingError):
+            is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
+            if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
                 raise self._hold(session, change, str(unsupported), None) from unsupported
             found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
         return self._allowed(session, change, found)
