@@ -18,6 +18,10 @@ FIX: Final = "drop it on the target, or create it upstream as well: rows that it
 _SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
 
 
+_Keys = dict[str, list[tuple[str, int | None]]]
+"""By name; of each column also how much of it the key holds."""
+
+
 class ExtraKey(NamedTuple):
     """A unique key that only the target has."""
 
@@ -37,14 +41,16 @@ def find_extra_keys(
     A key that holds all columns of one of the upstream's unique keys does not count.  Keys on expressions are ignored.
     target_name: gives the name of a table of the upstream on the target.
     """
-    known = {_lower(target_name(name)): keys for name, keys in _uniques(upstream).items()}
+    known: dict[TableName, list[_Keys]] = defaultdict(list)
+    for name, keys in _uniques(upstream).items():  # several are the shards of one table
+        known[_lower(target_name(name))].append(keys)
     return [
         ExtraKey(name, key, ", ".join(column for column, _ in parts))
         for name, keys in sorted(_uniques(target).items())
         if name in known
         for key, parts in sorted(keys.items())
         if all(column for column, _ in parts)
-        and not any(frozenset(theirs) <= frozenset(parts) for theirs in known[name].values())
+        and not all(any(frozenset(theirs) <= frozenset(parts) for theirs in one.values()) for one in known[name])
     ]
 
 
@@ -52,9 +58,9 @@ def _lower(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
 
 
-def _uniques(session: Session) -> dict[TableName, dict[str, list[tuple[str, int | None]]]]:
+def _uniques(session: Session) -> dict[TableName, _Keys]:
     """Reads the unique keys of every table, by name; in lower case, as servers differ in what they keep."""
-    found: dict[TableName, dict[str, list[tuple[str, int | None]]]] = {
+    found: dict[TableName, _Keys] = {
         TableName(schema, table): defaultdict(list)
         for schema, table in session.rows(
             "SELECT LOWER(table_schema), LOWER(table_name) FROM information_schema.tables"

@@ -46,6 +46,16 @@ def test_which_are_the_targets_own(target: str, old_target: str, theirs: str, ou
     assert {str(each.table) for each in keys} <= {"app.t"}
 
 
+def test_a_key_that_not_all_shards_have(target: str, old_target: str) -> None:
+    """It is the target's own, whichever shard comes last."""
+    sql(target, "CREATE DATABASE app", f"CREATE TABLE app.t {SAME})")
+    for schema, columns in (("s1", f"{SAME})"), ("s2", "(id INT PRIMARY KEY, a INT)"), ("s3", f"{SAME})")):
+        sql(old_target, f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t {columns}")
+    with admin(target) as here, admin(old_target) as there:
+        [found] = find_extra_keys(here, there, lambda name: name._replace(schema="app"))
+    assert str(found) == "the unique key u (a) of app.t is the target's own"
+
+
 def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path) -> None:
     """`check` with the fix, a start in its log; tables that are not replicated are left out."""
     for table in ("t", "other"):
