@@ -81,16 +81,24 @@ class Quarantine:
 
     def decoded(self, entry: StoredEntry) -> list[Event]:
         """Decodes an entry with the present settings; one BAD event when it still cannot be decoded."""
+        events = self._as_stored(entry)
+        return self._read_back(entry, events, RowRules()) if self._is_cut(events) else events
+
+    def _as_stored(self, entry: StoredEntry) -> list[Event]:
         if entry.change is not None:
             return [entry.change]
-        events = decode_message(self._decoder(entry), entry.key, entry.value)
-        return self._read_back(entry, events) if self._upstream and events and events[0].columns in CUT else events
+        return decode_message(self._decoder(entry), entry.key, entry.value)
 
-    def _read_back(self, entry: StoredEntry, events: list[Event]) -> list[Event]:
+    def _is_cut(self, events: list[Event]) -> bool:
+        return self._upstream is not None and bool(events) and events[0].columns in CUT
+
+    def _read_back(self, entry: StoredEntry, events: list[Event], rules: RowRules) -> list[Event]:
+        """Reads back what the rules keep.  An update that moves its row comes as a delete and an insert, to which event
+        filters do not apply."""
         assert self._upstream is not None
         [event] = events
         bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
-        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True)).completed([BadMessage(bad, 0)])
+        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules)).completed([BadMessage(bad, 0)])
         if cut.bad:
             return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
         rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
@@ -154,11 +162,13 @@ class Quarantine:
         return outcome
 
     def _decodable_events(self, entry: StoredEntry) -> list[Event]:
-        events = self.decoded(entry)
+        events = self._as_stored(entry)
         if not events:
             raise _KeptError("its table is excluded by --filter")
         rules = self._options.row_rules
-        if entry.change is None:  # a row change was quarantined with the names of the target
+        if self._is_cut(events):
+            events = self._read_back(entry, events, rules)
+        elif entry.change is None:  # a row change was quarantined with the names of the target
             events = [kept for event in events if (kept := ruled_event(event, rules))]
         if not events:
             raise _KeptError("an event filter leaves its row changes out")
@@ -196,9 +206,9 @@ class Quarantine:
         if reason:
             raise _KeptError(reason)
 
-    def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False) -> Decoder:
+    def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
-        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=RowRules()))
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:
         return read_entry(session, self._table.schema, self._table.name, id_)

@@ -17,6 +17,7 @@ from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.mysql.connection import Session, Target
 from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change
@@ -103,6 +104,21 @@ def test_what_an_event_filter_leaves_out_stays(target: str, session: Session, tm
     [outcome] = Quarantine(Target(target), Settings.model_validate(given)).retry(None) or []
     assert (outcome.done, outcome.why) == (False, "an event filter leaves its row changes out")
     assert (rows(session), states(session)) == ([], ["held"])
+
+
+@pytest.mark.parametrize(("ignored", "left"), [("delete", [2]), ("insert", [2]), ("update", [1])])
+def test_event_filters_judge_the_update_that_moves_a_row_read_back(
+    target: str, session: Session, tmp_path: Path, ignored: str, left: list[int]
+) -> None:
+    """As in the pipeline: not the delete and the insert that it is written as.  Its table has another name there."""
+    session.execute("CREATE DATABASE r")
+    session.execute("CREATE TABLE r.t (id INT PRIMARY KEY, v VARCHAR(9))")
+    session.execute("INSERT INTO r.t VALUES (1, 'a')")
+    fill(target, tmp_path, cut(12, 2, kind="UPDATE", was=1))
+    given = {"event_filters": [{"matcher": ["m.*"], "ignore-event": [ignored]}], "route": ["m.* -> r.*"]}
+    settings = Settings.model_validate(given)
+    [outcome] = Quarantine(Target(target), settings, History({(12, "2"): "'b'"})).retry(None) or []
+    assert (outcome.done, [id_ for (id_,) in session.rows("SELECT id FROM r.t")]) == (left == [2], left), outcome.why
 
 
 def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(

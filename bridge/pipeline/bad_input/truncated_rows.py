@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.control_events import clash_error, control_events
+from bridge.pipeline.control_events import clash_error, control_events, without_left_out
 from bridge.protocols import DecodeError, Decoder
 from bridge.protocols.ruled_rows import routed, ruled_event
 from bridge.protocols.values.untyped import split_forms
@@ -83,17 +83,20 @@ class CutRows:
         Raises what reading the upstream raises.
         """
         decoded = [self._decoded(bad) for bad in bad_messages]
-        rows = self._read_back(
+        read = self._read_back(
             event
             for bad, events in zip(bad_messages, decoded, strict=True)
             if isinstance(events, list)
             for event in events
             if event.text and event.commit_ts >= floor(bad.partition)
         )
-        done = [_with_rows(bad, found, rows) for bad, found in zip(bad_messages, decoded, strict=True)]
+        done = [_with_rows(bad, found, read) for bad, found in zip(bad_messages, decoded, strict=True)]
         still_bad = tuple(found for found in done if isinstance(found, BadMessage))
         whole = _table([row for found in done if isinstance(found, list) for row in found])
-        return Completed(routed(whole, self._decoder.row_rules.routes), still_bad)
+        rows, clashes = without_left_out(routed(whole, self._decoder.row_rules.routes))
+        for clash in clashes:
+            raise clash_error(clash.why, str(clash.position))
+        return Completed(rows, still_bad)
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
         """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
