@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support import bytecode  # noqa: F401
+
+# isort: split
 import gc
 import os
 import shutil
@@ -38,10 +41,6 @@ from tests.support.tidb import TiDB
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from testcontainers.core.container import DockerContainer
-
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-"""Where it is set, every process of the bridge and every Python worker of Spark compiles pandas and PySpark anew."""
-sys.dont_write_bytecode = False
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test interrupts."""
@@ -245,9 +244,12 @@ def old_mysql() -> Iterator[MySQL]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tidb() -> Iterator[TiDB]:
-    """A TiDB, always embedded, where it was built. Tests that write take `tidb_target`."""
+    """A TiDB, always embedded, where it was built. Tests that write take `tidb_target`.
+
+    It ends with the file, as no other server: it works when nobody asks it for anything.
+    """
     if not tidb_server.is_built():
         pytest.skip(f"TiDB is not built: `{tidb_server.BUILD_COMMAND}` does it, once; {tidb_server.NEEDS}")
     with _if_it_can_be_had(TiDB()) as server:
