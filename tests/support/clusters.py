@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar, Self
@@ -61,9 +62,11 @@ class Cluster:
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as starting:
+        with ExitStack() as starting, ThreadPoolExecutor() as pool:
             for daemon in (self._master, *self.workers):
-                starting.enter_context(daemon)
+                starting.callback(daemon.stop)
+            self._master.start()
+            list(pool.map(_Daemon.start, self.workers))
             self._running = starting.pop_all()
         return self
 
