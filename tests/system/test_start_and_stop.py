@@ -75,22 +75,17 @@ def test_a_signal_to_the_group_ends_it_with_0(
             assert "Traceback" not in process.log, process.log
 
 
-def test_an_empty_topic_is_waited_for(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
-    """It says so, and ends with 0 when stopped."""
-    more = ("--set", "stream.status_seconds=1")
-    with running(tmp_path / "bridge", kafka.bootstrap_servers, topic(2), target, *more) as process:
+def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
+    target: str, kafka: Kafka, topic: Topics, tmp_path: Path
+) -> None:
+    """It says what it waits for, and goes on when something comes; nobody waits for ever for what cannot come: one
+    line, no traceback."""
+    name, more = topic(PARTITIONS), ("--set", "stream.status_seconds=1")
+    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, *more) as process:
         process.says("waiting_for=")
-        process.signal(signal.SIGTERM)
-        assert process.wait(60) == 0, process.end_of_log
-
-
-def test_a_deleted_topic_stops_it_with_3(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
-    """One line, no traceback; nobody waits for ever for what cannot come."""
-    name = topic(PARTITIONS)
-    with Feed(kafka.bootstrap_servers, name) as feed:
-        feed.open_bank()
-        feed.go_on(beats=1)
-    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
+        with Feed(kafka.bootstrap_servers, name) as feed:
+            feed.open_bank()
+            feed.go_on(beats=1)
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.delete_topics([name])[name].result(30)
