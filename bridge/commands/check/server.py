@@ -149,6 +149,7 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
             " stop the pipeline",
             FIX,
         )
+    yield from _judge_names(facts, settings)
     yield _judge_load(facts)
     if facts.flavour is Flavour.TIDB:
         yield ok("tidb", f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")
@@ -195,6 +196,18 @@ def judge_clock(section: str, ahead: float) -> Finding:
     if abs(ahead) > _CLOCK_SECONDS:
         return warn("clock", f"{off}: the lag that is shown is wrong by that much", "have both follow NTP")
     return ok("clock", f"the clocks of the {section} and this machine differ by less than {_CLOCK_SECONDS:g} s")
+
+
+def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
+    """Warns of a server that may take two tables of the upstream for one.  TiDB, which always does, has no choice."""
+    said = facts.variables.get("lower_case_table_names", "0")
+    if said != "0" and facts.flavour is not Flavour.TIDB and settings.ddl.source != "tidb":
+        yield warn(
+            "names",
+            f"the target does not tell names apart by the case of their letters (lower_case_table_names = {said}): to"
+            " an upstream that does, a statement may mean one table, or none, that means another one here",
+            "see that the upstream has the same setting; otherwise, that no two of its names differ in case only",
+        )
 
 
 def _judge_writable(facts: ServerFacts) -> Finding:

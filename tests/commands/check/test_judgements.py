@@ -80,6 +80,20 @@ def a_server(version: str = "8.0.36", ahead: float = 0, limits: tuple[Reach, ...
     return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", ahead, limits, True, grants)
 
 
+@pytest.mark.parametrize(("source", "warning"), [("tidb", []), ("mysql-8", ["names"]), ("mariadb", ["names"])])
+def test_a_target_that_does_not_tell_names_apart(source: str, warning: list[str]) -> None:
+    """Neither does TiDB as a source, nor as a target, which cannot do otherwise."""
+    settings = Settings.model_validate({"ddl": {"source": source}})
+    for version, told, expected in (
+        ("8.0.36", "1", warning),
+        ("11.4.5-MariaDB", "2", warning),
+        ("8.0.36", "0", []),
+        ("8.0.11-TiDB-v8.5.1", "2", []),
+    ):
+        found = server.judge(a_server(version, lower_case_table_names=told), "there", settings)
+        assert [one for one in said(list(found), Level.WARN) if one == "names"] == expected
+
+
 @pytest.mark.parametrize(
     ("facts", "failing", "warning"),
     [
