@@ -25,6 +25,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     tables.recover,
     tables.global_temporary,
     tables.dropped_unmade,
+    tables.possible_names,
     tidb.comments,
     tidb.columns,
     tidb.options,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bridge.errors import ApplyError
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
+from bridge.quoting import has_long_characters
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
@@ -46,13 +47,16 @@ def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Ta
     """Loads tables by the names that the target has stored; perhaps also some whose names are alike."""
     places = ",".join(["(%s,%s)"] * len(wanted))
     args = [part for name in wanted for part in name]
+    place = "table_schema, table_name"
+    if any(map(has_long_characters, args)):  # MySQL and MariaDB compare no others with the columns as they are
+        place = "CONVERT(table_schema USING utf8mb4), CONVERT(table_name USING utf8mb4)"
     columns: dict[TableName, dict[str, Column]] = {}
     nullable: dict[TableName, set[str]] = {}
     counting: set[TableName] = set()
     for schema, table, column, column_type, charset, collation, is_nullable, extra in session.rows(
         "SELECT table_schema, table_name, column_name, column_type, character_set_name, collation_name, is_nullable,"
         " extra"
-        f" FROM information_schema.columns WHERE (table_schema, table_name) IN ({places})"
+        f" FROM information_schema.columns WHERE ({place}) IN ({places})"
         " ORDER BY table_schema, table_name, ordinal_position",
         args,
     ):
@@ -67,7 +71,7 @@ def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Ta
     indexes: dict[TableName, dict[str, list[tuple[str, int | None]]]] = {}
     for schema, table, index, column, length in session.rows(
         "SELECT table_schema, table_name, index_name, column_name, sub_part FROM information_schema.statistics"
-        f" WHERE non_unique = 0 AND (table_schema, table_name) IN ({places})"
+        f" WHERE non_unique = 0 AND ({place}) IN ({places})"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
     ):

@@ -23,7 +23,20 @@ from bridge.ddl.rule import (
 from bridge.ddl.server_features import Feature
 from bridge.ddl.token_reader import Named
 from bridge.model import TableName
-from bridge.quoting import quote_name
+from bridge.quoting import has_long_characters, quote_name
+
+
+def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses names with characters that only TiDB takes in a name; other servers refuse even questions about them."""
+    known = statement.classified
+    names = (known.database, *(part for name in known.tables for part in name))
+    name = next((name for name in names if has_long_characters(name)), None)
+    if name is not None and not site.target.has(Feature.TIDB_SYNTAX):
+        raise UnsupportedError(
+            f"the target can have no name with such characters as {name!r}: give it another one with --route, or leave"
+            " it out with --filter, and start again"
+        )
+    yield from ()
 
 
 def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

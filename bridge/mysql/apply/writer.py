@@ -149,7 +149,7 @@ class Writer:
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
-                    refuse_side_effects(find_side_effects(self.session(), names, cascades=cascades_are_lost))
+                    refuse_side_effects(find_side_effects(self.session(), loaded, cascades=cascades_are_lost))
                     loadable = self._find_loadable(loaded) if self._takes_loads else ()
                     self.session().rollback()
                 except (MySQLError, OSError):

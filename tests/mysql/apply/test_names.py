@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import ApplyError, HeldError
 from bridge.events import Event
 from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection import Session
+from bridge.protocols.ruled_rows import ruled
 from tests.support.pipelines import admin, drop_all, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -78,3 +80,15 @@ def test_accents_are_not_case(target: str, session: Session) -> None:
     session.execute("CREATE TABLE m.café (id INT PRIMARY KEY)")
     run_all(target, in_one_partition([schema_change(10, "DROP TABLE IF EXISTS cafe"), boundary(20)]))
     assert session.rows("SHOW TABLES FROM m") == [("café",)]
+
+
+def test_names_that_only_tidb_takes(target: str, session: Session) -> None:
+    """They are held, and their rows find no table; another name on the target helps."""
+    events = [created(10, "😀"), insert(11, "😀"), boundary(20)]
+    with pytest.raises(HeldError, match="no name with such characters as '😀': give it another one with --route"):
+        run_all(target, in_one_partition(events))
+    settings = Settings(route=("m.`😀` -> m.smile",))
+    run_all(target, ruled(in_one_partition(events), settings.row_rules), ddl=settings.ddl_rules())
+    assert session.rows("SELECT id FROM m.smile") == [(1,)]
+    with pytest.raises(ApplyError, match=r"the target has no table m\.😀"):
+        run_all(target, in_one_partition([insert(30, "😀"), insert(30, "smile"), boundary(40)], start=9))
