@@ -113,10 +113,21 @@ def assert_nothing_is_left(process: Process, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[tuple[Kafka, Proxy]]:
+def own_broker() -> Iterator[tuple[Kafka, Proxy]]:
     """A broker of this module's own."""
     with wired_kafka() as found:
         yield found
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, wait: Callable[[Scene], None]) -> Iterator[tuple[Kafka, Proxy]]:
+    """One behind a proxy where that fails; otherwise everybody's, without one to its advertised address."""
+    if wait in {Scene.lose_kafka, Scene.stall_kafka}:
+        yield request.getfixturevalue("own_broker")
+        return
+    kafka: Kafka = request.getfixturevalue("kafka")
+    with Proxy(kafka.port) as proxy:
+        yield kafka, proxy
 
 
 @pytest.mark.system
