@@ -17,13 +17,18 @@ from tests.support.grounds import RECOVERY_SECONDS, SERVERS, Ground, PatientWatc
 from tests.support.nights import PATIENCE_SECONDS, Night, Report
 
 MINUTES = float(os.environ.get("FAULTS_MINUTES", "30"))
-IN_SUITE = {
+WITHIN_SECONDS = {
     *WIRE,
     *("Kafka cut", "Kafka away", "Kafka stalls"),
     *("table locked", "MariaDB stopped", "MariaDB killed", "failover", "JVM stopped"),
     *("clock an hour ahead", "clock an hour behind"),
 }
-"""Those that the bridge gets over within seconds."""
+"""Those that the bridge gets over so soon."""
+SHOWN_ELSEWHERE = {
+    *("COMMIT cut before the server", "COMMIT cut before its answer", "COMMIT comes late", "COMMIT kept back"),
+    *("statement cut", "target cut", "target away", "MariaDB killed", "Kafka away"),
+}
+"""By tests/pipeline/test_cut_wire.py at each place of a transaction, and in tests/system/test_running.py."""
 MAY_END_WITH = "exit 5: bridge: the pipeline 'bridge' belongs to another bridge"
 """Another end than 3: behind a wire that stalls the target takes a killed owner for alive, until its heartbeat is 30 s
 old."""
@@ -56,14 +61,21 @@ def assert_nothing_is_left(ground: Ground, folder: Path) -> None:
     assert not any("Traceback" in log for log in ground.logs), ground.logs
 
 
-@pytest.mark.system
 @pytest.mark.timeout(600)
-def test_each_fault_by_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(WITHIN_SECONDS - SHOWN_ELSEWHERE, marks=pytest.mark.system, id="shown only here"),
+        pytest.param(WITHIN_SECONDS, marks=pytest.mark.soak, id="all"),
+    ],
+)
+def test_each_fault_by_itself(tmp_path: Path, names: set[str]) -> None:
     """One bridge gets over all of them, one after the other, without ending once."""
     report, folder = Report(), tmp_path / "bridge"
     with grounds(folder, consistency="atomic", seed=3, per_beat=6) as (ground, watcher):
         assert ground.recovered(ground.feed.bank.boundary())
-        faults = [fault for fault in faults_of(ground) if fault.name in IN_SUITE]
+        assert ground.recovered(ground.feed.bank.boundary())  # behind rows: no table is still to be made
+        faults = [fault for fault in faults_of(ground) if fault.name in names]
         for fault in random.Random(3).sample(faults, len(faults)):
             happens(ground, report, fault)
         finish(ground, watcher, atomic=True)
