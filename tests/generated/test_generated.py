@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BLOCKS: Final = 10
-RUNS: Final = 30
+RUNS: Final = 20
 """Of each block."""
-EXECUTOR_RUNS: Final = 8
+EXECUTOR_RUNS: Final = 5
 EXECUTORS: Final = {"where": "executors"}
 ONE_IN: Final = 40
 """So many runs of the soak are on executors."""

@@ -13,7 +13,7 @@ from tests.support.bridges import applied_ts
 from tests.support.command import Process
 from tests.support.pipelines import admin
 
-EVENTS = 40_000
+EVENTS = 24_000
 
 
 def test_killed_in_mid_stream_it_ends_equal(
