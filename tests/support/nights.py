@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -78,15 +79,18 @@ class Night:
                 if fault is not None:
                     happening.append(pool.submit(self._happen, fault))
                 time.sleep(EVERY_SECONDS)
-                self._look()
+                self._look(happening)
             while not all(one.done() for one in happening):
                 time.sleep(1)
-                self._look()
+                self._look(happening)
         for one in happening:
             one.result()
 
-    def _look(self) -> None:
+    def _look(self, happening: Iterable[Future[None]]) -> None:
         self._ground.feed.check()
+        for one in happening:
+            if one.done():
+                one.result()
         if self._busy["target"].acquire(blocking=False):
             try:
                 self._ground.revive()
