@@ -23,6 +23,7 @@ from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
+from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
@@ -107,7 +108,8 @@ class Quarantine:
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.
 
-        ids: None for all entries that are held.
+        ids: None for all entries that are held.  Raises UsageError for routes other than those of the pipeline, which
+        would write rows to other tables.
         """
         return self._act_on_each(ids, self._retry_entry)
 
@@ -145,6 +147,7 @@ class Quarantine:
         return "dropped"
 
     def _retry_entry(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
+        require_kept_routes(session, self._table.schema, progress, self._options.row_rules.routes)
         if entry.cut_bytes:
             raise _KeptError(
                 f"{entry.cut_bytes} bytes of it were not kept; read the whole message at its position in the topic"

@@ -16,10 +16,12 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
+from bridge.filters.routes import Routes
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.table_definition import ServerKind, server_kind
 
 _TRIES: Final = 5
@@ -44,10 +46,16 @@ class TargetSnapshot:
 
 
 def open_target_snapshot(
-    target: Target, table: ProgressTable, count: int, *, beside: Callable[[Progress | None], None] = lambda _: None
+    target: Target,
+    table: ProgressTable,
+    count: int,
+    routes: Routes,
+    *,
+    beside: Callable[[Progress | None], None] = lambda _: None,
 ) -> TargetSnapshot:
     """Opens `count` sessions in one snapshot of the target.
 
+    routes: where the tables are looked for; UsageError when the pipeline has written them elsewhere.
     beside: runs at the same moment, to open the source's snapshot.
     Waits for a schema change that is under way; one that stays (held, or refused) counts as not run.  Also waits for a
     step that is written in parts (parallel consistency).
@@ -57,12 +65,20 @@ def open_target_snapshot(
         sessions = [_closing(stack, target.connect()) for _ in range(count)]
         holder = target.connect()
         try:
+            _require_routes(holder, table, routes)
             holder.execute(f"SET SESSION wait_timeout = {_HOLDER_SECONDS}")
             progress, held = _held(holder, table, lambda progress: _open(sessions, progress, beside))
         finally:
             holder.close()
         stack.pop_all()
         return TargetSnapshot(tuple(sessions), progress, held)
+
+
+def _require_routes(session: Session, table: ProgressTable, routes: Routes) -> None:
+    progress = table.read(session) if table.exists(session) else None
+    if progress is not None:
+        require_kept_routes(session, table.schema, progress, routes)
+    session.rollback()
 
 
 def _closing(stack: ExitStack, session: Session) -> Session:

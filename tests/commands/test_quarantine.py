@@ -15,11 +15,12 @@ import pytest
 
 from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
+from bridge.filters.routes import Routes
 from bridge.mysql.connection import Session, Target
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import admin, ran_with, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change
 
 AT = ("timestamp", "2024-01-01 08:00:00")
@@ -104,6 +105,18 @@ def test_what_an_event_filter_leaves_out_stays(target: str, session: Session, tm
     [outcome] = Quarantine(Target(target), Settings.model_validate(given)).retry(None) or []
     assert (outcome.done, outcome.why) == (False, "an event filter leaves its row changes out")
     assert (rows(session), states(session)) == ([], ["held"])
+
+
+def test_other_routes_than_those_of_the_pipeline_are_refused(target: str, session: Session, tmp_path: Path) -> None:
+    """They would write its rows to another table; what does not depend on them still works."""
+    session.execute("CREATE DATABASE r")
+    session.execute("CREATE TABLE r.t LIKE m.t")
+    fill(target, tmp_path, row(10, 1, at=AT))
+    ran_with(session, Routes())
+    ended = quarantine(target, "retry", "--all", "--timezone", "+08:00", "--route", "m.t -> r.t")
+    assert (ended.code, "m.t went to m.t, and would go to r.t" in ended.last_line) == (2, True), ended.err
+    assert (session.rows("SELECT * FROM r.t"), rows(session), states(session)) == ([], [], ["held"])
+    assert retried(target, "--all") == [(True, "applied: 1 row changes")]
 
 
 @pytest.mark.parametrize(("ignored", "left"), [("delete", [2]), ("insert", [2]), ("update", [1])])

@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
+from bridge.filters.routes import Routes
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.routes_record import keep_routes
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
@@ -172,6 +174,18 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **option
     where = zip(events["partition"].to_pylist(), events["offset"].to_pylist(), strict=True)
     order = np.lexsort((events["index"].to_numpy(), [lines[one] for one in where]))
     return events.take(pa.array(order)).combine_chunks()
+
+
+def ran_with(session: Session, routes: Routes) -> None:
+    """Has the pipeline `bridge` have written with these routes; a known one stays where it is."""
+    table = ProgressTable("bridge")
+    table.create(session)
+    if not table.is_known(session):
+        table.begin(session, 10)
+        session.execute("UPDATE _bridge.progress SET applied_ts = 50, applying_ts = 50")
+    progress = table.read(session)
+    assert progress is not None
+    keep_routes(session, table.schema, progress, routes)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridge.filters.routes import Routes
 from bridge.local import Kafka
 from bridge.verify.source import historical_rows
 from tests.support.bridges import applied_ts, kafka_arguments, running
@@ -17,7 +18,7 @@ from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import Ended, bridge
 from tests.support.feeds import Feed
 from tests.support.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
-from tests.support.pipelines import admin, contents, sql
+from tests.support.pipelines import admin, contents, ran_with, sql
 from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
@@ -72,6 +73,18 @@ def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) ->
     assert counted == there
     assert sum(counted.values()) > 10
     assert script == "ddl" or {t["not_covered"] for t in report["tables"]} == {0}
+
+
+def test_other_routes_than_those_of_the_pipeline_are_refused(target: str, tmp_path: Path) -> None:
+    """They would have it compare tables that the pipeline does not write; exit 2, which is not "different"."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        ran_with(session, Routes())
+    (tmp_path / "one.jsonl").write_text('{"partition":0,"offset":0,"timestamp":0,"key":null,"value":null}\n')
+    flags = ("--input", str(tmp_path), "--protocol", "canal-json", "--target", target, "--route", "m.t -> r.t")
+    ended = bridge("verify", *flags)
+    assert (ended.code, "m.t went to m.t, and would go to r.t" in ended.last_line) == (2, True), ended.err
 
 
 @pytest.mark.soak

@@ -11,6 +11,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError, UsageError
+from bridge.filters.routes import Routes
 from bridge.model import Advance
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
@@ -112,7 +113,7 @@ def test_all_sessions_see_one_moment(pair: Pair) -> None:
     query = "SELECT SUM(v), SUM(v * id), COUNT(*) FROM app.a"
     with moving(pair) as done:
         for _ in range(3):
-            snapshot, before = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 4), done[0]
+            snapshot, before = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 4, Routes()), done[0]
             seen = set()
             try:
                 for number, session in enumerate(snapshot.sessions, 1):
@@ -150,7 +151,7 @@ def test_the_bridge_cannot_move_between_the_snapshots(pair: Pair, monkeypatch: p
     monkeypatch.setattr(
         snapshots, "begin_snapshot", lambda session: (refusals.append(advance()), begin(session))
     )  # fmt: skip
-    snapshot = open_target_snapshot(target, table, 3, beside=lambda _: refusals.append(advance()))
+    snapshot = open_target_snapshot(target, table, 3, Routes(), beside=lambda _: refusals.append(advance()))
     try:
         assert set(refusals) <= LOCK_CONFLICT
         assert len(refusals) == 4
@@ -220,14 +221,14 @@ def test_who_loses_the_progress_row_is_told(pair: Pair, monkeypatch: pytest.Monk
         writer.commit()
 
     with pytest.raises(MySQLError):
-        open_target_snapshot(target, table, 1, beside=stand_still)
+        open_target_snapshot(target, table, 1, Routes(), beside=stand_still)
     writer.close()
 
 
 def test_a_schema_change_does_not_wait_for_the_whole_verification(pair: Pair) -> None:
     """Between two looks the snapshot holds no metadata lock; what it cannot show any more it refuses to show."""
     pair.both("CREATE DATABASE app; CREATE TABLE app.a (id INT PRIMARY KEY)")
-    snapshot = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 1)
+    snapshot = open_target_snapshot(Target(pair.target), ProgressTable("bridge"), 1, Routes())
     try:
         reader = SnapshotReader(snapshot.sessions[0], is_snapshot=True, place="target")
         assert reader.rows("SELECT COUNT(*) FROM app.a") == [(0,)]

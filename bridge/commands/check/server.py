@@ -11,15 +11,18 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.commands.check import grants
-from bridge.commands.check.finding import Finding, Level, fail, ok, warn
+from bridge.commands.check.finding import Finding, Level, fail, failed, ok, warn
 from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.server_features import Flavour, Version, read_version
+from bridge.errors import UsageError
 from bridge.mysql import tidb
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.state import schema as own_tables
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 
@@ -61,6 +64,7 @@ class ServerFacts:
     clock_ahead: seconds by which its clock is ahead of this machine's.
     takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
+    other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
     """
 
     version: str
@@ -73,6 +77,7 @@ class ServerFacts:
     own_tables: bool
     grants: grants.GrantFacts
     takes_timestamps: bool = True
+    other_routes: UsageError | None = None
 
     @property
     def flavour(self) -> Flavour:
@@ -82,7 +87,7 @@ class ServerFacts:
 
 def gather(target: Target, settings: Settings) -> ServerFacts:
     """Asks the target, over two connections; writes nothing."""
-    session = target.connect(autocommit=True)
+    session, progress = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
     try:
         second = target.connect(autocommit=True)
         try:
@@ -97,12 +102,23 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             load_objection=server_objection(session),
             clock_ahead=clock_ahead(session, time.time),
             limits=limits,
-            own_tables=own_tables.are_usable(session, settings.target.schema_name),
+            own_tables=progress.exists(session),
             grants=grants.gather(session),
             takes_timestamps=_takes_timestamps(session),
+            other_routes=_other_routes(session, progress, settings),
         )
     finally:
         session.close()
+
+
+def _other_routes(session: Session, table: ProgressTable, settings: Settings) -> UsageError | None:
+    progress = table.read(session) if table.exists(session) else None
+    try:
+        if progress is not None:
+            require_kept_routes(session, table.schema, progress, settings.table_routes)
+    except UsageError as refusal:
+        return refusal
+    return None
 
 
 def _takes_timestamps(session: Session) -> bool:
@@ -161,6 +177,8 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
         "are there" if facts.own_tables else "are not there yet; the first start, or bridge check --create, makes them"
     )
     yield ok("own-tables", f"the bridge's own tables in {name} {made}")
+    if facts.other_routes:
+        yield failed("routes", facts.other_routes)
 
 
 def judge_version(said: str, place: str) -> Finding:

@@ -20,14 +20,22 @@ _SHOWN: Final = 3
 
 
 def keep_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> None:
-    """Stores the routes of a pipeline.  Raises UsageError when, by those that are stored, tables that are on the target
-    belong elsewhere now."""
-    before, now = _read(session, schema, progress.name), _text(routes)
-    if before == now:
+    """Stores the routes of a pipeline; raises what `require_kept_routes` raises."""
+    if require_kept_routes(session, schema, progress, routes):
         return
+    stored = (progress.name, _text(routes))
+    session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)
+
+
+def require_kept_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> bool:
+    """Tells whether the routes are those that the pipeline ran with.  Raises UsageError when by others, tables that are
+    on the target belong elsewhere."""
+    before = _read(session, schema, progress.name)
+    if before == _text(routes):
+        return True
     if before is not None and progress.applied_ts > progress.start_ts:
         _refuse_moved(session, progress, _routes(before), routes)
-    session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", (progress.name, now))
+    return False
 
 
 def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes) -> None:
@@ -37,8 +45,9 @@ def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes
         raise UsageError(
             f"the routes are not those that the pipeline ran with: {'; '.join(map(str, found[:_SHOWN]))}{more}",
             where=f"pipeline {progress.name}",
-            fix="give the routes as they were (--route); or move what is there yourself, with RENAME TABLE on the"
-            " target, and start again; or begin anew with another --name",
+            fix="give the routes as they were (--route, or the settings file of the pipeline); or stop the bridge, move"
+            " what is there yourself, with RENAME TABLE on the target, and start it with the new routes; or begin anew"
+            " with another --name",
         )
 
 

@@ -101,7 +101,8 @@ class LogVerification:
             self._settings.spark, with_kafka=self._source.is_kafka, log_level=self._settings.log.spark
         )
         with self._expected_errors(), ExitStack() as stack:
-            snapshot = open_target_snapshot(self._target, self._table, self._options.workers)
+            routes = self._options.row_rules.routes
+            snapshot = open_target_snapshot(self._target, self._table, self._options.workers, routes)
             for session in snapshot.sessions:
                 stack.callback(session.close)
             if snapshot.progress is None:

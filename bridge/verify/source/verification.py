@@ -102,6 +102,7 @@ class SourceVerification:
                 self._target,
                 self._table,
                 self._options.workers,
+                self._options.row_rules.routes,
                 beside=lambda progress: self._enter(sources, progress),
             )
             for session in snapshot.sessions:

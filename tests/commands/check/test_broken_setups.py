@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from bridge.commands.check.machine import Folder
+from bridge.filters.routes import Routes
 from bridge.local.server import free_port
 from tests.support.captures import write_lines
 from tests.support.command import Ended, bridge
-from tests.support.pipelines import admin, sql
+from tests.support.pipelines import admin, ran_with, sql
 from tests.support.wire import TSO, canal
 
 BOUNDARY = json.dumps(
@@ -118,6 +119,14 @@ def no_timezone(setup: Setup) -> None:
     setup.flags["--timezone"] = ""
 
 
+def other_routes(setup: Setup) -> None:
+    """Tables of both names are there; the pipeline has written the one, and would go on with the other."""
+    sql(setup.url, "CREATE DATABASE e", "CREATE TABLE e.t LIKE d.t", "SELECT 1")
+    with admin(setup.url) as session:
+        ran_with(session, Routes())
+    setup.flags["--route"] = "d.t -> e.t"
+
+
 def void(_: object) -> None:
     """A statement's rows are not looked at."""
 
@@ -156,6 +165,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
         "GRANT DELETE ON `d`.* TO 'poor'@'%'",
     ),
     "no grant on its own database": (poor(f"{NEEDED} ON d.*"), "grants", "`_bridge`.*"),
+    "other routes": (other_routes, "routes", "d.t went to d.t, and would go to e.t"),
     "no upstream": (flag("--upstream", f"mysql://root@{nowhere()}/"), "upstream", "does not answer"),
 }
 

@@ -13,7 +13,7 @@ from bridge.filters.routes import Routes
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
 from tests.support.command import bridge
-from tests.support.pipelines import admin, sql
+from tests.support.pipelines import admin, ran_with, sql
 
 BEGUN = Progress("bridge", 1, 50, 10, {}, ())
 
@@ -48,17 +48,21 @@ def test_routes_that_would_divide_a_table(target: str) -> None:
         assert sql(target, "SELECT name FROM _bridge.routes") == [("other",)]
 
 
-def test_a_pipeline_does_not_start_with_them(target: str, tmp_path: Path) -> None:
-    """It ends before Spark starts, and says which table would be divided."""
+def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
+    """Neither a start nor a comparison with the upstream; it says which table would be divided.  A pipeline that is not
+    known has no routes."""
     with admin(target) as session:
-        table = ProgressTable("bridge")
-        table.create(session)
-        table.begin(session, 10)
-        session.execute("UPDATE _bridge.progress SET applied_ts = 50")
         session.execute("CREATE DATABASE m")
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
-        keep_routes(session, "_bridge", BEGUN, Routes())
+        ran_with(session, Routes())
     (tmp_path / "one.jsonl").write_text('{"partition":0,"offset":0,"timestamp":0,"key":null,"value":null}\n')
-    flags = ("--input", str(tmp_path), "--protocol", "canal-json", "--route", "m.t -> r.t")
-    ended = bridge("replay", "--target", target, *flags)
-    assert (ended.code, "m.t went to m.t, and would go to r.t" in ended.last_line) == (2, True), ended.err
+    replay = ("replay", "--input", str(tmp_path), "--protocol", "canal-json")
+    verify = ("verify", "--against", "upstream", "--upstream", target, "--filter", "m.*")
+    for command in (replay, verify):
+        ended = bridge(*command, "--target", target, "--route", "m.t -> r.t")
+        said = "pipeline bridge: the routes are not those that the pipeline ran with: m.t went to m.t, and would go to"
+        assert ended.code == 2, ended.err
+        assert f"{said} r.t" in ended.last_line
+        assert "(--route, or the settings file of the pipeline)" in ended.last_line
+    assert bridge(*verify, "--target", target).code == 0
+    assert bridge(*verify, "--target", target, "--route", "m.t -> r.t", "--name", "other").code == 1
