@@ -6,25 +6,57 @@ import difflib
 import getpass
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from bridge.commands.look_session import open_session
+from bridge.commands.status import read_owner
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_load.replica_lag import REPLICA_LAG
 from bridge.mysql.server_load.status_limits import parse_limits, status_value
-from bridge.mysql.state.controls import ControlKind, Controls, ControlTable
+from bridge.mysql.state.controls import ControlKind, Controls, ControlTable, as_document
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.writability import require_writable
 
 OFF: Final = "off"
+TAKE_UP_SECONDS: Final = 5.0
+"""How long a command waits for the bridge that runs, which looks once a second."""
+_LOOK_SECONDS: Final = 0.05
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
+class Steered(NamedTuple):
+    """What is set after a change, and whether it is followed.
+
+    runner: the bridge that runs; "" when none does.
+    seconds: after how long it has taken the change up; None when it has not within TAKE_UP_SECONDS.
+    """
+
+    controls: Controls
+    runner: str = ""
+    seconds: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Returns it as a JSON document."""
+        taken_up = {"by": self.runner, "seconds": self.seconds} if self.runner else None
+        return {**as_document(self.controls), "taken_up": taken_up}
+
+    @property
+    def words(self) -> str:
+        """Says who follows it."""
+        if not self.runner:
+            return "no bridge runs this pipeline now; the next one takes it up at its start"
+        if self.seconds is None:
+            return f"{self.runner} has not taken it up within {TAKE_UP_SECONDS:g} s; see its log, and bridge status"
+        return f"taken up by {self.runner} after {self.seconds:.1f} s"
+
+
 class Steerer:
-    """Sets and lifts what steers one pipeline.  It needs no ownership: the bridge that runs takes it up.
+    """Sets and lifts what steers one pipeline.  It needs no ownership: the bridge that runs takes it up, which is
+    waited for.
 
     Every method raises UnknownPipelineError when the target knows no such pipeline.
     """
@@ -38,15 +70,15 @@ class Steerer:
         with self._session() as session:
             return self._controls.read(session)
 
-    def pause(self) -> Controls:
+    def pause(self) -> Steered:
         """Has the bridge apply nothing."""
         return self._change(ControlKind.PAUSE, "")
 
-    def resume(self) -> Controls:
+    def resume(self) -> Steered:
         """Lifts a pause."""
         return self._change(ControlKind.PAUSE, None)
 
-    def rate(self, rows: str) -> Controls:
+    def rate(self, rows: str) -> Steered:
         """Limits row changes a second; `off` or 0 lifts the limit.  UsageError for anything but a whole number."""
         if rows != OFF and not (rows.isascii() and rows.isdigit()):
             raise UsageError(
@@ -54,7 +86,7 @@ class Steerer:
             )
         return self._change(ControlKind.RATE, None if rows == OFF or not int(rows) else str(int(rows)))
 
-    def throttle(self, rules: Sequence[str]) -> Controls:
+    def throttle(self, rules: Sequence[str]) -> Steered:
         """Has the bridge wait while a server is above one of these limits, which replace what was set; `off`
         lifts them.  UsageError for a rule that cannot be read, or that names no number that the target knows."""
         if list(rules) == [OFF]:
@@ -65,20 +97,34 @@ class Steerer:
                 _require_number(session, name)
         return self._change(ControlKind.THROTTLE, ",".join(f"{name}={limit:.10g}" for name, limit in limits.items()))
 
-    def log_level(self, level: str) -> Controls:
+    def log_level(self, level: str) -> Steered:
         """Sets the level of the log; `off` lifts it.  UsageError for a level that does not exist."""
         if level.lower() not in (*LEVELS, OFF):
             raise UsageError(f"{level!r} is no log level", fix=f"give one of {', '.join(LEVELS)}, or {OFF}")
         return self._change(ControlKind.LOG_LEVEL, None if level.lower() == OFF else level.lower())
 
-    def _change(self, kind: ControlKind, value: str | None) -> Controls:
+    def _change(self, kind: ControlKind, value: str | None) -> Steered:
         with self._session() as session:
             require_writable(session)
             if value is None:
                 self._controls.lift(session, kind)
             else:
                 self._controls.set(session, kind, value, _who())
-            return self._controls.read(session)
+            return self._followed(session, self._controls.read(session))
+
+    def _followed(self, session: Session, controls: Controls) -> Steered:
+        began, wanted = time.monotonic(), as_document(controls)
+        while True:
+            owner, is_running, said = read_owner(session, self._table)
+            seconds = time.monotonic() - began
+            if not is_running:
+                return Steered(controls)
+            runner = f"process {owner['pid']} on {owner['host']}"
+            if said.get("steered") == wanted:
+                return Steered(controls, runner, seconds)
+            if seconds > TAKE_UP_SECONDS:
+                return Steered(controls, runner)
+            time.sleep(_LOOK_SECONDS)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:

@@ -16,7 +16,7 @@ from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.controls import Controls, ControlTable
+from bridge.mysql.state.controls import Controls, ControlTable, as_document
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -81,7 +81,7 @@ class PipelineStatus:
             "open_schema_changes": [entry.document() for entry in self.open_changes],
             "quarantined": sum(self.quarantined.values()),
             "quarantined_by_code": self.quarantined,
-            "controls": {kind.value: control.document() for kind, control in self.controls.items()},
+            "controls": as_document(self.controls),
             "target_takes_writes": self.takes_writes,
             "last_said": self.last_status,
         }
@@ -98,8 +98,8 @@ class PipelineStatus:
             yield "steered", control.words
         if not self.takes_writes:
             yield "target", "is read-only: a bridge waits until it, or another server of its name, takes writes"
-        elif self.running and self.last_status:
-            yield "waiting for", str(self.last_status.get("waiting_for", ""))
+        elif self.running and "waiting_for" in self.last_status:
+            yield "waiting for", str(self.last_status["waiting_for"])
             yield "time goes to", shares(self.last_status.get("phases", {})) or "nothing so far"
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
@@ -137,7 +137,7 @@ def read_status(target: Target, table: ProgressTable) -> PipelineStatus | None:
         progress = table.read(session)
         if progress is None:
             return None
-        owner, running, last_status = _read_owner(session, table)
+        owner, running, last_status = read_owner(session, table)
         journal = Journal(table.name, table.schema)
         counts, open_changes = journal.counts(session), tuple(journal.entries(session, OPEN))
         held = count_held(session, table.schema, table.name)
@@ -188,7 +188,8 @@ def _owned(target: Target, table: ProgressTable) -> Iterator[Ownership]:
         ownership.release()
 
 
-def _read_owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:
+def read_owner(session: Session, table: ProgressTable) -> tuple[dict[str, Any], bool, dict[str, Any]]:
+    """Reads who ran the pipeline last, whether that bridge is running, and what it said last."""
     rows = session.rows(
         "SELECT host, pid, epoch, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3)), state"
         f" FROM {quote_name(table.schema, 'owner')} WHERE name = %s",

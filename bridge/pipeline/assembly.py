@@ -113,10 +113,10 @@ class Assembly:
         """Makes the owner's heartbeat, which calls `on_status` every `seconds`."""
         return Heartbeat(self.target, ownership, writer, on_status, seconds)
 
-    def steering(self, table: ProgressTable) -> Steering:
-        """Makes the part that follows what `bridge ctl` has set."""
+    def steering(self, table: ProgressTable, heartbeat: Heartbeat) -> Steering:
+        """Makes the part that follows what `bridge ctl` has set, and has the heartbeat say so."""
         load = LoadWatch(self.target, table, self.replicas)
-        return Steering(self.target, ControlTable(table.name, table.schema), load)
+        return Steering(self.target, ControlTable(table.name, table.schema), load, heartbeat.tell)
 
     def source_watch(self, end: End) -> SourceWatch:
         """Makes the part that notices that the source is away."""

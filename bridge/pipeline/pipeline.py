@@ -112,7 +112,7 @@ class Pipeline:
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
-                self._assembly.steering(owned.table) as steering,
+                self._assembly.steering(owned.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(StartReporter(owned.applied_ts, ends))
                 started = self._start_spark(ends.source)

@@ -11,7 +11,7 @@ from bridge.cli.help_layout import PageGroup, command, page_app
 from bridge.cli.options import TARGET, JsonFlag, takes_settings
 
 if TYPE_CHECKING:
-    from bridge.commands.ctl import Steerer
+    from bridge.commands.ctl import Steered, Steerer
     from bridge.config import Settings
     from bridge.mysql.state.controls import Controls
 
@@ -31,7 +31,7 @@ class _ShowsByDefault(PageGroup):
 
 app = page_app(
     "Steers a pipeline, from any machine that reaches its target.  What is set stays over restarts; a bridge that runs"
-    " takes it up within two seconds.  Without a command it shows what is set."
+    " takes it up within two seconds, which is waited for and told.  Without a command it shows what is set."
 )
 app.info.cls = _ShowsByDefault
 
@@ -40,7 +40,13 @@ app.info.cls = _ShowsByDefault
 @takes_settings(*TARGET)
 def show(settings: Settings, as_json: JsonFlag = False) -> None:
     """Shows what is set, by whom and since when."""
-    _print(settings, _steerer(settings).read(), as_json=as_json)
+    from bridge.mysql.state.controls import as_document
+
+    controls = _steerer(settings).read()
+    if as_json:
+        console.print_json(as_document(controls))
+    else:
+        _print_controls(settings, controls)
 
 
 @command(app, "pause", example="bridge ctl pause --config bridge.toml", exits=_UNKNOWN)
@@ -112,10 +118,15 @@ def _steerer(settings: Settings) -> Steerer:
     return Steerer(target_of(settings), progress_of(settings))
 
 
-def _print(settings: Settings, controls: Controls, *, as_json: bool) -> None:
+def _print(settings: Settings, steered: Steered, *, as_json: bool) -> None:
     if as_json:
-        console.print_json({kind.value: control.document() for kind, control in controls.items()})
+        console.print_json(steered.document())
         return
+    _print_controls(settings, steered.controls)
+    console.line(f"{settings.name}: {steered.words}")
+
+
+def _print_controls(settings: Settings, controls: Controls) -> None:
     for control in controls.values():
         console.line(f"{settings.name}: {control.words}")
     if not controls:

@@ -69,6 +69,11 @@ class Control:
 Controls = dict[ControlKind, Control]
 
 
+def as_document(controls: Controls) -> dict[str, Any]:
+    """Returns what is set as a JSON document."""
+    return {kind.value: control.document() for kind, control in controls.items()}
+
+
 class ControlTable:
     """Reads and writes what is set for one pipeline.  The caller gives the sessions."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from bridge.mysql.connection import Target
 from bridge.mysql.server_load.status_limits import parse_limits
-from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable
+from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable, as_document
 from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.lookout import KeptSession, Lookout
@@ -26,10 +27,19 @@ class Steering:
 
     Nothing passes the gate before the first reading.  When the target does not answer, what was read last counts on.
     Servers are measured on a thread of its own: one that does not answer must not delay a pause.
+
+    tell: is told what is followed, whenever that has changed.
     """
 
-    def __init__(self, target: Target, controls: ControlTable, load: LoadWatch) -> None:
-        self._session, self._controls, self._load = KeptSession(target), controls, load
+    def __init__(
+        self,
+        target: Target,
+        controls: ControlTable,
+        load: LoadWatch,
+        tell: Callable[[Mapping[str, Any]], object],
+    ) -> None:
+        self._session, self._controls, self._load, self._tell = KeptSession(target), controls, load, tell
+        self._told: Controls | None = None
         self._known: Controls = {}
         self.gate = Gate(Limits(paused=BEING_READ))
 
@@ -58,6 +68,9 @@ class Steering:
         self.gate.limits = Limits(
             pause.words if pause else "", float(rate.value) if rate else 0.0, rate.words if rate else ""
         )
+        if found != self._told:
+            self._told = found
+            self._tell(as_document(found))
 
     def measure(self) -> None:
         """Measures the servers while a throttle is set."""

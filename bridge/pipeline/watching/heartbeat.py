@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -51,7 +51,9 @@ class Heartbeat:
         self._on_status, self._seconds = on_status, seconds
         self._reporter: StatusReporter | StartReporter | None = None
         self._failure: BaseException | None = None
-        self._end = threading.Event()
+        self._end, self._wake = threading.Event(), threading.Event()
+        self._steered: Mapping[str, Any] | None = None
+        self._is_told = True
         self._session: Session | None = None
         self._is_logged = False
         self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
@@ -62,6 +64,7 @@ class Heartbeat:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
+        self._wake.set()
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive() or self._session is None:
             return  # the target does not answer
@@ -72,6 +75,11 @@ class Heartbeat:
     def report_on(self, reporter: StatusReporter | StartReporter) -> None:
         """Sets where the status comes from, from now on."""
         self._reporter = reporter
+
+    def tell(self, steered: Mapping[str, Any]) -> None:
+        """Says at once, beside the status, which of the operator's settings are followed from now on."""
+        self._steered, self._is_told = steered, False
+        self._wake.set()
 
     def raise_failure(self) -> None:
         """Raises the error that ended the thread, if there is one: without a heartbeat, another bridge may take
@@ -88,15 +96,21 @@ class Heartbeat:
     def _beat_until_end(self) -> None:
         next_beat = next_status = time.monotonic()
         next_status += self._seconds
-        while not self._end.wait(max(0.05, min(next_beat, next_status) - time.monotonic())):
+        while not self._is_over_by(min(next_beat, next_status)):
             now = time.monotonic()
             status = self._read_status()
             if status is not None and now >= next_status:
                 next_status = now + self._seconds
                 self._report(status)
-            if now >= next_beat:
+            if now >= next_beat or not self._is_told:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
+
+    def _is_over_by(self, moment: float) -> bool:
+        """Waits for a moment, the end, or something to tell; gives True at the end."""
+        self._wake.wait(max(0.05, moment - time.monotonic()))
+        self._wake.clear()
+        return self._end.is_set()
 
     def _read_status(self) -> Status | None:
         try:
@@ -121,8 +135,10 @@ class Heartbeat:
         try:
             if self._session is None:
                 self._session = self._target.connect(autocommit=True, timeout_seconds=_TIMEOUT_SECONDS)
-            state = orjson.dumps(status.document() if status else {}).decode()
-            self._ownership.beat(self._session, self._writer.connections, state)
+            self._is_told = True
+            said = status.document() if status else {}
+            steered = {} if self._steered is None else {"steered": self._steered}
+            self._ownership.beat(self._session, self._writer.connections, orjson.dumps({**said, **steered}).decode())
             self._writer.end.answered(_WORK)
         except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another
             session, self._session = self._session, None

@@ -60,9 +60,9 @@ def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
     verify = ("verify", "--against", "upstream", "--upstream", target, "--filter", "m.*")
     for command in (replay, verify):
         ended = bridge(*command, "--target", target, "--route", "m.t -> r.t")
-        said = "pipeline bridge: the routes are not those that the pipeline ran with: m.t went to m.t, and would go to"
+        said = "bridge: the routes are not those that the pipeline ran with: m.t went to m.t, and would go to"
         assert ended.code == 2, ended.err
-        assert f"{said} r.t" in ended.last_line
+        assert f"{said} r.t; at pipeline bridge" in ended.last_line
         assert "(--route, or the settings file of the pipeline)" in ended.last_line
     assert bridge(*verify, "--target", target).code == 0
     assert bridge(*verify, "--target", target, "--route", "m.t -> r.t", "--name", "other").code == 1

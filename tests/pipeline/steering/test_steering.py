@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import structlog
 
+from bridge.commands.ctl import TAKE_UP_SECONDS
 from bridge.local import MariaDB
 from bridge.mysql.connection import Target
 from bridge.mysql.state.controls import ControlTable
@@ -19,8 +22,9 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import NO_REPLICAS, LoadWatch
 from bridge.pipeline.steering.steering import BEING_READ, Steering
+from bridge.pipeline.watching.heartbeat import Heartbeat
 from tests.support.command import Ended, bridge
-from tests.support.pipelines import admin, opened, sql
+from tests.support.pipelines import Pipeline, admin, opened, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 EVENTS = [
@@ -43,10 +47,11 @@ def ctl(target: str, *arguments: str) -> Ended:
     return bridge("ctl", *arguments, "--target", target)
 
 
-def steering_of(target: str, *replicas: str) -> Steering:
+def steering_of(target: str, *replicas: str, tell: Callable[[Mapping[str, Any]], object] = dict) -> Steering:
     """What follows `bridge ctl`, without its threads."""
     server, table = Target(target), ProgressTable("bridge")
-    steering = Steering(server, ControlTable("bridge"), LoadWatch(server, table, [Target(url) for url in replicas]))
+    load = LoadWatch(server, table, [Target(url) for url in replicas])
+    steering = Steering(server, ControlTable("bridge"), load, tell)
     steering._wrapper = structlog.get_config()["wrapper_class"]
     return steering
 
@@ -54,12 +59,12 @@ def steering_of(target: str, *replicas: str) -> Steering:
 def test_what_is_set_is_shown_and_lifted(known: str) -> None:
     """By `ctl` itself, by `ctl` without a command, and by `status`; with who and since when."""
     assert ctl(known).out == "bridge: nothing is set\n"
-    assert ctl(known, "pause").code == 0
+    assert ctl(known, "pause").out.endswith("no bridge runs this pipeline now; the next one takes it up at its start\n")
     first = json.loads(ctl(known, "pause", "--json").out)["pause"]
     ctl(known, "rate", "500")
     ctl(known, "throttle", "Threads_running=40", "replica_lag=2.5")
     shown = ctl(known, "log-level", "DEBUG").out.splitlines()
-    assert [line.split(" by ")[0] for line in shown] == [
+    assert [line.split(" by ")[0] for line in shown[:-1]] == [
         "bridge: log level debug, set",
         "bridge: paused",
         "bridge: at most 500 row changes a second, set",
@@ -257,6 +262,36 @@ def test_a_replica_that_is_behind_holds_back(known: str, old_mariadb: MariaDB, o
     steering.read()
     steering.measure()
     assert steering.gate.busy.startswith("the replica 127.0.0.1:1 does not tell how far it is")
+
+
+def test_the_command_waits_until_it_is_taken_up(target: str) -> None:
+    """And says by whom and after how long; what the bridge says is what it follows.  A bridge that does not take it up
+    is named."""
+    with opened(target, [("cdc", 0)]) as owner, heart_of(owner) as heart:
+        steering = steering_of(target, tell=heart.tell)
+        with working(lambda: until(lambda: follows(steering, "pause"))):
+            paused = json.loads(ctl(target, "pause", "--json").out)
+        assert paused["taken_up"]["by"].startswith("process ")
+        assert 0 <= paused["taken_up"]["seconds"] < TAKE_UP_SECONDS
+        with working(lambda: until(lambda: not follows(steering, "pause"))):
+            resumed = ctl(target, "resume").out.splitlines()
+        assert resumed[0] == "bridge: nothing is set"
+        assert re.fullmatch(r"bridge: taken up by process \d+ on \S+ after \d\.\d s", resumed[1])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bridge.commands.ctl.TAKE_UP_SECONDS", 0.1)
+            assert "has not taken it up within 0.1 s; see its log, and bridge status" in ctl(target, "pause").out
+        steering._session.close()
+
+
+def heart_of(owner: Pipeline) -> Heartbeat:
+    """One that beats only when it has something to tell."""
+    return Heartbeat(owner.target, owner.ownership, owner.writer, print, 60)
+
+
+def follows(steering: Steering, kind: str) -> bool:
+    """Takes up what is set, as its thread would."""
+    steering.read()
+    return kind in {known.value for known in steering._known}
 
 
 def test_the_log_level_follows(known: str) -> None:
