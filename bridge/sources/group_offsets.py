@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
+from bridge.sources.kafka_acls import NEEDED_ON_GROUP, Acls, lacking
 from bridge.sources.kafka_properties import client
 
 _TIMEOUT_SECONDS: Final = 10.0
 _SESSION_MS: Final = 6000
 """A coordinator that is away is waited for as long as this (librdkafka, session.timeout.ms)."""
+
+
+class GroupNow(NamedTuple):
+    """A consumer group.  members: how many consume in it; Kafka takes no offsets from others then."""
+
+    may_commit: bool
+    members: int = 0
+
+
+def read_group(admin: AdminClient, group: str) -> GroupNow:
+    """Asks Kafka for a consumer group, and what its user may do with it; UnansweredError when Kafka does not answer.
+
+    For a question that is asked once only: see `group_client`.
+    """
+    asked = admin.describe_consumer_groups(
+        [group], include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
+    )
+    try:
+        found = asked[group].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return GroupNow(may_commit=False)
+        raise UnansweredError(f"Kafka does not describe the consumer group {group!r}: {error.args[0].str()}") from error
+    allowed = {operation.name for operation in found.authorized_operations or ()}
+    return GroupNow(not lacking(allowed, NEEDED_ON_GROUP), len(found.members))
 
 
 def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation: str) -> dict[PartitionId, int]:
@@ -46,20 +72,27 @@ def group_client(properties: Mapping[str, str], group: str) -> Consumer:
     return client(Consumer, {**properties, **settings})
 
 
-def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId, int]) -> None:
+def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId, int], acls: Acls) -> None:
     """Sets the offsets of a consumer group that has no members; SourceError when Kafka does not take them."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     try:
         taken = committer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
-        raise _not_taken(group, error.args[0].str()) from error
+        raise _not_taken(group, _complaint(committer) or error.args[0], acls) from error
     for where in taken or ():
         if where.error is not None:
-            raise _not_taken(group, where.error.str())
+            raise _not_taken(group, where.error, acls)
 
 
-def _not_taken(group: str, words: str) -> SourceError:
+def _complaint(committer: Consumer) -> KafkaError | None:
+    """Gives why the group's coordinator is not known: the error of a commit tells only that it is waited for."""
+    message = committer.poll(0)
+    return message.error() if message is not None else None
+
+
+def _not_taken(group: str, error: KafkaError, acls: Acls) -> SourceError:
+    is_refused = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     return SourceError(
-        f"Kafka does not take the offsets of the consumer group {group!r}: {words}",
-        fix="give the Kafka user READ on the group, and let nobody consume in it",
+        f"Kafka does not take the offsets of the consumer group {group!r}: {error.str()}",
+        fix=acls.grant(NEEDED_ON_GROUP, "group", group) if is_refused else "let nobody consume in that group",
     )

@@ -23,7 +23,8 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import EVENT_SCHEMA, Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.group_offsets import commit_offsets, end_offsets, group_client
+from bridge.sources.group_offsets import GroupNow, commit_offsets, end_offsets, group_client, read_group
+from bridge.sources.kafka_acls import NEEDED, Acls, may_not
 from bridge.sources.kafka_properties import client, for_java
 from bridge.sources.range_reader import (
     AWAY,
@@ -67,6 +68,7 @@ class KafkaSource:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
         self.place = bootstrap_servers
         self._properties = {"isolation.level": ISOLATION, **properties}
+        self.acls = Acls.of({**properties, "bootstrap.servers": bootstrap_servers})
         self._committer: Consumer | None = None
 
     def __str__(self) -> str:
@@ -89,11 +91,15 @@ class KafkaSource:
 
     def topics(self) -> dict[str, TopicNow]:
         """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
-        return read_topics(self._admin, list(self._topics))
+        return read_topics(self._admin, list(self._topics), self.acls)
 
     def operations(self) -> dict[str, frozenset[str]]:
         """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
-        return read_operations(self._admin, list(self._topics))
+        return read_operations(self._admin, list(self._topics), self.acls)
+
+    def group(self, name: str) -> GroupNow:
+        """Asks Kafka for a consumer group; raises what `group_offsets.read_group` raises."""
+        return read_group(self._admin, name)
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Asks where these partitions end now."""
@@ -103,7 +109,7 @@ class KafkaSource:
         """Tells Kafka the offsets of a consumer group, the same at each call."""
         if self._committer is None:
             self._committer = group_client(dict(self._client_properties()), group)
-        commit_offsets(self._committer, group, offsets)
+        commit_offsets(self._committer, group, offsets, self.acls)
 
     def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
         """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.
@@ -253,6 +259,8 @@ class KafkaSource:
 
     def _partitions(self, consumer: Any, topic: str) -> list[int]:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise may_not(NEEDED, topic, self.acls)
         if metadata.error is not None or not metadata.partitions:
             is_away = metadata.error is not None and metadata.error.code() in AWAY
             raise (UnansweredError if is_away else SourceError)(

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
+from bridge.sources.kafka_acls import Acls, may_not
 from bridge.sources.kafka_properties import client
 
 _T = TypeVar("_T")
@@ -48,8 +49,9 @@ answer later."""
 SILENCE_SECONDS: Final = 60.0
 """Reading a range fails when its next message does not come for so long."""
 _POLL_SECONDS: Final = 0.2
-_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, *AWAY})
-"""Errors after which reading continues: the end of a partition, and what the client itself waits for."""
+_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
+"""Errors after which reading continues: the end of a partition, what the client itself waits for, and that it may not
+use the consumer group that it has to name, which it does not use."""
 
 _DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
@@ -150,6 +152,7 @@ class RangeReader:
         self._fetched: dict[PartitionId, int] = {}
         callbacks = {"stats_cb": self._note_fetched}
         self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
+        self._acls = Acls.of(properties)
         self._max_request = 1
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
@@ -216,7 +219,7 @@ class RangeReader:
         errors = [message.error() for message in received if message.error() is not None]
         for error in errors:
             if error.code() not in _HARMLESS:
-                raise _refusal_error(wanted, next_offset, error)
+                raise _refusal_error(wanted, next_offset, error, self._acls)
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
@@ -321,9 +324,11 @@ def dropped_error(partition: PartitionId, offset: int, held: str = "") -> Source
     )
 
 
-def _refusal_error(wanted: OffsetRange, next_offset: int, error: Any) -> SourceError:
+def _refusal_error(wanted: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
     if error.code() in _DROPPED:
         return dropped_error((wanted.topic, wanted.partition), next_offset)
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return may_not(("READ",), wanted.topic, acls)
     return SourceError(
         f"Kafka refused the read: {error.str()}",
         where=f"{wanted.topic}/{wanted.partition}/{next_offset}",

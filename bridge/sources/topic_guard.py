@@ -18,6 +18,7 @@ from bridge.ends.end import Abandoned, End
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
+from bridge.sources.kafka_acls import NEEDED, Acls, may_not
 from bridge.sources.source import Source, TopicNow
 from bridge.tso import tso_time
 
@@ -26,36 +27,43 @@ _NO_ID: Final = "A" * 22
 """The id that brokers before 2.8 give: 16 zero bytes in base64."""
 
 
-def read_topics(admin: AdminClient, topics: list[str]) -> dict[str, TopicNow]:
+def read_topics(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, TopicNow]:
     """Asks Kafka for the ids and partitions of the topics.
 
     Raises SourceError for a topic that does not exist or may not be described, UnansweredError when Kafka does not
     answer.
     """
-    described = _described(admin, topics)
+    described = _described(admin, topics, acls)
     return {
         topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
     }
 
 
-def read_operations(admin: AdminClient, topics: list[str]) -> dict[str, frozenset[str]]:
+def read_operations(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, frozenset[str]]:
     """Asks Kafka what the user may do with each topic (KIP-430); raises the same errors.
 
     A broker that knows no such question (before 2.3) gives no operation.
     """
-    described = _described(admin, topics, include_authorized_operations=True)
+    described = _described(admin, topics, acls, include_authorized_operations=True)
     return {topic: frozenset(one.name for one in now.authorized_operations or ()) for topic, now in described.items()}
 
 
-def _described(admin: AdminClient, topics: list[str], **options: bool) -> dict[str, Any]:
+def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: bool) -> dict[str, Any]:
     futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS, **options)
+    return {topic: _description(topic, future, acls) for topic, future in futures.items()}
+
+
+def _description(topic: str, asked: Any, acls: Acls) -> Any:
     try:
-        return {topic: future.result() for topic, future in futures.items()}
+        return asked.result()
     except KafkaException as error:
-        kind = SourceError if error.args[0].code() in _FINAL else UnansweredError
+        code = error.args[0].code()
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise may_not(NEEDED, topic, acls) from error
+        kind = SourceError if code in _FINAL else UnansweredError
         raise kind(
             f"Kafka does not describe the topics: {error.args[0].str()}",
-            where=", ".join(topics),
+            where=topic,
             fix="check that the topics exist, that Kafka answers, and that its user may describe them",
         ) from error
 
@@ -68,7 +76,6 @@ def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:
 _FINAL: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError._UNKNOWN_TOPIC,
     }

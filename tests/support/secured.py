@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -35,7 +43,7 @@ class Certificates:
 
     def _issue(self, authority: Path, key: Path, certificate: Path, extension: str) -> None:
         signed = ("-CA", self.ca, "-CAkey", authority, "-addext", extension, "-addext", "basicConstraints=CA:FALSE")
-        _openssl("req", "-x509", *_new_key(key), "-days", "2", "-subj", "/CN=bridge", *signed, "-out", certificate)
+        _openssl("req", "-x509", *_new_key(key), "-days", "2", "-subj", f"/CN={USER}", *signed, "-out", certificate)
 
 
 def _new_key(path: Path) -> tuple[str | Path, ...]:
@@ -47,8 +55,26 @@ def _openssl(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+class Acl(NamedTuple):
+    """What the user is allowed: an operation on a topic or a group."""
+
+    operation: AclOperation
+    kind: ResourceType
+    name: str
+
+
+_ANY: Any = None
+_EVERY_ACL = AclBindingFilter(
+    ResourceType.ANY, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
+)
+
+
 class SecuredKafka(Kafka):
-    """A broker with a listener of each kind beside the plain one, which the tests use."""
+    """A broker with a listener of each kind beside the plain one, which the tests use.
+
+    The user, by its login or its certificate, may do only what ACLs allow.  The clients of the plain listener have no
+    name, and may do everything.
+    """
 
     def __init__(self, certificates: Certificates) -> None:
         super().__init__()
@@ -65,6 +91,18 @@ class SecuredKafka(Kafka):
         change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         admin.alter_user_scram_credentials([change])[USER].result(30)
+
+    def allow(self, acls: Iterable[Acl]) -> None:
+        """Allows the user these and nothing else, from now on."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        bound = [
+            AclBinding(kind, name, ResourcePatternType.LITERAL, who, "*", operation, AclPermissionType.ALLOW)
+            for operation, kind, name in acls
+            for who in (f"User:{USER}", f"User:CN={USER}")
+        ]
+        for asked in (admin.delete_acls([_EVERY_ACL]), admin.create_acls(bound) if bound else {}):
+            for done in asked.values():
+                done.result(30)
 
     def _prepare(self, folder: Path) -> None:
         taken: list[int] = []
@@ -84,6 +122,8 @@ class SecuredKafka(Kafka):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._certificates.ca),
             "listener.name.ssl.ssl.client.auth": "required",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
             logins = {

@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from tests.support.bridges import assert_equal
+from bridge.errors import SourceError
+from bridge.sources.kafka import KafkaSource
+from tests.support.bridges import assert_equal, status
 from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
-from tests.support.secured import PASSWORD, USER, Certificates, SecuredKafka
+from tests.support.secured import PASSWORD, USER, Acl, Certificates, SecuredKafka
 
-TOPIC = "changes"
+TOPIC, GROUP = "changes", "shown"
 WAYS = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")
+READ = Acl(AclOperation.READ, ResourceType.TOPIC, TOPIC)
+DESCRIBE = Acl(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
+COMMIT = Acl(AclOperation.READ, ResourceType.GROUP, GROUP)
+LISTED = (READ, DESCRIBE, COMMIT)
+"""The ACLs of the manual (deployment)."""
 Configured = Callable[..., list[str]]
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -33,6 +42,7 @@ def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
     with SecuredKafka(certificates) as kafka:
         kafka.add_scram_user()
         kafka.create_topic(TOPIC, 2)
+        kafka.allow(LISTED)
         with Feed(kafka.bootstrap_servers, TOPIC, partitions=2, copies=False) as feed:
             feed.open_bank()
             for _ in range(10):
@@ -59,7 +69,7 @@ def configured(
         properties = {"security.protocol": way, **ways[way]}
         lines = [f'"{name}" = {json.dumps(str(value))}' for name, value in properties.items() if name not in left_out]
         path = tmp_path / "bridge.toml"
-        path.write_text("\n".join(["[source.kafka]", *lines]))
+        path.write_text("\n".join(["[source]", f'consumer_group = "{GROUP}"', "[source.kafka]", *lines]))
         source = ("--bootstrap-servers", secured[0].address(way), "--topic", TOPIC, "--protocol", "canal-json")
         return ["--config", str(path), *source, "--target", target]
 
@@ -76,7 +86,8 @@ def test_every_way_in(
     monkeypatch: pytest.MonkeyPatch,
     way: str,
 ) -> None:
-    """PLAIN without TLS, SCRAM with it, and a client's certificate; `check` and a catch-up."""
+    """PLAIN without TLS, SCRAM with it, and a client's certificate; `check`, a catch-up and verify.  The user has the
+    ACLs of the manual and no other."""
     if way != "SSL":
         monkeypatch.setenv("BRIDGE_KAFKA_PASSWORD", PASSWORD)
     checked = bridge("check", *configured(way))
@@ -84,9 +95,72 @@ def test_every_way_in(
     caught_up = bridge("replay", *configured(way))
     assert caught_up.code == 0, caught_up.err
     assert_equal(target, secured[1].bank)
+    assert committed(secured[0]) == restart(target)
+    verified = bridge("verify", *configured(way))
+    assert verified.code == 0, verified.out + verified.err
     status = bridge("status", "--target", target, "--json")
     told = (checked.out, checked.err, caught_up.out, caught_up.err, status.out, str(all_rows(target)))
     assert not any(spelled in text for text in told for spelled in (PASSWORD, json.dumps(PASSWORD)[1:-1]))
+
+
+def committed(kafka: SecuredKafka) -> dict[int, int]:
+    """The offsets of the consumer group."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
+    return {one.partition: one.offset for one in asked[GROUP].result(30).topic_partitions}
+
+
+def restart(target: str) -> dict[int, int]:
+    """Where a restart would begin."""
+    found = status(target)
+    assert found is not None
+    return {partition: start.offset for (_, partition), start in found.progress.positions.items()}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said", "grant"),
+    [
+        ([DESCRIBE, COMMIT], {("fail", "kafka-rights")}, f"--operation Read --topic {TOPIC}"),
+        ([COMMIT], {("fail", "source")}, f"--operation Describe --operation Read --topic {TOPIC}"),
+        ([READ, DESCRIBE], {("warn", "kafka-group")}, f"--operation Read --group {GROUP}"),
+        ([READ, COMMIT], set(), ""),
+    ],
+    ids=["without Read", "without any on the topic", "without Read on the group", "Read implies Describe"],
+)
+def test_an_acl_that_is_missing(
+    secured: tuple[SecuredKafka, Feed],
+    configured: Configured,
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: list[Acl],
+    said: set[tuple[str, str]],
+    grant: str,
+) -> None:
+    """Is named by one line of `check`, with the command that grants it, and where nothing can be read by the end of a
+    catch-up."""
+    monkeypatch.setenv("BRIDGE_KAFKA_PASSWORD", PASSWORD)
+    secured[0].allow(allowed)
+    try:
+        checked = json.loads(bridge("check", *configured("SASL_SSL"), "--json").out)
+        wrong = [one for one in checked if one["level"] == "fail" or (one["level"], one["check"]) in said]
+        assert {(one["level"], one["check"]) for one in wrong} == said
+        command = f"kafka-acls --bootstrap-server {secured[0].address('SASL_SSL')} --command-config ADMIN.properties"
+        assert all(one["fix"] == f"{command} --add --allow-principal User:{USER} {grant}" for one in wrong)
+        if any(level == "fail" for level, _ in said):
+            ended = bridge("replay", *configured("SASL_SSL"))
+            assert (ended.code, grant in ended.last_line) == (3, True), ended.err
+            assert "the Kafka user may not" in ended.last_line
+    finally:
+        secured[0].allow(LISTED)
+
+
+def test_a_group_that_may_not_be_used(secured: tuple[SecuredKafka, Feed]) -> None:
+    """Is named with the reason by what commits to it, not as a coordinator that is waited for."""
+    way = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login = {"sasl.username": USER, "sasl.password": PASSWORD}
+    source = KafkaSource(secured[0].address("SASL_PLAINTEXT"), [TOPIC], {**way, **login})
+    with pytest.raises(SourceError, match="Group authorization failed") as refused:
+        source.commit("another", {(TOPIC, 0): 0})
+    assert refused.value.fix.endswith("--operation Read --group another")
 
 
 def all_rows(target: str) -> list[object]:

@@ -60,7 +60,7 @@ class _Doctor:
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
         looks = (
             Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
-            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
+            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source(), settings.source.consumer_group)),
             Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
             Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
             if settings.upstream.url

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.sources.boundary_probe import TAIL_MESSAGES
-from bridge.sources.source import KeyAndValue, Source, within_sample_bytes
+from bridge.sources.group_offsets import GroupNow
+from bridge.sources.kafka_acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
+from bridge.sources.source import KeyAndValue, within_sample_bytes
 from bridge.tso import tso_ms, tso_time
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""
-NEEDED: Final = frozenset({"READ", "DESCRIBE"})
 _OLD_SECONDS: Final = 60
 _SHOWN: Final = 5
 
@@ -29,6 +30,8 @@ class SourceFacts:
 
     partitions: how many each topic has; empty for capture files.
     operations: what the user may do with each topic; empty where nobody can tell.
+    acls: of the user.
+    group: the consumer group to which offsets are committed, by its name; empty without one.
     heads, tails: the first and the last messages of each partition that holds any.
     now_ms: when they were read, in milliseconds since 1970.
     """
@@ -40,6 +43,8 @@ class SourceFacts:
     heads: Messages
     tails: Messages
     now_ms: int
+    acls: Acls = field(default_factory=Acls)
+    group: Mapping[str, GroupNow] = field(default_factory=dict)
 
     @property
     def sample(self) -> list[KeyAndValue]:
@@ -53,10 +58,10 @@ class SourceFacts:
         return [where for where in everywhere if where not in self.heads]
 
 
-def gather(source: Source) -> SourceFacts:
-    """Reads from the source, and from Kafka what its user may do."""
+def gather(source: Any, group: str) -> SourceFacts:
+    """Reads from the source, and from Kafka what its user may do.  group: the consumer group, "" without one."""
     partitions, operations = _look_at_topics(source) if source.is_kafka else ({}, {})
-    readable = all(_lacks(allowed) == [] for allowed in operations.values())
+    readable = not any(map(_lacks, operations.values()))
     heads = source.heads(HEAD_MESSAGES) if readable else ()
     tails = source.tails(TAIL_MESSAGES) if readable else ()
     return SourceFacts(
@@ -67,6 +72,8 @@ def gather(source: Source) -> SourceFacts:
         {where: tuple(within_sample_bytes(messages)) for where, messages in heads},
         {where: tuple(messages) for where, messages in tails},
         round(time.time() * 1000),
+        source.acls if source.is_kafka else Acls(),
+        {group: source.group(group)} if source.is_kafka and group else {},
     )
 
 
@@ -81,6 +88,7 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
     """Judges whether the source can be read."""
     if facts.is_kafka:
         yield _judge_rights(facts)
+        yield from _judge_group(facts)
     if any(map(_lacks, facts.operations.values())):
         return
     if facts.heads:
@@ -99,18 +107,27 @@ def _judge_rights(facts: SourceFacts) -> Finding:
         if missing := _lacks(operations):
             return fail(
                 "kafka-rights",
-                f"the Kafka user may not {' and '.join(missing)} the topic {topic}",
-                "; ".join(
-                    f"kafka-acls --add --allow-principal User:NAME --operation {name.title()} --topic {topic}"
-                    for name in missing
-                ),
+                f"the Kafka user may not {' and '.join(missing).lower()} the topic {topic}",
+                facts.acls.grant(missing, "topic", topic),
             )
     return ok("kafka-rights", f"the Kafka user may read and describe {', '.join(sorted(facts.partitions))}")
 
 
+def _judge_group(facts: SourceFacts) -> Iterator[Finding]:
+    """Judges the consumer group that others watch; replication does without it."""
+    for name, now in facts.group.items():
+        if not now.may_commit:
+            fix = facts.acls.grant(NEEDED_ON_GROUP, "group", name)
+            yield warn("kafka-group", f"the Kafka user may not commit to the consumer group {name}", fix)
+        elif now.members:
+            what = f"the consumer group {name} has {_counted(now.members, 'member')}: Kafka takes no offsets for it"
+            yield warn("kafka-group", what, "set source.consumer_group to a group in which nobody consumes")
+        else:
+            yield ok("kafka-group", f"offsets can be committed to the consumer group {name}")
+
+
 def _lacks(operations: Collection[str]) -> list[str]:
-    """Gives what is needed and not allowed; nothing where the broker does not say what is allowed."""
-    return [] if not operations or "ALL" in operations else sorted(NEEDED.difference(operations))
+    return lacking(operations, NEEDED)
 
 
 def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Event]]) -> Iterator[Finding]:
