@@ -191,7 +191,8 @@ def _replicating(server_id: int) -> list[str]:
     return ["--log-bin=binlog", f"--server-id={server_id}", "--log-slave-updates", "--gtid-strict-mode=ON"]
 
 
-def _start_mariadb(stack: ExitStack) -> tuple[MariaDB, MariaDB]:
+def start_replicating(stack: ExitStack) -> tuple[MariaDB, MariaDB]:
+    """Starts a server, and one that replicates it."""
     mariadb, replica = (stack.enter_context(MariaDB(options=_replicating(id_))) for id_ in (1, 2))
     with admin(replica.url) as session:
         follow(session, mariadb.port)
@@ -202,7 +203,7 @@ def _start_tidb(stack: ExitStack) -> tuple[TiDB, None]:
     return stack.enter_context(TiDB()), None
 
 
-SERVERS = {"MariaDB": _start_mariadb, "TiDB": _start_tidb}
+SERVERS = {"MariaDB": start_replicating, "TiDB": _start_tidb}
 
 
 @contextmanager
