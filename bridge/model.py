@@ -132,6 +132,11 @@ class SchemaChange:
         """Distinguishes schema changes of the same commit_ts."""
         return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
 
+    @property
+    def id(self) -> str:
+        """What the operator calls it."""
+        return f"{self.commit_ts}-{self.statement_hash[:8]}"
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -103,8 +103,10 @@ class PipelineStatus:
             yield "time goes to", shares(self.last_status.get("phases", {})) or "nothing so far"
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
+        is_open = {entry.id: entry.state.value for entry in self.open_changes}
         for change in progress.pending:
-            yield "still to run", f"commit ts {change.commit_ts}: {change.text}"
+            text = f"is {is_open[change.id]}" if change.id in is_open else change.text
+            yield "still to run", f"{change.id}: {text}"
         for entry in self.open_changes:
             yield entry.state.value, f"{entry.id}: {entry.outcome}: {entry.statement}"
         for (topic, partition), start in sorted(progress.positions.items()):

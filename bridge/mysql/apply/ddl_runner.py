@@ -290,7 +290,7 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
             where=_where(change),
-            fix=f"bridge ddl skip {_id(change)} leaves it out, bridge ddl replace {_id(change)} runs another statement"
+            fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
             " in its place; then start the bridge again",
         )
 
@@ -298,14 +298,14 @@ class SchemaChangeRunner:
         self, session: Session, change: SchemaChange, plan: _StatementToRun, words: str
     ) -> SchemaChangeError:
         self._journal.close(session, change, JournalState.REFUSED, words)
-        as_sent = "" if plan.text == change.text else f", sent as: {plan.text}"
+        came = "" if plan.text == change.text else " (`bridge ddl list` shows it as it came)"
         return SchemaChangeError(
-            f"the target refused a schema change: {words}; the statement is: {change.text}{as_sent}",
+            f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
             where=_where(change),
             fix="change the target by hand as the statement would have, then start the bridge again:"
             " it sees that the statement's effect is there and goes on after it; or bridge"
-            f" ddl replace {_id(change)} with a statement that the target understands, or bridge ddl skip"
-            f" {_id(change)}",
+            f" ddl replace {change.id} with a statement that the target understands, or bridge ddl skip"
+            f" {change.id}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
@@ -370,10 +370,6 @@ def _log(change: SchemaChange, rewritten: Rewritten, outcome: str) -> None:
     for step in rewritten.steps:
         log.info("schema_change_rewritten", commit_ts=change.commit_ts, **step._asdict())
     log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
-
-
-def _id(change: SchemaChange) -> str:
-    return f"{change.commit_ts}-{change.statement_hash[:8]}"
 
 
 def _where(change: SchemaChange) -> str:

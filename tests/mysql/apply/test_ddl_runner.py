@@ -21,6 +21,7 @@ from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso
+from tests.support.command import bridge
 from tests.support.pipelines import admin, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -111,7 +112,7 @@ def test_something_else_of_that_name_stops(target: str, session: Session, statem
         session.execute(made)
     with pytest.raises(SchemaChangeError) as raised:
         run(target, statement)
-    assert statement in str(raised.value)
+    assert statement.removeprefix("CREATE ") in str(raised.value)  # as it was sent
     assert "cdc/0/0" in raised.value.where
     assert outcome(session)[0] == "refused"
     assert session.rows("SHOW TABLES FROM _bridge LIKE 'probe%'") == []
@@ -126,6 +127,19 @@ FIXES = [
     ("RENAME TABLE t TO u", ["CREATE TABLE u (a INT)"], ["ALTER TABLE u COMMENT 'it was there'"]),
     ("ALTER TABLE nosuch.t ADD COLUMN c INT", [], ["CREATE DATABASE nosuch", "CREATE TABLE nosuch.t (c INT)"]),
 ]  # fmt: skip
+
+
+def test_a_refusal_says_a_statement_once(target: str, session: Session) -> None:
+    """As it was sent, since the target's words are about that; the list has both."""
+    session.execute("CREATE TABLE t (a INT)")
+    with pytest.raises(SchemaChangeError) as raised:
+        run(target, "ALTER TABLE t ADD INDEX i (missing) INVISIBLE")
+    assert "the statement is: ALTER TABLE t ADD INDEX i (missing) IGNORED (`bridge ddl list` shows" in raised.value.what
+    assert "INVISIBLE" not in raised.value.what
+    assert "INVISIBLE" in bridge("ddl", "list", "--target", target).out
+    shown = bridge("status", "--target", target).out.splitlines()
+    assert len([line for line in shown if "INVISIBLE" in line]) == 1
+    assert any(line.startswith("still to run") and line.endswith(": is refused") for line in shown)
 
 
 @pytest.mark.parametrize(("statement", "setup", "fix"), FIXES)
