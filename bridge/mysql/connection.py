@@ -97,6 +97,7 @@ class Target:
         return create_engine(
             self._url,
             poolclass=NullPool,
+            pool_reset_on_return=None,  # every connection is closed; a ROLLBACK on a lost one would log a traceback
             connect_args={
                 **{"charset": "utf8mb4", "program_name": "bridge"},
                 **{"connect_timeout": LOGIN_SECONDS, "read_timeout": LOGIN_SECONDS, "write_timeout": self._timeout},

@@ -51,6 +51,18 @@ def take(pipeline: Pipeline, number: int, rows: int = 2) -> None:
     pipeline.take(in_one_partition(events, start=(rows + 3) * (number - 1)))
 
 
+def test_a_wire_that_is_cut_behind_the_login_is_told_once(
+    wired: tuple[str, Proxy], caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the error alone: the driver's pool logs nothing of a connection that nobody ever had."""
+    url, proxy = wired
+    fault = proxy.arm(Fault("the first statement", wire.query("CONNECTION_ID"), wire.cut_before))
+    with pytest.raises(LostConnectionError):
+        Target(url).connect()
+    assert fault.happened.is_set()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def faults(seed: int) -> Iterator[Callable[[Link, bytes], None]]:
     """Few stalls: they take as long as the timeout."""
     dice = random.Random(seed)
