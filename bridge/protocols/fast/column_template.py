@@ -103,6 +103,7 @@ class ColumnTemplate:
         *,
         of_one_table: bool = False,
         head: int = 0,
+        fewest: int = 1,
     ) -> Iterator[RowEvents]:
         """Reads the rows of wanted tables from the texts of these numbers, which are plain; skips texts that it cannot
         read.
@@ -110,13 +111,14 @@ class ColumnTemplate:
         sample: numbers of some texts of this form; they show which strings are null.
         of_one_table: whether the whole sample is of one table; then only its rows are read, which costs less.
         head: how many first bytes are assumed to be laid out alike in all texts (see `head`), which costs less.
+        fewest: fewer texts in which the same strings are null are not read.
         """
         looked_at = [texts.text(number) for number in sample[:_MOST_LOOKED_AT]]
         fixed_in = [self._fixed(text, of_one_table=of_one_table) for text in looked_at]
         for fixed, _ in Counter(fixed_in).most_common():
             reader = None if fixed is None else self._reader(fixed)
             if fixed is not None and reader is not None and self._is_wanted(fixed, is_wanted):
-                found, columns = reader.read(texts, numbers, head_of(looked_at[fixed_in.index(fixed)][:head]))
+                found, columns = reader.read(texts, numbers, head_of(looked_at[fixed_in.index(fixed)][:head]), fewest)
                 numbers = np.setdiff1d(numbers, found, assume_unique=True)
                 if len(found):
                     yield self._rows(found, reader.nodes, columns, self._names(fixed), is_wanted, outside)

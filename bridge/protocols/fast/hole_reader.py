@@ -68,12 +68,15 @@ class HoleReader(NamedTuple):
     marks: int
     telling: list[tuple[bytes, int, int]]
 
-    def read(self, texts: Texts, numbers: Numbers, head: Head) -> tuple[Numbers, list[pa.StringArray]]:
+    def read(self, texts: Texts, numbers: Numbers, head: Head, fewest: int = 1) -> tuple[Numbers, list[pa.StringArray]]:
         """Gives the numbers of the texts of this form, and for each hole a column with its contents.
 
         head: the beginning that all texts share; no hole in it may be a string.
+        fewest: fewer texts of this form are not read.
         """
         numbers = self._alike(texts, numbers, head)
+        if len(numbers) < fewest:
+            return numbers[:0], []
         cuts = self._cuts(texts, numbers, head)
         sizes = np.diff(cuts)
         fits = (sizes[:, ::2] == [len(stays) for stays in self.stays]).all(axis=1) & (sizes >= 0).all(axis=1)

@@ -34,6 +34,8 @@ _MOST_HELD: Final = 16 << 20
 """The most bytes that all templates hold together."""
 _WORTHWHILE: Final = 2
 """A form is read when a sample holds this many messages of it; with fewer, parsing them costs less."""
+_FEWEST: Final = 128
+"""From this many texts of a form with the same nulls on, reading them together costs less than parsing them."""
 _FEW: Final = 8
 """Reading all messages a second time, as a whole, costs as much as parsing one in this many."""
 
@@ -207,6 +209,7 @@ class Templates:
                         outside,
                         of_one_table=of_one_table,
                         head=head if of_one_table else 0,
+                        fewest=_FEWEST,
                     ):
                         rows = guarded(form.guard, found)
                         left = np.setdiff1d(left, rows.numbers, assume_unique=True)

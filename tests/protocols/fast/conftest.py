@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.oracles import always_tried
+
 
 @pytest.fixture(autouse=True, scope="module")
 def few_are_many() -> Iterator[None]:
-    """Each message of a test is shown to the templates, however few come together."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bridge.protocols.fast.decoder._MANY", 1)
+    """Each message of a test is shown to the templates."""
+    with always_tried():
         yield

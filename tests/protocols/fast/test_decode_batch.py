@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -28,15 +29,18 @@ from tests.support.oracles import (
     TAUGHT,
     WARM,
     Pair,
+    always_tried,
     decoded_fast,
     decoder_of,
+    events_of,
     in_message_order,
     messages_of,
     unbase64,
 )
 
 TAUGHT_HEADS = decoder_of("canal-json")
-decoded_fast(TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE))] * 600)
+with always_tried():
+    decoded_fast(TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE))] * 600)
 
 Pairs = list[Pair]
 """Keys and values of messages."""
@@ -74,17 +78,16 @@ def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: s
     read = 0
     for capture in sorted((golden / variant).glob("*.jsonl")):
         once = [json.loads(line) for line in capture.read_text().splitlines()]
-        lines = once * 3
+        lines = once * 2
         keys, values = ([unbase64(line[part]) for line in lines] for part in ("key", "value"))
         decoder, oracle = decoder_of(protocol), decoder_of(protocol)
         offsets = list(range(len(lines)))
         batch = Messages(["t"] * len(lines), [7] * len(lines), offsets, keys, values)
         parsed = [decode_message(oracle, keys[n], values[n]) for n in range(len(once))]
         expected = [(n, event) for n in offsets for event in parsed[n % len(once)]]
-        rows = in_message_order(decode_messages(decoder, batch)).to_pylist()
-        places = [(row.pop("topic"), row.pop("partition"), row.pop("offset")) for row in rows]
-        assert places == [("t", 7, number) for number, _ in expected]
-        assert rows == [event._asdict() for _, event in expected]
+        rows = in_message_order(decode_messages(decoder, batch))
+        assert set(rows["topic"].unique().to_pylist()) | set(rows["partition"].unique().to_pylist()) == {"t", 7}
+        assert list(zip(rows["offset"].to_pylist(), events_of(rows), strict=True)) == expected
         together = decoded_fast(decoder, list(zip(keys, values, strict=True)))
         assert all(events == parsed[number % len(once)] for number, events in together.items())
         read += len(together)
@@ -107,6 +110,47 @@ def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.Mon
     pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(512)])
     assert decoded_fast(TAUGHT[protocol], pairs[1:]) == {}
     assert len(decoded_fast(TAUGHT[protocol], pairs)) == 512
+
+
+def test_what_does_not_pay_is_tried_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind one, three, four, four ... lots that are parsed, until a lot pays.  Not each lot is asked."""
+    monkeypatch.setattr("bridge.protocols.fast.decoder._STANDS", 4)
+    decoder = decoder_of("canal-json")
+    usual, escaped = (_pairs("canal-json", [(None, (n, n, text)) for n in range(600)]) for text in ("y", "\n"))
+    monkeypatch.setattr(decoder, "_pays", lambda _keys, values, left, _seconds: len(left) < len(values))
+    assert len(decoded_fast(decoder, usual)) == 600
+    tried: list[bool] = []
+    monkeypatch.setattr(decoder, "_read", lambda *lot, read=decoder._read: tried.append(True) or read(*lot))
+    counts = []
+    for _ in range(16):
+        assert decoded_fast(decoder, escaped) == {}
+        counts.append(len(tried))
+    assert counts == [1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, 8]
+    assert [len(decoded_fast(decoder, usual)) for _ in range(7)] == [0, 0, 0, 0, 600, 600, 600]
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_it_is_told_by_time_whether_reading_paid(protocol: str) -> None:
+    """To parse what was read takes longer than no time, and not as long as an hour; nothing read pays nothing."""
+    decoder = decoder_of(protocol)
+    keys, values = zip(*_pairs(protocol, [(None, (n, n, "y")) for n in range(600)]), strict=True)
+    nothing = np.arange(0)
+    assert decoder._pays(keys, values, nothing, 0)
+    assert not decoder._pays(keys, values, nothing, 3600)
+    assert not decoder._pays(keys, values, np.arange(600), 0)
+
+
+def test_few_rows_of_a_form_are_left_to_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many messages come together."""
+    monkeypatch.setattr("bridge.protocols.fast.learner._FEWEST", 128)
+    decoder = decoder_of("canal-json")
+    inserts, deletes = (
+        _pairs("canal-json", [(None, (n, n, "y")) for n in range(900)]),
+        _pairs("canal-json", [((1, 1, "y"), None)]),
+    )
+    decoded_fast(decoder, inserts + deletes * 100)
+    assert set(decoded_fast(decoder, inserts + deletes * 127)) == set(range(900))
+    assert len(decoded_fast(decoder, inserts + deletes * 128)) == 1028
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
