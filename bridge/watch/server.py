@@ -73,6 +73,7 @@ class Server:
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # in which callers wait to be taken; 5, the default, has some of them wait for a second
 
     def __init__(self, address: Address, answers: Answers) -> None:
         self.answers, self.listens = answers, address

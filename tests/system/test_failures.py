@@ -271,7 +271,7 @@ def test_an_unreachable_target_ends_with_3(golden: Path, command: str) -> None:
         path = str(capture(golden, "canal-ext", "keys"))
         source = ["--protocol", "canal-json", "--input", path] if command == "replay" else []
         yes = ["--yes"] if command == "reset" else []
-        ended = bridge(command, "--target", url, *source, *yes, "--set", "target.retry_seconds=2")
+        ended = bridge(command, "--target", url, *source, *yes, "--set", "target.retry_seconds=0.3")
     assert_one_line(ended, 3, "root:***@127.0.0.1")
     assert "geheim" not in ended.err
 
