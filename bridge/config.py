@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from bridge.ddl.by_table.event_filters import EventFilter
 from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
@@ -65,6 +74,12 @@ def _resolved(section: str) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
+def _check_limits(rules: tuple[str, ...]) -> None:
+    from bridge.mysql.server_load.status_limits import parse_limits  # late: it loads SQLAlchemy
+
+    parse_limits(rules, "--max-load")
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -110,6 +125,8 @@ class SourceSection(Section):
 class _ServerSection(Section):
     """How a MySQL server is reached."""
 
+    role: ClassVar[str]
+    """The name of its flag."""
     url: str = Field(default="", repr=False)
     """The server, as `mysql://user@host:port/`."""
     password: str | None = Field(default=None, repr=False)
@@ -129,6 +146,13 @@ class _ServerSection(Section):
     tls_key: str | None = None
     """A file with the key of the bridge's own certificate."""
 
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        from bridge.mysql.connection import parse_url  # late: it loads SQLAlchemy, which no page of help needs
+
+        return _sound(url, lambda: url and parse_url(url, f"--{cls.role}"))
+
     def tls_as(self, section: str) -> Tls:
         """The settings of TLS; `section` is the section that they are in."""
         return Tls(self.tls, self.tls_ca, self.tls_cert, self.tls_key, section)
@@ -137,6 +161,7 @@ class _ServerSection(Section):
 class TargetSection(_ServerSection):
     """Where changes go."""
 
+    role = "target"
     schema_name: str = Field(default=DEFAULT_SCHEMA, alias="schema", pattern="^[^%]+$")
     """The database on the target in which the bridge keeps its progress."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
@@ -150,6 +175,8 @@ class TargetSection(_ServerSection):
 class UpstreamSection(_ServerSection):
     """The upstream itself, where rows are verified, and read back that were too large for the topic."""
 
+    role = "upstream"
+
 
 class VerifySection(Section):
     """How `bridge verify` works."""
@@ -162,7 +189,7 @@ class VerifySection(Section):
     """How many differing rows of a table are shown column by column."""
     grace_seconds: float = Field(default=10, ge=0)
     """With a MySQL or MariaDB source: how long, beyond the bridge's lag, a row may differ before it counts."""
-    max_load: tuple[str, ...] = ()
+    max_load: Annotated[tuple[str, ...], _after(_check_limits)] = ()
     """Wait before each chunk while a status variable of either server is above its limit (`Threads_running=25`)."""
 
 

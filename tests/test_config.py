@@ -155,12 +155,12 @@ def test_all_errors_are_said_at_once(tmp_path: Path) -> None:
     found = problems(
         tmp_path,
         toml='nmae = "x"\nprotocol = "cana"\n[stream]\nwriters = 0\n[ddl]\nhold = ["dropp table"]\n',
-        environment={"BRIDGE_TARGT": "mysql://h/", "BRIDGE_VERIFY_WORKERS": "many"},
+        environment={"BRIDGE_TARGT": "mysql://h/", "BRIDGE_VERIFY_WORKERS": "many", "BRIDGE_VERIFY_MAX_LOAD": "busy"},
         assignments=("source.quarantin=t/0/1", "target.password=s3cret"),
-        flags={"from": "soon", "filter": ["a.*", "["]},
+        flags={"from": "soon", "filter": ["a.*", "["], "target": "db:s3cret", "upstream": "mysql://u:s3cret@h/?ssl=1"},
     )
-    keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from", "filter"]
-    for key in [*keys, "verify.workers"]:
+    keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from:", "filter"]
+    for key in [*keys, "verify.workers", "verify.max_load", "target.url", "upstream.url"]:
         assert [key in line for line in found].count(True) == 1, (key, found)
     assert "s3cret" not in str(found)
 

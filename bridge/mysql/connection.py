@@ -85,7 +85,7 @@ class Target:
         timeout_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._role, self._tls, self._timeout = role, tls, timeout_seconds
-        parsed = _parse(url, f"--{role}")
+        parsed = parse_url(url, f"--{role}")
         secret = password if password_file is None else read_secret(password_file, f"{tls.section}.password_file")
         if secret is not None:
             parsed = parsed.set(password=secret)
@@ -362,7 +362,8 @@ class Session:
             self._pooled.invalidate()
 
 
-def _parse(url: str, flag: str) -> URL:
+def parse_url(url: str, flag: str) -> URL:
+    """Reads the address of a server.  Raises UsageError, which names the flag, for one that cannot be used."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
