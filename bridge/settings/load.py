@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def load_settings(
     readers: tuple[Callable[[], Layer], ...] = (
         lambda: file_layer(config),
         lambda: environment_layer(environment),
-        lambda: assignment_layer(assignments),
+        *(partial(assignment_layer, [one]) for one in assignments),
         lambda: flag_layer(flags),
     )
     layers = [_read(reader, problems) for reader in readers]
