@@ -73,7 +73,7 @@ class BoundaryOrder:
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._written_at = -EMPTY_WINDOW_SECONDS
         self._bad: list[BadMessage] = []
-        self._rows_since: float | None = None
+        self._waits_since: float | None = None
         self._leaving_because, self._ended = "", False
         self.bad_since = 0.0
         self.applied_ts = progress.applied_ts
@@ -229,12 +229,12 @@ class BoundaryOrder:
 
     def _lack_of_boundaries(self) -> str:
         seconds = self._boundary_seconds
-        if seconds is None or self._frontier.has_boundary or not self._backlog.rows:
+        if seconds is None or self._frontier.has_boundary or not self._backlog.chunks:
             return ""
-        self._rows_since = self._clock() if self._rows_since is None else self._rows_since
+        self._waits_since = self._clock() if self._waits_since is None else self._waits_since
         if self._ended:
             return "the input holds no boundary"
-        if self._clock() - self._rows_since >= seconds:
+        if self._clock() - self._waits_since >= seconds:
             return f"changes have come for {seconds:g} s, and no boundary"
         return ""
 

@@ -13,7 +13,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter, give
-from tests.support.upstreams import TOPIC, boundary, events_table, row_change
+from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 
 def row(ms: int, id_: int) -> Event:
@@ -42,11 +42,13 @@ class Bench:
         self.applier.tick()
 
 
-def test_without_a_first_boundary_the_order_of_the_partitions_has_to_do() -> None:
-    """Some seconds after the first change; nothing is applied before, and progress says which order it is."""
+@pytest.mark.parametrize("first", [row(5, 1), schema_change(ms_tso(5), "CREATE TABLE k (id INT)")])
+def test_without_a_first_boundary_the_order_of_the_partitions_has_to_do(first: Event) -> None:
+    """Some seconds after the first change, of rows or of a schema; nothing is applied before, and progress says which
+    order it is."""
     bench = Bench(10)
     bench.wait(60)
-    bench.take((0, row(5, 1)))
+    bench.take((0, first))
     bench.wait(9)
     with pytest.raises(OrderChanged, match="10 s, and no boundary"):
         bench.wait(1)
