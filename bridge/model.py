@@ -57,6 +57,7 @@ class Table:
         or a hidden column holds ``""`` for that part.
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: whether it has an AUTO_INCREMENT column.
+    keeps_gone: whether rows may stay in it that are gone upstream.
     """
 
     name: TableName
@@ -66,6 +67,7 @@ class Table:
     prefixes: Mapping[tuple[str, ...], tuple[int | None, ...]] = field(default_factory=dict)
     counts: bool = False
     stored_name: TableName | None = None
+    keeps_gone: bool = False
 
     @property
     def stored(self) -> TableName:

@@ -14,9 +14,11 @@ from bridge.ddl.classes import ChangeClass
 from bridge.ddl.collation_tables import SOURCES, CollationRules
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
+from bridge.events import Kind
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
+from bridge.model import TableName
 
 
 class Verdict(StrEnum):
@@ -92,6 +94,14 @@ class DdlRules:
         if ignored.issuperset(change.classes):
             return Decision(Verdict.IGNORE, f"an event filter leaves out: {names}")
         return Decision(Verdict.HOLD, f"an event filter leaves out only a part of it ({names})")
+
+    def keeps_gone(self, target: TableName) -> bool:
+        """Tells whether rows may stay in a table of the target that are gone upstream, or are another shard's."""
+        kinds = {Kind.UPDATE, Kind.DELETE}
+        stays = [one.tables for one in self.event_filters if one.rows & kinds]
+        return self.routes.is_merged(target) or any(
+            tables(*name) for name in self.routes.sources(target) for tables in stays
+        )
 
     def forbids(self, change: Classified) -> str:
         """Tells why not even the operator may let a change run; "" when the operator may."""

@@ -23,7 +23,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.arrow_images import TEXT, joined, parts_of
-from bridge.rows.keys.key_spellings import KnownSpellings, is_nearly_exact, respelled, signatures, spellings
+from bridge.rows.keys.key_spellings import KnownSpellings, is_exact, is_nearly_exact, respelled, signatures, spellings
 from bridge.rows.literal_offsets import whole
 from bridge.rows.net_changes import choose_key, fold
 from bridge.rows.order_and_slices import (
@@ -201,15 +201,20 @@ class ExecutorRows:
         """Asks the target which keys it compares as equal, in tables where a row may be deleted under another spelling.
 
         Keys that have to be compared pass through the driver's memory: texts that differ only in case and blanks, and
-        all keys of a table some of whose keys are not ASCII.  Keys with _bin collations need no comparison.  As long as
-        messages hold old rows, at most one of several spellings of a key is written, after the others were deleted.
+        all keys of a table some of whose keys are not ASCII.  Keys with _bin collations need no comparison, unless
+        rows that are gone upstream may stay.  As long as messages hold old rows, at most one of several spellings of a
+        key is written, after the others were deleted.
         """
         inexact = [
-            name for name, table in catalog.items() if not all(is_nearly_exact(table, key) for key in table.keys)
+            name
+            for name, table in catalog.items()
+            if not all((is_exact if table.keeps_gone else is_nearly_exact)(table, key) for key in table.keys)
         ]
         if not inexact:
             return KnownSpellings({})
         kind, before, is_inexact = F.col("kind"), F.col("before"), reduce(Column.__or__, map(_is_of, inexact))
+        stays = reduce(Column.__or__, (_is_of(name) for name in inexact if catalog[name].keeps_gone), F.lit(False))
+        goes = F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())) | stays
         keys = (
             self._frame.where(is_inexact)
             .mapInArrow(
@@ -217,7 +222,7 @@ class ExecutorRows:
             )
             .where("key_names != ''")
             .groupBy("schema", "table", "key_names", "row_key")
-            .agg(F.bool_or((kind == int(Kind.DELETE)) | ((kind == int(Kind.UPDATE)) & before.isNull())).alias("goes"))
+            .agg(goes.alias("goes"))
             .mapInArrow(_add_signatures(catalog), from_arrow_schema(_SIGNED_SCHEMA))
             .localCheckpoint(eager=True)
         )

@@ -185,6 +185,15 @@ def test_keys_that_meet_stop_it(target: str, session: Session) -> None:
     assert session.rows("SELECT * FROM s.t") == []
 
 
+def test_keys_that_the_target_takes_for_one_meet(target: str, session: Session) -> None:
+    """However each shard spells them."""
+    session.execute("CREATE TABLE s.t (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY)")
+    rows = [row_change(10 + n, "t", ["k"], ["k"], after=[key], schema=f"s{n}") for n, key in enumerate(("b", "B"))]
+    with pytest.raises(ApplyError, match=r"two shards of s\.t have a row with the same key \(k = 'B'\)"):
+        run(target, *rows)
+    assert session.rows("SELECT * FROM s.t") == []
+
+
 def test_a_table_of_the_merged_name_is_no_shard(target: str, session: Session) -> None:
     """Unless a route merges it as well."""
     session.execute("CREATE TABLE s.t (id INT PRIMARY KEY, v INT)")

@@ -4,7 +4,7 @@ fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import structlog
@@ -87,6 +87,7 @@ class Writer:
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
         self.end, self._trace = end, trace
+        self._keeps_gone = ddl.keeps_gone
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
@@ -155,6 +156,7 @@ class Writer:
                 except (MySQLError, OSError):
                     self.close()
                     raise
+        loaded = {name: replace(table, keeps_gone=self._keeps_gone(name)) for name, table in loaded.items()}
         self._checked_types.forget(names)
         self._loadable.difference_update(names)
         self._loadable.update(loadable)

@@ -2,8 +2,9 @@
 collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix.
 
 Only the server can tell which literals these are, and it is asked seldom.  One key can have two spellings only if the
-row under the first one was deleted, and most literals cannot be equal by rules that all servers share.  Keys that a
-server takes for one have equal `signatures`, so that it is only asked about keys with equal signatures:
+row under the first one was deleted, or if rows that are gone upstream may stay (`Table.keeps_gone`), and most literals
+cannot be equal by rules that all servers share.  Keys that a server takes for one have equal `signatures`, so that it
+is only asked about keys with equal signatures:
 
 * numbers, dates, bytes and ENUM or SET values: equal when they have the same value;
 * texts of a _bin collation: equal apart from blanks at the end;
@@ -118,6 +119,7 @@ def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
     """Finds the keys that the server takes for one.  literals: keys, with repetitions.  goes: whether the key's row
     goes away."""
+    goes = goes | table.keeps_gone
     if not goes.any() or is_exact(table, key) or _are_plain(_equalities(table, key), literals):
         return {}
     known = literals.dictionary_encode()

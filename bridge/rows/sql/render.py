@@ -61,7 +61,7 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     if net.loses or any(rows.moves for rows in net.patched):
         return Sharing.ONCE
     goes_and_comes = len(net.absent) and (net.written or net.patched)
-    meets = goes_and_comes and not is_nearly_exact(net.table, net.key)
+    meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
     is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets
     return Sharing.TABLE if is_table else Sharing.ANY
 

@@ -9,11 +9,13 @@ from string import ascii_lowercase, printable
 import pyarrow as pa
 import pytest
 
+from bridge.config import Settings
 from bridge.events import Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.apply.key_equality import ask
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
+from bridge.protocols.ruled_rows import ruled
 from bridge.protocols.values import literals
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys.key_spellings import _PLAIN, signatures, spellings
@@ -201,3 +203,21 @@ def test_nobody_is_asked_where_nothing_goes_or_all_is_exact() -> None:
     number = Table(NAME, {"k": Column("k", "bigint unsigned", None, generated=False)}, (("k",),), (("k",),))
     assert spellings(number, ("k",), pa.array(["1", "2"], TEXT), all_of_them, refuse) == {}
     assert spellings(one_column("utf8mb4_bin"), ("k",), keys, all_of_them, refuse) == {}
+
+
+@pytest.mark.parametrize("writers", [0, 1], ids=["atomic", "parallel"])
+def test_the_last_spelling_wins_where_deletes_are_left_out(target: str, writers: int) -> None:
+    """A row that is gone upstream stays, until one comes that the server takes for the same."""
+    settings = Settings.model_validate({"event_filters": [{"matcher": ["m.t"], "ignore-event": ["delete"]}]})
+    names = ["k", "n"]
+    changes = [
+        *(row_change(10, "t", names, ["k"], after=["b", 1]), row_change(11, "t", names, ["k"], before=["b", 1])),
+        *(row_change(12, "t", names, ["k"], after=["B", 2]), row_change(13, "t", names, ["k"], after=["a", 3])),
+        boundary(20),
+    ]
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, n INT)")
+        events = ruled(in_one_partition(changes), settings.row_rules)
+        run_all(target, events, writers=writers, ddl=settings.ddl_rules())
+        assert session.rows("SELECT k, n FROM m.t ORDER BY k") == [("a", 3), ("B", 2)]
