@@ -8,6 +8,7 @@ from itertools import combinations
 from random import Random
 from typing import Final, NamedTuple
 
+from tests.generated.event_filters import EVENT_FILTERS
 from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, RESERVED, ROUTES, SHAPES
 from tests.generated.wires import WIRES
 
@@ -39,7 +40,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "micro-batch": ("all", "1", "3", "10"),
     "statements": ("usual", "tiny", "loads"),
     "boundaries": (NONE, "each transaction", "some", "last"),
-    "partitions": ("one", "by table", "by key"),
+    "partitions": ("one", "by table", "by key", "growing"),
     "unique updates": ("whole", "split"),
     "schema change": (
         *(NONE, "add column", "drop column", "modify column", "add unique", "drop unique", "truncate", "rename"),
@@ -49,12 +50,14 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "quarantine": (NONE, *QUARANTINES),
     "left out": (NONE, *RESERVED),
     "route": (NONE, *ROUTES),
+    "event filter": (NONE, *EVENT_FILTERS),
+    "goes on with": (NONE, "the same", "other sizes", "other mode", "other place", "fewer tables"),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
     *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
-    *("unique updates", "redelivery", "crash", "left out", "route"),
+    *("unique updates", "redelivery", "crash", "left out", "route", "goes on with"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
@@ -99,8 +102,19 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("boundaries", {NONE}, "protocol", _BOUNDED),
     Rule("boundaries", _OTHERS["boundaries"], "protocol", _UNBOUNDED),
     # A row whose key changes may lie in two partitions, whose order only boundaries tell.
-    Rule("partitions", {"by key"}, "protocol", _UNBOUNDED),
-    Rule("partitions", {"by key"}, "boundaries", {NONE}),
+    Rule("partitions", {"by key", "growing"}, "protocol", _UNBOUNDED),
+    Rule("partitions", {"by key", "growing"}, "boundaries", {NONE}),
+    # What is left out stays, and holds values of unique keys that other rows take upstream; by a key that holds the
+    # beginnings of values only, whether a later change finds such a row depends on what is written with it.
+    Rule("event filter", _OTHERS["event filter"], "shape", set(SHAPES) - {"single key"}),
+    Rule("event filter", _OTHERS["event filter"] - {"schema changes"}, "schema change", {"add unique"}),
+    # A part of a row is no row where the rest was left out, nor is one that was refused.
+    Rule("event filter", _OTHERS["event filter"], "protocol", {name for name in WIRES if WIRES[name].is_partial}),
+    Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
+    # What is sent again goes where it went.
+    Rule("partitions", {"growing"}, "redelivery", _OTHERS["redelivery"]),
+    # Row changes of a driver only would need a Spark of their own.
+    Rule("goes on with", {"other place"}, "where", {"driver"}),
     Rule("unique updates", {"split"}, "protocol", _MYSQL),
     Rule("where", {"executors"}, "boundaries", {NONE}),
     # Such a delete is no row change at all (TiCDC stops the changefeed, or sends no columns).
@@ -180,6 +194,8 @@ _SPECIAL: Final = {
     "quarantine": 0.25,
     "left out": 0.15,
     "route": 0.3,
+    "event filter": 0.15,
+    "goes on with": 0.3,
 }
 """How often these are not none."""
 

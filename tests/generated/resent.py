@@ -8,13 +8,13 @@ two.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.generated.tables import Equality, Row, Table
 from tests.generated.upstream import Change, Step
 
-_TAKEN: Final = re.compile(r"refused rows of m\.(\S+): 1062 \(Duplicate entry '(.*?)' for key '([^']+)'\)")
+_TAKEN: Final = re.compile(r"refused rows of (.+?): 1062 \(Duplicate entry '(.*?)' for key '([^']+)'\)")
 
 
 class Taken(NamedTuple):
@@ -25,10 +25,10 @@ class Taken(NamedTuple):
     key: str
 
     @classmethod
-    def of(cls, words: str) -> Taken | None:
-        """None where the words are about something else."""
+    def of(cls, words: str, names: Mapping[str, str]) -> Taken | None:
+        """None where the words are about something else.  names: the upstream's, by the target's."""
         found = _TAKEN.search(words)
-        return cls(*found.groups()) if found else None
+        return cls(names[found[1]], found[2], found[3]) if found else None
 
 
 def two_rows_hold(taken: Taken, sent: Sequence[Step], equality: Equality, *, nets: bool) -> bool:
@@ -40,13 +40,14 @@ def two_rows_hold(taken: Taken, sent: Sequence[Step], equality: Equality, *, net
     for step in sent:
         mine = [change for change in step.changes if change.table.name == taken.table]
         for changes in [mine] if nets else [[change] for change in mine]:
-            _write(rows, changes, equality)
+            write(rows, changes, equality)
             if changes and _are_two(taken, changes[0].table, list(rows.values()), equality):
                 return True
     return False
 
 
-def _write(rows: dict[Hashable, Row], changes: Sequence[Change], equality: Equality) -> None:
+def write(rows: dict[Hashable, Row], changes: Sequence[Change], equality: Equality) -> None:
+    """Writes row changes to rows by their keys, whatever is there; what is written counts more than what is deleted."""
     for table, before, _ in changes:
         if before is not None:
             rows.pop(equality.key(table, table.uniques[0], before), None)

@@ -17,18 +17,15 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.commands.quarantine import Quarantine
-from bridge.config import Settings
-from bridge.ddl.policy import DdlRules
 from bridge.errors import BridgeError
-from bridge.events import EVENT_SCHEMA, Kind
-from bridge.filters.routes import Routes, parse_route
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.events import EVENT_SCHEMA
 from bridge.filters.table_filter import TableFilter
+from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import batch_on_executors, sorted_batch
 from bridge.pipeline.order import OrderChanged
-from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
@@ -37,8 +34,21 @@ from bridge.spark import executor_rows as executors
 from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
+from tests.generated.event_filters import FilteredTable
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.tables import RESERVED, ROUTES, SHAPES, UNROUTED, Equality, Row, Table, make_table, reserved_row
+from tests.generated.settings import DROPPED, gone_on, settings_of, stops
+from tests.generated.tables import (
+    COUNTED,
+    RESERVED,
+    ROUTES,
+    SHAPES,
+    UNROUTED,
+    Equality,
+    Row,
+    Table,
+    make_table,
+    reserved_row,
+)
 from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream, written
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
 from tests.support.pipelines import Pipeline, opened
@@ -51,11 +61,9 @@ BEGIN: Final = 470_611_860_099_956_769
 this one and the `ROUNDED_UP` behind it."""
 ROUNDED_UP: Final = 8
 SECOND: Final = 1000 << 18
-PARTITIONS: Final = {"one": 1, "by table": 2, "by key": 3}
-FILTERED: Final = "event filter"
-_EVENT_FILTERS: Final = RowRules(
-    tuple(IgnoredRows(TableFilter(("m.unwritten",)), frozenset({kind})) for kind in Kind if kind <= Kind.DELETE)
-)
+PARTITIONS: Final = {"one": 1, "by table": 2, "by key": 3, "growing": 3}
+SCHEMAS: Final = ("m", "r", "x")
+"""The databases of runs on the server."""
 _MOST_STARTS: Final = 40
 
 
@@ -113,7 +121,7 @@ def make_case(
     tables = [make_table("t0", choice["shape"], choice["key type"], choice["collation"], choice["quarantine"], random)]
     if choice["shape"] == "no key" and wire.has_commit_ts and random.random() < 0.5:
         tables = [replace(tables[0], hidden=("`mine` INT DEFAULT 5",))]
-    if random.random() < 0.4:
+    if random.random() < 0.4 or choice["goes on with"] == "fewer tables":
         shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
         tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
@@ -138,7 +146,7 @@ class Bench:
         self._names = itertools.count()
         self.stopped = Counter[str]()
         self.safe_mode = 0
-        for schema in ("m", "r"):
+        for schema in SCHEMAS:
             self.session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
 
     def name(self) -> str:
@@ -167,26 +175,28 @@ class Run:
         self._random = Random(case.seed ^ 0x5EED)
         wire = case.wire
         self._upstream = Upstream(case.tables, bench.equality, nets=wire.is_tidb, is_whole=wire.has_boundaries)
-        self._name = bench.name()
         self._crash_at = self._random.choice((1, 1, 2, 3, 5)) if self._choice["crash"] != NONE else 0
         self._watches = self._may_watch() and self._random.random() < 0.5
         self._routing = ROUTES.get(self._choice["route"], UNROUTED)
-        self._routes = Routes(tuple(map(parse_route, self._routing.rules)))
+        self._name = bench.name()
+        self._now: Choice = self._choice
+        """What holds since the bridge began, or began anew."""
+        self._is_later = False
+        self._frozen: dict[str, list[tuple[Any, ...]]] = {}
+        """Rows of tables that are not replicated any more, from then on."""
         self._steps: list[Step] = []
         self._read: Sequence[Placed] = ()
         """Since the bridge began, or began anew."""
-        self._writers = 2 if self._choice["consistency"] == "parallel" else 0
         self.met: dict[str, set[str]] = {name: {value} for name, value in self._choice.items()}
 
     def go(self) -> None:
         """From the first message to the comparison."""
         self._make_tables()
         self._run_upstream()
-        messages = Log(self._case, self._steps, self._random).messages
-        with self._sizes():
-            self._deliver(messages, self._name)
-            if self._choice["redelivery"] == "from below":
-                self._deliver(messages, self._name + " again")
+        log = Log(self._case, self._steps, self._random)
+        self._deliver(log, self._name, self._stop_at(log))
+        if self._choice["redelivery"] == "from below":
+            self._deliver(log, self._name + " again", len(log.messages))
         if self._choice["quarantine"] != NONE:
             self._work_through_quarantine()
         self._compare()
@@ -195,8 +205,7 @@ class Run:
 
     def _make_tables(self) -> None:
         session = self._bench.session
-        of_runs = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN ('m', 'r')"
-        for found in session.rows(of_runs):
+        for found in self._tables_there():
             session.execute(f"DROP TABLE {quote_name(*found)}")
         for table in self._case.tables:
             schema, name = self._routing.there(table.name)
@@ -217,6 +226,10 @@ class Run:
                         list(given.values()),
                     )
 
+    def _tables_there(self) -> set[tuple[str, str]]:
+        found = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN %s"
+        return set(self._bench.session.rows(found, [SCHEMAS]))
+
     def _there(self, table: str) -> str:
         return quote_name(*self._routing.there(table))
 
@@ -225,6 +238,7 @@ class Run:
         if unit != 1:
             ts = ts // SECOND * SECOND
         labels: set[str] = set()
+        loaded = self._upstream.state()
         for transaction in self._case.transactions:
             ts += transaction.after * unit
             is_ddl = isinstance(transaction.statements[0], Alter)
@@ -237,22 +251,40 @@ class Run:
                 self._steps.append(step)
                 labels.update(step.labels)
         self.met["operations"] = labels
+        self._end_state = self._upstream.state()
+        if self._choice["event filter"] != NONE:
+            wire = self._case.wire(self._random, self._choice["unique updates"] == "split")
+            first = self._case.tables[0]
+            filtered = FilteredTable(
+                first, self._choice["event filter"], wire.told, self._bench.equality, nets=wire.is_tidb
+            )
+            self._steps = filtered.steps(loaded[first.name], self._steps)
+            self._end_state = self._steps[-1].after if self._steps else self._end_state
 
     # --- the bridge
 
-    def _deliver(self, log: Sequence[Placed], name: str) -> None:
-        """Everything, from where progress says, as often as the bridge begins anew."""
-        rules = replace(_EVENT_FILTERS if self._choice["left out"] == FILTERED else RowRules(), routes=self._routes)
-        decoder = make_decoder(self._case.wire.protocol, DecodeOptions("UTC", row_rules=rules))
+    def _stop_at(self, log: Log) -> int:
+        """How many messages there are when the bridge is stopped, or all."""
+        if log.growth is not None:
+            return next((n for n, one in enumerate(log.messages) if one.turn >= log.growth), len(log.messages))
+        return self._random.randrange(len(log.messages) + 1) if stops(self._choice) else len(log.messages)
+
+    def _deliver(self, log: Log, name: str, until: int) -> None:
+        """Everything, from where progress says, as often as the bridge begins anew.  until: it is stopped there."""
         for _ in range(_MOST_STARTS):
             try:
-                with self._opened(log, name) as pipeline:
-                    self._feed(pipeline, log, decoder)
-                    return
+                with self._sizes(), self._opened(log.known(until), name) as pipeline:
+                    self._feed(pipeline, log.messages[:until])
+                    if until == len(log.messages):
+                        self._end(pipeline)
+                        return
+                until = len(log.messages)
+                self._go_on()
             except OrderChanged:
                 pass
             except Crash:
                 self._crash_at = 0
+                self._go_on()
             except Failure:
                 raise
             except BridgeError as error:
@@ -261,6 +293,14 @@ class Run:
                 text = "".join(traceback.format_exception(error))
                 raise Failure(f"an unexpected {type(error).__name__}", text) from error
         raise Failure("never ends", f"{_MOST_STARTS} starts")
+
+    def _go_on(self) -> None:
+        """The bridge goes on, with other settings."""
+        if self._is_later:
+            return
+        self._is_later, self._now = True, gone_on(self._choice, self._random)
+        if self._choice["goes on with"] == "fewer tables":
+            self._frozen = {DROPPED: _rows(self._bench.session, self._there(DROPPED), None)}
 
     def _stopped(self, error: BridgeError) -> None:
         """An error of the bridge: whether it may be."""
@@ -277,7 +317,7 @@ class Run:
         is_partial = wire.is_partial or (not wire.has_commit_ts and any(table.extra for table in self._case.tables))
         if is_partial and (is_ahead or self._choice["shape"] == "no key"):
             return True
-        taken = Taken.of(words)
+        taken = Taken.of(words, {str(TableName(*self._routing.there(name))): name for name in self._upstream.state()})
         if taken is None or wire.has_boundaries or self._choice["redelivery"] not in ("copies", "whole topic"):
             return False
         return two_rows_hold(taken, self._in_hand(), self._bench.equality, nets=wire.is_tidb)
@@ -291,22 +331,23 @@ class Run:
         return [self._steps[turns[turn]] for turn in sorted(turns)]
 
     @contextmanager
-    def _opened(self, log: Sequence[Placed], name: str) -> Iterator[Pipeline]:
-        partitions = sorted({(message.topic, message.partition) for message in log})
+    def _opened(self, partitions: Collection[tuple[str, int]], name: str) -> Iterator[Pipeline]:
         unbounded = not self._case.wire.has_boundaries
+        self._settings = settings_of(name, self._choice, self._routing, self._random, later=self._is_later)
         with opened(
-            self._bench.url, partitions, name=name,
-            rows_per_transaction=int(self._choice["rows per transaction"]), retry_seconds=5,
-            quarantine=self._choice["quarantine"] != NONE, writers=self._writers, rows_of=self._rows_of(),
-            boundary_seconds=0.0 if unbounded else None, trace=self._trace, ddl=DdlRules(routes=self._routes),
+            self._bench.url, sorted(partitions), name=name,
+            rows_per_transaction=int(self._now["rows per transaction"]), retry_seconds=5,
+            quarantine=self._choice["quarantine"] != NONE, writers=2 if self._now["consistency"] == "parallel" else 0,
+            rows_of=self._rows_of(), boundary_seconds=0.0 if unbounded else None, trace=self._trace,
+            ddl=self._settings.ddl_rules(), tables=TableFilter(self._settings.filter),
         ) as pipeline:  # fmt: skip
             self._pipeline = pipeline
-            if self._choice["statements"] == "loads":
+            if self._now["statements"] == "loads":
                 pipeline.writer.load_bytes = self._random.choice((1, 99, 1 << 20))
             yield pipeline
 
     def _rows_of(self) -> RowsOf:
-        if self._choice["where"] == "driver":
+        if self._now["where"] == "driver":
             return driver_rows
         assert self._bench.spark is not None
         return Executors(self._bench.spark, Amount(self._random.choice((0, 0, 0, 2, 1000)), 1 << 30)).rows_of
@@ -315,12 +356,12 @@ class Run:
     def _sizes(self) -> Iterator[None]:
         """Statements, loads and parts as small as they can be."""
         with ExitStack() as stack:
-            if self._choice["statements"] == "tiny":
+            if self._now["statements"] == "tiny":
                 stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
                 stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))
-            if self._choice["statements"] == "loads":
+            if self._now["statements"] == "loads":
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
-            if self._choice["where"] == "executors":
+            if self._now["where"] == "executors":
                 stack.enter_context(
                     patch.object(
                         executors, "_RENDERED_TOGETHER", Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
@@ -328,24 +369,33 @@ class Run:
                 )
             yield
 
-    def _feed(self, pipeline: Pipeline, log: Sequence[Placed], decoder: Decoder) -> None:
-        starts = pipeline.applier.order.positions
+    def _decoder(self) -> Decoder:
+        tables = TableFilter(self._settings.filter)
+        options = self._settings.decode_options(tables if tables.rules else None)
+        return make_decoder(self._case.wire.protocol, replace(options, tells_unwanted=True))
+
+    def _feed(self, pipeline: Pipeline, log: Sequence[Placed]) -> None:
+        starts, decoder = pipeline.applier.order.positions, self._decoder()
         rest = [message for message in log if message.offset >= starts[message.topic, message.partition].offset]
-        size = {"all": max(1, len(rest))}.get(self._choice["micro-batch"]) or int(self._choice["micro-batch"])
+        size = {"all": max(1, len(rest))}.get(self._now["micro-batch"]) or int(self._now["micro-batch"])
+        self._read = rest
         for start in range(0, len(rest), size):
             self._read = rest[: start + size]
             self._take(pipeline, decoded(decoder, rest[start : start + size]))
+
+    def _end(self, pipeline: Pipeline) -> None:
+        """Nothing more comes."""
         pipeline.applier.finish()
         left_out = sum(pipeline.applier.counts.left_out.values())
-        if left_out != sum(message.is_reserved for message in rest):
-            raise Failure("rows left out", f"{left_out}, not {sum(message.is_reserved for message in rest)}")
+        if left_out != sum(message.is_reserved for message in self._read):
+            raise Failure("rows left out", f"{left_out}, not {sum(message.is_reserved for message in self._read)}")
         safe_mode = pipeline.writer.counts.safe_mode
         if safe_mode and not self._may_be_ahead():
             raise Failure("safe mode", f"of {safe_mode} transactions, although the target was never ahead")
         self._bench.safe_mode += safe_mode
 
     def _take(self, pipeline: Pipeline, events: pa.Table) -> None:
-        if self._choice["where"] == "driver":
+        if self._now["where"] == "driver":
             pipeline.take(events)
             return
         assert self._bench.spark is not None
@@ -370,7 +420,8 @@ class Run:
     def _may_watch(self) -> bool:
         """Whether states between are upstream states: transactions are whole, and the target is not ahead."""
         choice = self._choice
-        is_whole = choice["consistency"] == "atomic" and self._case.wire.has_boundaries
+        is_atomic = choice["consistency"] == "atomic" and choice["goes on with"] != "other mode"
+        is_whole = is_atomic and self._case.wire.has_boundaries
         return is_whole and choice["quarantine"] == NONE and choice["redelivery"] != "from below"
 
     def _check_progress(self) -> None:
@@ -398,6 +449,8 @@ class Run:
         if state is None:
             return
         for name, rows in state.items():
+            if name in self._frozen:
+                continue
             names = tuple(rows[0]) if rows else None
             found = _rows(session, self._there(name), names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
@@ -411,10 +464,7 @@ class Run:
 
     def _work_through_quarantine(self) -> None:
         """A retry while the cause is there changes nothing; once it is cured, all is applied."""
-        quarantine = Quarantine(
-            Target(self._bench.url),
-            Settings.model_validate({"name": self._name, "timezone": "UTC", "route": self._routing.rules}),
-        )
+        quarantine = Quarantine(Target(self._bench.url), self._settings)
         refused = [step for step in self._steps if "refused" in step.labels]
         before = self._contents()
         outcomes = quarantine.retry(None) or []
@@ -437,14 +487,24 @@ class Run:
     def _compare(self) -> None:
         """The end state: rows byte for byte, and what a target-only column may hold; without a commit ts a row takes
         it from the target's row of the key that it had, which is another one's where the target is ahead."""
-        extras = self._upstream.extras()
+        names, extras = self._upstream.state(), self._upstream.extras()
+        if self._tables_there() != set(map(self._routing.there, names)):
+            raise Failure("tables differ", f"{names.keys()}, now {self._tables_there()}")
         for content in self._upstream.contents:
-            table, rows = content.table, list(content.rows.values())
+            table, rows = content.table, self._end_state[content.table.name]
+            if table.name in self._frozen:
+                self._compare_frozen(table.name)
+                continue
             found = _rows(self._bench.session, self._there(table.name), table.names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure("rows differ", _difference(table.name, rows, found))
             if table.extra and (self._case.wire.has_commit_ts or not self._may_be_ahead()):
                 self._compare_extras(table, rows, extras[table.name])
+
+    def _compare_frozen(self, name: str) -> None:
+        found = _rows(self._bench.session, self._there(name), None)
+        if _sorted(found) != _sorted(self._frozen[name]):
+            raise Failure("a table that is left out changes", _cut(f"{name}: {self._frozen[name]}, now {found}"))
 
     def _compare_extras(self, table: Table, rows: Sequence[Row], allowed: Sequence[frozenset[Any]]) -> None:
         found = _rows(self._bench.session, self._there(table.name), (*table.names, table.extra))
@@ -463,7 +523,10 @@ class Run:
 
     def _may_be_ahead(self) -> bool:
         """Whether the target may hold what comes again."""
-        return self._choice["redelivery"] != NONE or (self._writers > 0 and self._choice["crash"] != NONE)
+        return self._choice["redelivery"] != NONE or (
+            self._choice["crash"] != NONE
+            and (self._choice["consistency"] == "parallel" or self._choice["goes on with"] == "other mode")
+        )
 
 
 def _rows(session: Session, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
@@ -536,6 +599,8 @@ class Log:
         self._case, self._random = case, random
         self._wire = case.wire(random, case.choice["unique updates"] == "split")
         self._partitions = PARTITIONS[case.choice["partitions"]]
+        self.growth = random.randrange(len(steps) + 1) if case.choice["partitions"] == "growing" else None
+        """From that turn on there are all partitions; before there is one."""
         self._numbers = {table.name: number for number, table in enumerate(case.tables)}
         batches = self._batches(steps)
         self._sent = [
@@ -545,22 +610,41 @@ class Log:
         ]
         self.messages = self._placed(self._interleaved())
 
+    def known(self, until: int) -> set[tuple[str, int]]:
+        """The partitions of which a bridge knows that has read so many messages."""
+        there = self.messages if self.growth is None else self.messages[:until]
+        return {(ROWS, 0), *((one.topic, one.partition) for one in there)}
+
+    def _count(self, turn: int) -> int:
+        return 1 if self.growth is not None and turn < self.growth else self._partitions
+
     def _batches(self, steps: Sequence[Step]) -> list[list[tuple[tuple[str, int], Message]]]:
         """What each step sends, with the boundaries behind it."""
         batches = []
         for number, step in enumerate(steps):
             following = steps[number + 1].ts if number + 1 < len(steps) else step.ts + 1
+            count = self._count(number)
             if step.ddl:
                 self._numbers[step.ddl[1].name] = self._numbers[step.ddl[0].name]
-                batch = self._everywhere(self._wire.ddl(step.ddl, step.ts), step.ddl[1].name)
+                batch = self._everywhere(self._wire.ddl(step.ddl, step.ts), step.ddl[1].name, count)
             else:
                 messages = self._wire.transaction(step.changes, step.ts)
-                batch = [(self._place(m), m) for m in self._with_reserved(messages, step.ts)]
-            batches.append([*batch, *self._boundaries(step.ts, following)])
+                batch = [(self._place(m, count), m) for m in self._with_reserved(messages, step.ts)]
+                batch += self._unwanted(step.ts, count)
+            batches.append([*batch, *self._boundaries(step.ts, following, count)])
         if self._wire.has_boundaries:
             last = steps[-1].ts + 1 if steps else BEGIN
-            batches.append(self._to_all(self._wire.boundary(last)))
+            batches.append(self._to_all(self._wire.boundary(last), self._partitions))
         return batches
+
+    def _unwanted(self, ts: int, count: int) -> list[tuple[tuple[str, int], Message]]:
+        """A schema change of a table that is not replicated."""
+        if self._case.choice["left out"] != "table filter" or self._random.random() < 0.7:
+            return []
+        table = self._random.choice(RESERVED["table filter"])
+        text = self._random.choice(("CREATE TABLE `{}` (k INT PRIMARY KEY)", "DROP TABLE `{}`", "TRUNCATE TABLE `{}`"))
+        ddl = self._wire.ddl((table, table, text.format(table.name)), ts)
+        return self._everywhere(ddl, table.name, count)
 
     def _with_reserved(self, messages: list[Message], ts: int) -> list[Message]:
         """Row changes that are left out stand among those of a transaction."""
@@ -571,33 +655,33 @@ class Log:
             changes = [Change(table, None, now), Change(table, was, None), *([Change(table, was, now)] * (was != now))]
             sent = self._wire.transaction([self._random.choice(changes)], ts)
             at = self._random.randrange(len(messages) + 1)
-            is_counted = whose != FILTERED
+            is_counted = whose in COUNTED
             marked = [one._replace(is_reserved=is_counted and one.value is not None) for one in sent]
             messages = [*messages[:at], *marked, *messages[at:]]
         return messages
 
-    def _boundaries(self, ts: int, following: int) -> list[tuple[tuple[str, int], Message]]:
+    def _boundaries(self, ts: int, following: int, count: int) -> list[tuple[tuple[str, int], Message]]:
         how = self._case.choice["boundaries"]
         if how in {NONE, "last"} or (how == "some" and self._random.random() < 0.6):
             return []
-        sent = self._to_all(self._wire.boundary(self._random.choice((ts, ts + 1, following))))
+        sent = self._to_all(self._wire.boundary(self._random.choice((ts, ts + 1, following))), count)
         return sent if self._random.random() < 0.7 else self._random.sample(sent, k=1)
 
-    def _everywhere(self, ddl: Message, table: str) -> list[tuple[tuple[str, int], Message]]:
+    def _everywhere(self, ddl: Message, table: str, count: int) -> list[tuple[tuple[str, int], Message]]:
         if ddl.topic == STATEMENTS:
             return [((STATEMENTS, 0), ddl)]
         if self._wire.broadcasts:
-            return self._to_all(ddl)
-        is_first = self._wire.is_tidb or self._partitions == 1
-        return [((ROWS, 0 if is_first else self._numbers[table] % self._partitions), ddl)]
+            return self._to_all(ddl, count)
+        is_first = self._wire.is_tidb or count == 1
+        return [((ROWS, 0 if is_first else self._numbers.get(table, 0) % count), ddl)]
 
-    def _to_all(self, message: Message) -> list[tuple[tuple[str, int], Message]]:
-        return [((ROWS, p), message) for p in range(self._partitions)]
+    def _to_all(self, message: Message, count: int) -> list[tuple[tuple[str, int], Message]]:
+        return [((ROWS, p), message) for p in range(count)]
 
-    def _place(self, message: Message) -> tuple[str, int]:
-        if self._case.choice["partitions"] == "by key":
-            return ROWS, sum((message.row or "").encode()) % self._partitions
-        return ROWS, self._numbers.get(message.table, 0) % self._partitions
+    def _place(self, message: Message, count: int) -> tuple[str, int]:
+        if self._case.choice["partitions"] in {"by key", "growing"}:
+            return ROWS, sum((message.row or "").encode()) % count
+        return ROWS, self._numbers.get(message.table, 0) % count
 
     def _again(self, count: int) -> list[int]:
         """The numbers of so many transactions in the order in which they are sent, some a second time."""

@@ -249,8 +249,16 @@ RESERVED: Final[dict[str, tuple[Table, ...]]] = {
     "event filter": (
         Table("unwritten", (Column("k", "int", nullable=False), Column("v", "varchar")), (Unique("kk", ("k",)),)),
     ),
+    "table filter": tuple(
+        Table(
+            name, (Column("k", "int", nullable=False), Column("v", "varchar")), (Unique("kk", ("k",)),), schema=schema
+        )
+        for schema, name in (("x", "t0"), ("x", "renamed"), (SCHEMA, "t0s"), (SCHEMA, "unwanted"))
+    ),
 }
-"""Tables of databases whose rows a bridge leaves out, by whose they are."""
+"""Tables whose rows a bridge leaves out, by whose they are, or what leaves them out."""
+COUNTED: Final = {"server", "bridge"}
+"""Whose rows a bridge counts that leaves them out."""
 
 
 class Routing(NamedTuple):

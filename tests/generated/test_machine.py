@@ -147,7 +147,7 @@ def test_what_is_sent_again_collides_only_with_what_is_newer(
         *(Update(0, {"k": 1}, {"w": None}), Update(0, {"k": 2}, {"w": 7})),
     )
     steps = [upstream.run(Transaction(1, (one,)), ts) for ts, one in enumerate(statements)]
-    taken = Taken.of(f"the target refused rows of m.t: 1062 (Duplicate entry {words})")
+    taken = Taken.of(f"the target refused rows of r.x: 1062 (Duplicate entry {words})", {"r.x": "t"})
     assert taken is not None
     log = [step for step in map(steps.__getitem__, sent) if step is not None]
     assert two_rows_hold(taken, log, equality, nets=nets) is allowed
@@ -155,4 +155,4 @@ def test_what_is_sent_again_collides_only_with_what_is_newer(
 
 def test_words_about_something_else() -> None:
     """Are about no unique value."""
-    assert Taken.of("the target refused rows of m.t: 1264 (Out of range value for column 'n')") is None
+    assert Taken.of("the target refused rows of m.t: 1264 (Out of range value for column 'n')", {}) is None

@@ -262,7 +262,7 @@ class Upstream:
             return None
         content.table, text = found
         content.rows = {
-            number: content.table.complete(_with_defaults(content.table, row)) for number, row in kept.items()
+            number: content.table.complete(with_defaults(content.table, row)) for number, row in kept.items()
         }
         if alter.kind == "truncate":
             for number in list(content.rows):
@@ -301,7 +301,8 @@ class Upstream:
         return None
 
 
-def _with_defaults(table: Table, row: Row) -> Row:
+def with_defaults(table: Table, row: Row) -> Row:
+    """A row with what columns have that it lacks."""
     return {column.name: row.get(column.name, column.default) for column in table.columns}
 
 

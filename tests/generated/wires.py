@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
 from bridge.tso import tso_ms
-from tests.generated.tables import SCHEMA, Column, Row, Table, Value
+from tests.generated.tables import Column, Row, Table, Value
 from tests.generated.upstream import Change
 from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
 from tests.support.wire import as_ckafka, base64_text, compact, frame, open_key, open_value
@@ -72,8 +72,11 @@ class Wire:
 
     def transaction(self, changes: Sequence[Change], ts: int) -> list[Message]:
         """The messages of a transaction, in the order in which they are sent."""
-        ordered = self._as_sent(changes) if self.is_tidb else list(changes)
-        return [message for change in ordered for message in self.row(change, ts)]
+        return [message for change in self.told(changes) for message in self.row(change, ts)]
+
+    def told(self, changes: Sequence[Change]) -> list[Change]:
+        """The row changes as messages tell them."""
+        return self._as_sent(changes) if self.is_tidb else list(changes)
 
     def row(self, change: Change, ts: int) -> Iterator[Message]:
         """The messages of one row change."""
@@ -172,11 +175,11 @@ class CanalExt(Wire):
 
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
-        value = _without_row(table.name, text, tso_ms(ts), isDdl=True, type=_canal_type(text))
+        value = _without_row(table.name, text, tso_ms(ts), isDdl=True, type=_canal_type(text), database=table.schema)
         return Message(None, compact(value | self._moment(ts)), table.name)
 
     def boundary(self, ts: int) -> Message:
-        value = _without_row("", "", tso_ms(ts), isDdl=False, type="TIDB_WATERMARK", database="")
+        value = _without_row("", "", tso_ms(ts), isDdl=False, type="TIDB_WATERMARK")
         return Message(None, compact(value | {"_tidb": {"watermarkTs": ts}}))
 
 
@@ -259,7 +262,7 @@ class CanalOfficial(Wire):
 
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
-        value = _without_row(table.name, text, tso_ms(ts), isDdl=True, type=_canal_type(text))
+        value = _without_row(table.name, text, tso_ms(ts), isDdl=True, type=_canal_type(text), database=table.schema)
         return Message(None, compact(value), table.name)
 
 
@@ -301,14 +304,14 @@ class Ckafka(CanalOfficial):
 
 def _canal_type(text: str) -> str:
     words = text.split()
-    if words[0] in {"TRUNCATE", "RENAME"}:
-        return words[0]
+    if words[0] != "ALTER":
+        return {"DROP": "ERASE"}.get(words[0], words[0])
     return {"UNIQUE": "CINDEX", "INDEX": "DINDEX"}.get(words[4], "ALTER")
 
 
 def _without_row(table: str, sql: str, ms: int, **fields: Any) -> dict[str, Any]:
     return {
-        "id": 0, "database": SCHEMA, "table": table, "pkNames": None, "isDdl": True, "type": "", "es": ms, "ts": ms + 9,
+        "id": 0, "database": "", "table": table, "pkNames": None, "isDdl": True, "type": "", "es": ms, "ts": ms + 9,
         "sql": sql, "sqlType": None, "mysqlType": None, "data": None, "old": None,
     } | fields  # fmt: skip
 
@@ -446,13 +449,13 @@ class DebeziumExt(Wire):
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
         content = {
-            "source": self._source(SCHEMA, table.name, ts), "ts_ms": tso_ms(ts) + 5, "databaseName": SCHEMA,
+            "source": self._source(table.schema, table.name, ts), "ts_ms": tso_ms(ts) + 5, "databaseName": table.schema,
             "schemaName": None, "ddl": text, "tableChanges": [],
         }  # fmt: skip
         empty = {"type": "struct", "name": "Key", "optional": False, "fields": []}
         topic = STATEMENTS if self.is_native else ROWS
         return Message(
-            self._wrapped({"databaseName": SCHEMA}, empty), self._wrapped(content, empty), table.name, None, topic
+            self._wrapped({"databaseName": table.schema}, empty), self._wrapped(content, empty), table.name, None, topic
         )
 
     def boundary(self, ts: int) -> Message:
@@ -479,16 +482,18 @@ class DebeziumNative(DebeziumExt):
     variant, is_tidb, is_native, moves_at_once = "debezium native", False, True, False
     has_boundaries, has_commit_ts, unit, broadcasts = False, False, 1000 << 18, False
 
-    def row(self, change: Change, ts: int) -> Iterator[Message]:
+    def told(self, changes: Sequence[Change]) -> list[Change]:
+        return [one for change in changes for one in self._halves(change)]
+
+    def _halves(self, change: Change) -> tuple[Change, ...]:
         table, before, after = change
         if before is not None and after is not None and any(before[name] != after[name] for name in table.handle):
-            gone, come = Change(table, before, None), Change(table, None, after)
-            yield self._row(gone, "d", before, None, table, ts)
-            yield _message(gone, self._key(gone), None)
-            yield self._row(come, "c", None, after, table, ts)
-            return
+            return Change(table, before, None), Change(table, None, after)
+        return (change,)
+
+    def row(self, change: Change, ts: int) -> Iterator[Message]:
         yield from super().row(change, ts)
-        if after is None:
+        if change.after is None:
             yield _message(change, self._key(change), None)
 
     def _wrapped(self, content: dict[str, Any], schema: dict[str, Any]) -> bytes:

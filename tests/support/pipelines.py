@@ -16,6 +16,7 @@ import pyarrow as pa
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
 from bridge.filters.routes import Routes
+from bridge.filters.table_filter import TableFilter
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer, no_trace
@@ -84,6 +85,7 @@ def opened(
     cut_rows: CutRows | None = None,
     writers: int = 0,
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
+    tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
     rows_of: RowsOf = driver_rows,
     boundary_seconds: float | None = None,
     cascades_are_lost: bool = False,
@@ -109,6 +111,7 @@ def opened(
         progress = table.read(ownership.control)
         assert progress is not None
         config = ApplierConfig(
+            tables=tables,
             transaction=Amount(rows_per_transaction, bytes_per_transaction),
             until=until,
             boundary_seconds=boundary_seconds,

@@ -1,0 +1,54 @@
+"""How the bridge of a run is set, and what is other about it when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from bridge.config import Settings
+from tests.generated.dimensions import DIMENSIONS, NONE, Choice, fits
+from tests.generated.event_filters import EVENT_FILTERS
+from tests.generated.tables import Routing
+
+FILTERS: Final[tuple[tuple[str, ...], ...]] = (
+    ("m.t0", "M.t?", "m.renamed"),
+    ("*.*", "!x.*", "!m.t0s", "!m.Unwanted"),
+    (r"/^m$/./^(t\d|renamed)$/",),
+)
+"""Each leaves out what `RESERVED` has of a table filter, and nothing else."""
+DROPPED: Final = "t1"
+"""The table that a bridge which goes on with fewer tables leaves out."""
+_SIZES: Final = ("rows per transaction", "micro-batch", "statements")
+
+
+def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, later: bool = False) -> Settings:
+    """The settings of a run's bridge.  later: when it goes on."""
+    given: dict[str, Any] = {"name": name, "timezone": "UTC", "route": routing.rules}
+    rules: tuple[str, ...] = random.choice(FILTERS) if choice["left out"] == "table filter" else ()
+    if later and choice["goes on with"] == "fewer tables":
+        rules = (*(rules or ("*.*",)), f"!m.{DROPPED}")
+    filters: list[dict[str, Sequence[str]]] = (
+        [{"matcher": ["m.unwritten"], "ignore-event": ["all dml"]}] if choice["left out"] == "event filter" else []
+    )
+    if choice["event filter"] != NONE:
+        filters.append({"matcher": ["M.t0", "m.renamed"], "ignore-event": EVENT_FILTERS[choice["event filter"]]})
+    return Settings.model_validate({**given, "filter": rules, "event_filters": filters})
+
+
+def gone_on(choice: Choice, random: Random) -> dict[str, str]:
+    """The choice that holds when the bridge goes on."""
+    how, other = choice["goes on with"], dict(choice)
+    names = {"other sizes": _SIZES, "other mode": ("consistency",), "other place": ("where",)}.get(how, ())
+    for name in names:
+        rest = {
+            dimension: value for dimension, value in other.items() if dimension not in {name, "goes on with", "crash"}
+        }
+        values = [value for value in DIMENSIONS[name] if value != choice[name] and fits((name, value), rest)]
+        other[name] = random.choice(values or [choice[name]])
+    return other
+
+
+def stops(choice: Choice) -> bool:
+    """Whether the bridge is stopped on its way."""
+    return choice["goes on with"] != NONE or choice["partitions"] == "growing"
