@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.generated.event_filters import EVENT_FILTERS
+from tests.generated.names import NAMES
 from tests.generated.tables import OTHER_UNIQUES, QUARANTINES, RESERVED, ROUTES, SHAPES
 from tests.generated.wires import WIRES
 
@@ -50,6 +51,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "quarantine": (NONE, *QUARANTINES),
     "left out": (NONE, *RESERVED),
     "route": (NONE, *ROUTES),
+    "names": (NONE, *NAMES),
     "event filter": (NONE, *EVENT_FILTERS),
     "goes on with": (NONE, "the same", "other sizes", "other mode", "other place", "fewer tables"),
 }
@@ -57,7 +59,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
     *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
-    *("unique updates", "redelivery", "crash", "left out", "route", "goes on with"),
+    *("unique updates", "redelivery", "crash", "left out", "route", "goes on with", "names"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
@@ -111,6 +113,11 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # A part of a row is no row where the rest was left out, nor is one that was refused.
     Rule("event filter", _OTHERS["event filter"], "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
+    # Routes and filters speak of the plain names.
+    Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
+    Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),
+    Rule("names", _OTHERS["names"], "left out", {"table filter"}),
+    Rule("names", _OTHERS["names"], "goes on with", {"fewer tables"}),
     # What is sent again goes where it went.
     Rule("partitions", {"growing"}, "redelivery", _OTHERS["redelivery"]),
     # Row changes of a driver only would need a Spark of their own.
@@ -194,6 +201,7 @@ _SPECIAL: Final = {
     "quarantine": 0.25,
     "left out": 0.15,
     "route": 0.3,
+    "names": 0.2,
     "event filter": 0.15,
     "goes on with": 0.3,
 }

@@ -35,6 +35,7 @@ from bridge.spark.executor_rows import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.event_filters import FilteredTable
+from tests.generated.names import NAMES, Names
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.settings import DROPPED, gone_on, settings_of, stops
 from tests.generated.tables import (
@@ -179,6 +180,7 @@ class Run:
         self._watches = self._may_watch() and self._random.random() < 0.5
         self._routing = ROUTES.get(self._choice["route"], UNROUTED)
         self._name = bench.name()
+        self._names = Names(NAMES.get(self._choice["names"], {}))
         self._now: Choice = self._choice
         """What holds since the bridge began, or began anew."""
         self._is_later = False
@@ -210,7 +212,7 @@ class Run:
         for table in self._case.tables:
             schema, name = self._routing.there(table.name)
             session.execute(f"USE {quote_name(schema)}")
-            session.execute(replace(table, name=name).create(on_target=True))
+            session.execute(self._names.sql(replace(table, name=name).create(on_target=True)))
         for transaction in self._case.loaded:
             self._upstream.run(transaction, 0)
         for content in self._upstream.contents:
@@ -219,10 +221,11 @@ class Run:
                 if content.table.extra:
                     given[content.table.extra] = number
                     content.extras[number] = frozenset({number})
-                names, places = ",".join(map(quote_name, given)), ",".join(["%s"] * len(given))
+                names, places = ",".join(quote_name(self._names(name)) for name in given), ",".join(["%s"] * len(given))
+                into = f"{self._there(content.table.name)} ({names})".replace("%", "%%")
                 with session._raw.cursor() as cursor:
                     cursor.execute(
-                        f"INSERT INTO {self._there(content.table.name)} ({names}) VALUES ({places})",
+                        f"INSERT INTO {into} VALUES ({places})",
                         list(given.values()),
                     )
 
@@ -231,7 +234,11 @@ class Run:
         return set(self._bench.session.rows(found, [SCHEMAS]))
 
     def _there(self, table: str) -> str:
-        return quote_name(*self._routing.there(table))
+        return quote_name(*self._place(table))
+
+    def _place(self, table: str) -> tuple[str, str]:
+        schema, name = self._routing.there(table)
+        return schema, self._names(name)
 
     def _run_upstream(self) -> None:
         unit, ts = self._case.wire.unit, BEGIN + self._case.seed % ROUNDED_UP
@@ -300,7 +307,7 @@ class Run:
             return
         self._is_later, self._now = True, gone_on(self._choice, self._random)
         if self._choice["goes on with"] == "fewer tables":
-            self._frozen = {DROPPED: _rows(self._bench.session, self._there(DROPPED), None)}
+            self._frozen = {DROPPED: self._rows(DROPPED, None)}
 
     def _stopped(self, error: BridgeError) -> None:
         """An error of the bridge: whether it may be."""
@@ -317,7 +324,7 @@ class Run:
         is_partial = wire.is_partial or (not wire.has_commit_ts and any(table.extra for table in self._case.tables))
         if is_partial and (is_ahead or self._choice["shape"] == "no key"):
             return True
-        taken = Taken.of(words, {str(TableName(*self._routing.there(name))): name for name in self._upstream.state()})
+        taken = Taken.of(words, {str(TableName(*self._place(name))): name for name in self._upstream.state()})
         if taken is None or wire.has_boundaries or self._choice["redelivery"] not in ("copies", "whole topic"):
             return False
         return two_rows_hold(taken, self._in_hand(), self._bench.equality, nets=wire.is_tidb)
@@ -452,7 +459,7 @@ class Run:
             if name in self._frozen:
                 continue
             names = tuple(rows[0]) if rows else None
-            found = _rows(session, self._there(name), names)
+            found = self._rows(name, names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure(
                     "a state that the upstream never had", f"at {applied_ts}, {_difference(name, rows, found)}"
@@ -476,38 +483,44 @@ class Run:
             )
         [column] = [c for c in self._upstream.contents[0].table.columns if c.name == "q"]
         name = self._there(self._upstream.contents[0].table.name)
-        self._bench.session.execute(f"ALTER TABLE {name} MODIFY COLUMN {replace(column, narrow='').sql}")
+        self._bench.session.execute(
+            f"ALTER TABLE {name} MODIFY COLUMN {self._names.sql(replace(column, narrow='').sql)}"
+        )
         outcomes = quarantine.retry(None) or []
         if not all(outcome.done for outcome in outcomes):
             raise Failure("a retry after the cure", f"{outcomes}")
 
+    def _rows(self, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
+        columns = ",".join(quote_name(self._names(name)) for name in names) if names else "*"
+        return self._bench.session.rows(f"SELECT {columns} FROM {self._there(table)}")
+
     def _contents(self) -> dict[str, list[Any]]:
-        return {name: _sorted(_rows(self._bench.session, self._there(name), None)) for name in self._upstream.state()}
+        return {name: _sorted(self._rows(name, None)) for name in self._upstream.state()}
 
     def _compare(self) -> None:
         """The end state: rows byte for byte, and what a target-only column may hold; without a commit ts a row takes
         it from the target's row of the key that it had, which is another one's where the target is ahead."""
         names, extras = self._upstream.state(), self._upstream.extras()
-        if self._tables_there() != set(map(self._routing.there, names)):
+        if self._tables_there() != set(map(self._place, names)):
             raise Failure("tables differ", f"{names.keys()}, now {self._tables_there()}")
         for content in self._upstream.contents:
             table, rows = content.table, self._end_state[content.table.name]
             if table.name in self._frozen:
                 self._compare_frozen(table.name)
                 continue
-            found = _rows(self._bench.session, self._there(table.name), table.names)
+            found = self._rows(table.name, table.names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure("rows differ", _difference(table.name, rows, found))
             if table.extra and (self._case.wire.has_commit_ts or not self._may_be_ahead()):
                 self._compare_extras(table, rows, extras[table.name])
 
     def _compare_frozen(self, name: str) -> None:
-        found = _rows(self._bench.session, self._there(name), None)
+        found = self._rows(name, None)
         if _sorted(found) != _sorted(self._frozen[name]):
             raise Failure("a table that is left out changes", _cut(f"{name}: {self._frozen[name]}, now {found}"))
 
     def _compare_extras(self, table: Table, rows: Sequence[Row], allowed: Sequence[frozenset[Any]]) -> None:
-        found = _rows(self._bench.session, self._there(table.name), (*table.names, table.extra))
+        found = self._rows(table.name, (*table.names, table.extra))
         values = {repr(row[:-1]): row[-1] for row in found}
         is_strict = self._keeps_extras()
         for row, some in zip(rows, allowed, strict=True):
@@ -527,11 +540,6 @@ class Run:
             self._choice["crash"] != NONE
             and (self._choice["consistency"] == "parallel" or self._choice["goes on with"] == "other mode")
         )
-
-
-def _rows(session: Session, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
-    columns = ",".join(map(quote_name, names)) if names else "*"
-    return session.rows(f"SELECT {columns} FROM {table}")
 
 
 def _sorted(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -601,7 +609,8 @@ class Log:
         self._partitions = PARTITIONS[case.choice["partitions"]]
         self.growth = random.randrange(len(steps) + 1) if case.choice["partitions"] == "growing" else None
         """From that turn on there are all partitions; before there is one."""
-        self._numbers = {table.name: number for number, table in enumerate(case.tables)}
+        self._names = Names(NAMES.get(case.choice["names"], {}))
+        self._numbers = {self._names(table.name): number for number, table in enumerate(case.tables)}
         batches = self._batches(steps)
         self._sent = [
             _Sent(where, message, turn, number)
@@ -625,10 +634,12 @@ class Log:
             following = steps[number + 1].ts if number + 1 < len(steps) else step.ts + 1
             count = self._count(number)
             if step.ddl:
-                self._numbers[step.ddl[1].name] = self._numbers[step.ddl[0].name]
-                batch = self._everywhere(self._wire.ddl(step.ddl, step.ts), step.ddl[1].name, count)
+                was, now = map(self._names.table, step.ddl[:2])
+                self._numbers[now.name] = self._numbers[was.name]
+                ddl = self._wire.ddl((was, now, self._names.sql(step.ddl[2])), step.ts)
+                batch = self._everywhere(ddl, now.name, count)
             else:
-                messages = self._wire.transaction(step.changes, step.ts)
+                messages = self._wire.transaction([*map(self._names.change, step.changes)], step.ts)
                 batch = [(self._place(m, count), m) for m in self._with_reserved(messages, step.ts)]
                 batch += self._unwanted(step.ts, count)
             batches.append([*batch, *self._boundaries(step.ts, following, count)])

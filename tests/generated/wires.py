@@ -113,7 +113,7 @@ class Wire:
         return sent + last
 
     def _is_split(self, table: Table, before: Row, after: Row) -> bool:
-        columns = table.unique_columns | ({"g"} if "g" in table.names else set())
+        columns = table.unique_columns | {column.name for column in table.columns if column.of}
         return self.splits and any(before[name] != after[name] for name in columns)
 
 
@@ -303,10 +303,10 @@ class Ckafka(CanalOfficial):
 
 
 def _canal_type(text: str) -> str:
-    words = text.split()
-    if words[0] != "ALTER":
-        return {"DROP": "ERASE"}.get(words[0], words[0])
-    return {"UNIQUE": "CINDEX", "INDEX": "DINDEX"}.get(words[4], "ALTER")
+    word = text.split()[0]
+    if word != "ALTER":
+        return {"DROP": "ERASE"}.get(word, word)
+    return "CINDEX" if " ADD UNIQUE " in text else "DINDEX" if " DROP INDEX " in text else "ALTER"
 
 
 def _without_row(table: str, sql: str, ms: int, **fields: Any) -> dict[str, Any]:
