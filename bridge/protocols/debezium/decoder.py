@@ -33,6 +33,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.values.event_time import event_ts
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
+from bridge.tso import tso_ms
 
 TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({TICDC, "mysql", "mariadb", None})
@@ -45,6 +46,12 @@ _DDL_MARK: Final = b'"ddl"'
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
 _NO_SNAPSHOT: Final = (None, False, "false")
+SNAPSHOT_LEAD_MS: Final = 60_000
+"""How much earlier than it says a snapshot's schema change counts, so that it comes before the snapshot's rows.
+
+The connector dates it by its own clock in milliseconds, and the rows after it by the server's clock in whole seconds
+(seen with 3.0.8): CREATE TABLE at 07:15:51.559, the table's rows at 07:15:51.000.
+"""
 
 _FLATTENED: Final = (
     "no Debezium envelope: neither op and source of a row, nor ddl of a schema change. A row flattened by the transform"
@@ -270,6 +277,8 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
     table = check_name(source.get("table") or "", "table")
     commit_ts, by_time = _commit_ts(payload, source)
+    if by_time and _is_of_snapshot(source):
+        commit_ts = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms")
     return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time)]
 
 
@@ -281,7 +290,11 @@ def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
     """
     if source.get("connector") == TICDC:
         return False
-    return bool(_SESSION_ONLY.match(sql) or (source.get("snapshot") not in _NO_SNAPSHOT and _DROP.match(sql)))
+    return bool(_SESSION_ONLY.match(sql) or (_is_of_snapshot(source) and _DROP.match(sql)))
+
+
+def _is_of_snapshot(source: dict[str, Any]) -> bool:
+    return source.get("snapshot") not in _NO_SNAPSHOT
 
 
 def _truncation(payload: dict[str, Any], source: dict[str, Any]) -> Event:
