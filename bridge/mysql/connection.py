@@ -25,9 +25,12 @@ from bridge.mysql.server_errors import (
     CUT_VALUE,
     LOGIN_REFUSED,
     LOST,
+    NOT_PREPARED,
     PACKET_TOO_LARGE,
+    LockConflictError,
     LostConnectionError,
     TooLargeError,
+    UnavailableError,
     error_code,
     server_words,
     typed_errors,
@@ -127,6 +130,7 @@ class Target:
             try:
                 session = Session(self._raw_connection(), autocommit=autocommit)
                 session.be_patient(min(self._timeout, timeout_seconds or self._timeout), self._why_lost)
+                session.catch_up()
             except MySQLError as error:
                 if refusal := self._refusal(error):
                     raise refusal from error
@@ -218,6 +222,22 @@ class Session:
         peer = self._raw._sock
         self._raw._read_timeout = seconds
         self._raw._rfile = io.BufferedReader(PatientReader(peer, lambda: why_lost(self, seconds)))
+
+    def catch_up(self) -> None:
+        """Waits until a node of Galera shows everything that its cluster has committed; any other server does.
+
+        A node has received what another one has committed, and may not have applied it yet: a bridge that a failover
+        leads there would not find its own last transaction.  Once is enough, since a session stays on its node.
+        Raises UnavailableError where the node does not get there within its repl.causal_read_timeout.
+        """
+        if self.rows("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'") != [("wsrep_on", "ON")]:
+            return
+        self.execute("SET SESSION wsrep_sync_wait = 1")
+        try:
+            self.rows("SELECT 1")
+        except LockConflictError as error:
+            raise UnavailableError(NOT_PREPARED, "WSREP has not applied yet what its cluster has committed") from error
+        self.execute("SET SESSION wsrep_sync_wait = DEFAULT")
 
     @property
     def encryption(self) -> str:

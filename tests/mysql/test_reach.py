@@ -41,7 +41,7 @@ def test_a_proxy_with_ids_of_its_own_is_found(target: str) -> None:
     [(("wsrep_on", "ON"), "a node of Galera"), (("group_replication_single_primary_mode", "OFF"), "several primaries")],
 )
 def test_a_cluster_is_named(variable: tuple[str, str], words: str) -> None:
-    """By its variables: no such server is among those of the tests."""
+    """By its variables.  test_galera.py shows a real node of Galera."""
 
     class Member:
         connection_id = 7
