@@ -7,7 +7,8 @@ import pytest
 from pymysql.err import InterfaceError, MySQLError, OperationalError, ProgrammingError
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.local import MariaDB
+from bridge.events import Event
+from bridge.local import MariaDB, MySQL
 from bridge.model import Advance
 from bridge.mysql.apply.run_statement import Sent, refused_transaction
 from bridge.mysql.connection import Target
@@ -100,6 +101,55 @@ def test_the_cache_of_the_binary_log() -> None:
         assert pipeline.writer.end.retries == 0
         assert "is too large for the target: 1197" in raised.value.what
         assert sql(server.url, "SELECT (SELECT COUNT(*) FROM m.t) + (SELECT COUNT(*) FROM m.u)") == [(0,)]
+
+
+SMALL_CACHE = (
+    *("--log-bin=binlog", "--server-id=1"),
+    *("--max-binlog-stmt-cache-size=4096", "--binlog-stmt-cache-size=4096"),
+)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [MariaDB, MySQL])
+def test_the_statement_cache_of_the_binary_log(kind: type[MariaDB | MySQL]) -> None:
+    """A statement of more bytes, on a table of an engine without transactions, is refused by a real server, at once."""
+    row = [row_change(10, "t", ["id", "v"], ["id"], after=[n, "x" * 200_000]) for n in (1, 2)]
+    with kind(options=SMALL_CACHE) as server:
+        sql(server.url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT) ENGINE=MyISAM")
+        with opened(server.url, [("cdc", 0)]) as pipeline, pytest.raises(ApplyError) as raised:
+            pipeline.take(in_one_partition([*row, boundary(20)]))
+    assert pipeline.writer.end.retries == 0
+    assert "is too large for the target: 1705" in raised.value.what
+    assert raised.value.where == "commit ts 0 to 20"
+    assert "max_binlog_stmt_cache_size" in raised.value.fix
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("fixture", ["target", "old_target", "mysql_target", "old_mysql_target"])
+@pytest.mark.parametrize("quarantine", [False, True])
+def test_a_row_too_large_for_an_undo_record(fixture: str, quarantine: bool, request: pytest.FixtureRequest) -> None:
+    """It is named with its table, at once, and quarantined where told so; the rows beside it are written."""
+    url, names = request.getfixturevalue(fixture), [f"c{n}" for n in range(60)]
+
+    def change(ts: int, id_: int, letter: str) -> Event:
+        return row_change(ts, "t", ["id", *names], ["id"], after=[id_, *[letter * 767 if id_ == 1 else letter] * 60])
+
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        columns = ",".join(f"{name} TEXT, KEY ({name}(190))" for name in names)
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, {columns}) ROW_FORMAT=DYNAMIC CHARSET=latin1")
+        with opened(url, [("cdc", 0)], quarantine=quarantine) as pipeline:
+            pipeline.take(in_one_partition([change(10, 1, "a"), boundary(11)]))
+            events = in_one_partition([change(20, 1, "b"), change(20, 2, "b"), boundary(21)], start=2)
+            if quarantine:
+                pipeline.take(events)
+            else:
+                with pytest.raises(RefusedRowsError) as raised:
+                    pipeline.take(events)
+                assert "a row of m.t is too large for the target: 1713" in raised.value.what
+                assert "fewer indexes" in raised.value.fix
+        assert pipeline.writer.end.retries == 0
+        assert session.rows("SELECT id, LEFT(c0, 1) FROM m.t") == [(1, "a"), *[(2, "b")] * quarantine]
 
 
 def test_what_a_connection_raises(target: str) -> None:
