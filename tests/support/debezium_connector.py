@@ -1,0 +1,106 @@
+"""Debezium's own connector for MySQL, in Kafka Connect: what it writes is genuine.
+
+Its jars are fetched once per user, and kept where the embedded servers are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from bridge.local.cache import cached
+from bridge.local.jars import Artifact, java, retrieve
+from bridge.local.server import HOST, Server, free_port
+
+VERSION: Final = "3.0.8.Final"
+CONNECT_VERSION: Final = "3.9.0"
+ARTIFACTS: Final = (
+    Artifact("org.apache.kafka", "connect-runtime", CONNECT_VERSION),
+    Artifact("org.apache.kafka", "connect-json", CONNECT_VERSION),
+    Artifact("io.debezium", "debezium-connector-mysql", VERSION),
+    Artifact("org.slf4j", "slf4j-simple", "1.7.36", is_alone=True),
+)
+_NAME: Final = "mysql-source"
+_JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
+
+
+class DebeziumConnector(Server):
+    """Kafka Connect, standalone, with one connector, which reads a MySQL server as root.
+
+    prefix: its topic.prefix, which is also the name of its topic of schema changes.
+    schemas: the converters' schemas.enable.
+    """
+
+    name: ClassVar[str] = "Debezium"
+    needs: ClassVar[str] = "it needs Java 17"
+
+    def __init__(self, bootstrap_servers: str, port: int, database: str, prefix: str, *, schemas: bool) -> None:
+        super().__init__()
+        self._rest_port = 0
+        self._worker = {"bootstrap.servers": bootstrap_servers, "offset.flush.interval.ms": "1000"}
+        for part in ("key", "value"):
+            self._worker |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": str(schemas).lower()}
+        self._connector = _connector(bootstrap_servers, port, database, prefix)
+
+    def _prepare(self, folder: Path) -> None:
+        self._rest_port = free_port()
+        listener = {"listeners": f"http://{HOST}:{self._rest_port}"}
+        offsets = {"offset.storage.file.filename": str(folder / "offsets")}
+        _write(folder / "worker.properties", self._worker | listener | offsets)
+        _write(folder / "connector.properties", self._connector)
+
+    def _command(self, folder: Path) -> list[str]:
+        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{jars()}/*"]
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        return [java(), *flags, main, str(folder / "worker.properties"), str(folder / "connector.properties")]
+
+    def _answers(self) -> bool:
+        status = self.status()
+        return bool(status) and [task["state"] for task in status["tasks"]] == ["RUNNING"]
+
+    def status(self) -> dict[str, Any]:
+        """The state of the connector and its task, as Connect tells it; empty where it does not answer."""
+        try:
+            with urlopen(f"http://{HOST}:{self._rest_port}/connectors/{_NAME}/status", timeout=5) as answer:
+                found: dict[str, Any] = json.load(answer)
+        except (URLError, OSError):
+            return {}
+        return found
+
+
+def jars() -> Path:
+    """The folder of the jars.  Raises LocalError where they cannot be fetched."""
+    return cached(f"debezium-{VERSION}-connect-{CONNECT_VERSION}", _fetch)
+
+
+def _fetch(folder: Path) -> None:
+    for artifact in ARTIFACTS:
+        retrieve(artifact, folder)
+
+
+def _connector(bootstrap_servers: str, port: int, database: str, prefix: str) -> dict[str, str]:
+    """The properties without which the connector does not start; all others have their defaults."""
+    return {
+        "name": _NAME,
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "tasks.max": "1",
+        "database.hostname": HOST,
+        "database.port": str(port),
+        "database.user": "root",
+        "database.password": "",
+        "database.server.id": "4711",
+        "database.include.list": database,
+        "topic.prefix": prefix,
+        "topic.creation.default.partitions": "1",  # the tests' broker makes no topic by itself
+        "topic.creation.default.replication.factor": "1",
+        "schema.history.internal.kafka.bootstrap.servers": bootstrap_servers,
+        "schema.history.internal.kafka.topic": f"{prefix}-history",
+    }
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -1,0 +1,105 @@
+"""Debezium's own connector between a MySQL and the bridge: its snapshot, and changes while both run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from bridge.local import Kafka, LocalError, MySQL
+from tests.support.bridges import running
+from tests.support.command import SECONDS, Process, bridge
+from tests.support.debezium_connector import DebeziumConnector, jars
+from tests.support.pipelines import sql
+from tests.system.test_native_debezium import CREATE, ROWS
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+
+IN_BINLOG = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--binlog-row-image=FULL")
+OTHERS = (
+    "CREATE TABLE shop.pairs (a INT, b VARCHAR(10), n INT, PRIMARY KEY (a, b))",
+    "CREATE TABLE shop.keyless (a INT, t VARCHAR(20))",
+)
+TABLES = ("t", "pairs", "keyless")
+
+
+@pytest.fixture
+def upstream() -> Iterator[MySQL]:
+    """A MySQL with a binlog, and rows."""
+    with MySQL(options=list(IN_BINLOG)) as server:
+        sql(server.url, "CREATE DATABASE shop", CREATE.replace("`t`", "shop.t", 1), *OTHERS, "SELECT 1")
+        for row in ROWS.values():  # of FLOAT the snapshot has six digits
+            sql(server.url, f"INSERT INTO shop.t VALUES ({row.replace('16777216', '0.5')})", "SELECT 1")
+        write(server.url, range(20))
+        yield server
+
+
+def write(url: str, numbers: range) -> None:
+    """Changes of each kind, in tables with a key of two columns and without one."""
+    for n in numbers:
+        sql(
+            url,
+            f"INSERT INTO shop.pairs (a, b, n) VALUES ({n}, 'k', {n})",
+            f"INSERT INTO shop.keyless VALUES ({n % 5}, 'x')",
+            f"UPDATE shop.pairs SET n = n + 1 WHERE a = {n // 2}",
+            f"UPDATE shop.pairs SET b = 'moved' WHERE a = {n - 3}",
+            f"UPDATE shop.keyless SET t = 'y' WHERE a = {n % 3} LIMIT 2",
+            f"DELETE FROM shop.pairs WHERE a = {n // 3} AND n > 4",
+            f"DELETE FROM shop.keyless WHERE a = {n % 7} LIMIT 1",
+            "SELECT 1",
+        )
+
+
+def in_a_second_of_its_own(url: str, statement: str, process: Process) -> None:
+    """A schema change: the connector dates it, and rows, by whole seconds."""
+    for sent in (statement, "SELECT 1"):
+        (began,) = sql(url, "SELECT UNIX_TIMESTAMP()")[0]
+        process.wait_for(lambda began=began: sql(url, "SELECT UNIX_TIMESTAMP()")[0][0] > began, "the next second")
+        sql(url, sent, "SELECT 1")
+
+
+def wait_for(topics: set[str], servers: str) -> None:
+    """Until the snapshot has made all topics."""
+    client, deadline = AdminClient({"bootstrap.servers": servers}), time.monotonic() + SECONDS
+    while not set(client.list_topics(timeout=30).topics) >= topics:
+        assert time.monotonic() < deadline, "the connector has made no topics"
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("schemas", [True, False])
+def test_snapshot_and_changes_end_equal(
+    upstream: MySQL, target: str, kafka: Kafka, tmp_path: Path, schemas: bool
+) -> None:
+    """As the manual says: an empty target, all topics of the connector, its topic of schema changes too."""
+    try:
+        jars()
+    except LocalError as error:
+        pytest.skip(str(error))
+    servers, prefix = kafka.bootstrap_servers, f"up{schemas:d}"
+    data = [f"{prefix}.shop.{table}" for table in TABLES]
+    with DebeziumConnector(servers, upstream.port, "shop", prefix, schemas=schemas) as connector:
+        wait_for({prefix, *data}, servers)
+        more = [
+            *(part for topic in data for part in ("--topic", topic)),
+            "--protocol",
+            "debezium",
+            "--set",
+            "ddl.source=mysql-8",
+        ]
+        with running(tmp_path / "bridge", servers, prefix, target, *more) as process:
+            write(upstream.url, range(20, 60))
+            in_a_second_of_its_own(
+                upstream.url, "ALTER TABLE shop.pairs ADD COLUMN e VARCHAR(9) DEFAULT 'new'", process
+            )
+            write(upstream.url, range(60, 80))
+            in_a_second_of_its_own(upstream.url, "TRUNCATE TABLE shop.keyless", process)
+            sql(upstream.url, "INSERT INTO shop.pairs VALUES (1000, 'end', 0, 'end')", "SELECT 1")
+            found = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'pairs' AND column_name = 'e'"
+            process.wait_for(lambda: sql(target, found)[0][0] == 1, "the new column")
+            process.wait_for(lambda: bool(sql(target, "SELECT 1 FROM shop.pairs WHERE a = 1000")), "the last row")
+        assert connector.status()["connector"]["state"] == "RUNNING"
+    ended = bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target)
+    assert ended.code == 0, ended.out
