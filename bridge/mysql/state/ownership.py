@@ -170,8 +170,8 @@ class Ownership:
         )
 
     def beat(self, session: Session, connections: list[int], state: str) -> None:
-        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long.  Raises
-        ReadOnlyError when its server takes no writes."""
+        """Writes heartbeat, connections and state (JSON) on a session that is never busy for long.  Raises OwnedError
+        after a take-over, ReadOnlyError when its server takes no writes."""
         if self._is_broken_off:
             return
         matched = session.execute(
@@ -181,6 +181,9 @@ class Ownership:
         )
         if not matched:
             require_writable(session)
+            epoch = session.value(f"SELECT epoch FROM {self._owner_table} WHERE name = %s", (self._table.name,))
+            if epoch is not None and int(epoch) > self.epoch:
+                raise self.lost()
 
     def mark(self, session: Session) -> None:
         """Takes a lock on a connection, by which a take-over recognises the connection as this pipeline's: a restarted

@@ -12,7 +12,7 @@ import orjson
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.errors import TargetError
+from bridge.errors import OwnedError, TargetError
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import trouble
@@ -68,7 +68,8 @@ class Heartbeat:
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive() or self._session is None:
             return  # the target does not answer
-        self._beat(self._read_status())
+        with suppress(OwnedError):  # somebody else goes on: there is nothing left to say
+            self._beat(self._read_status())
         if self._session is not None:
             self._session.close()
 
@@ -82,8 +83,8 @@ class Heartbeat:
         self._wake.set()
 
     def raise_failure(self) -> None:
-        """Raises the error that ended the thread, if there is one: without a heartbeat, another bridge may take
-        over."""
+        """Raises the error that ended the thread, if there is one: another bridge has taken over, or may, since there
+        is no heartbeat any more."""
         if self._failure is not None:
             raise self._failure
 
@@ -140,6 +141,8 @@ class Heartbeat:
             steered = {} if self._steered is None else {"steered": self._steered}
             self._ownership.beat(self._session, self._writer.connections, orjson.dumps({**said, **steered}).decode())
             self._writer.end.answered(_WORK)
+        except OwnedError:
+            raise
         except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another
             session, self._session = self._session, None
             if session is not None:

@@ -112,9 +112,22 @@ def test_a_beat_keeps_the_pipeline(target: str, session: Session) -> None:
         assert age <= 1
         assert connections == ",".join(map(str, first.writer.connections))
         with owner(target, take_over=True) as second:
-            first.beat()
+            with pytest.raises(OwnedError):
+                first.beat()
             ((connections,),) = session.rows("SELECT connections FROM _bridge.owner")
             assert connections == str(second.ownership.control.connection_id)
+
+
+def test_who_was_taken_over_ends_although_it_has_nothing_to_write(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its heartbeat, with exit code 5: an owner that is paused, or waits, would stay for as long as that lasts."""
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.01)
+    with owner(target) as first:
+        heartbeat = Heartbeat(first.target, first.ownership, first.writer, print, 60)
+        with heartbeat, owner(target, take_over=True):
+            heartbeat._thread.join(10)
+            with pytest.raises(OwnedError) as raised:
+                heartbeat.raise_failure()
+    assert raised.value.exit_code == 5
 
 
 @pytest.mark.parametrize("step", ["look", "tell", "beat"])
