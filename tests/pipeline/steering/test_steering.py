@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import structlog
+from pymysql.err import MySQLError
 
 from bridge.commands.ctl import TAKE_UP_SECONDS
+from bridge.errors import OwnedError
 from bridge.local import MariaDB
 from bridge.mysql.connection import Target
 from bridge.mysql.state.controls import ControlTable
@@ -25,6 +27,7 @@ from bridge.pipeline.steering.steering import BEING_READ, Steering
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import Pipeline, admin, opened, sql
+from tests.support.proxy import Proxy, port_of
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 EVENTS = [
@@ -292,6 +295,65 @@ def follows(steering: Steering, kind: str) -> bool:
     """Takes up what is set, as its thread would."""
     steering.read()
     return kind in {known.value for known in steering._known}
+
+
+def test_a_pause_outlives_a_take_over(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new owner is paused as the old one was, and nothing is applied; when it is lifted the new one goes on, and
+    the old one, which had the same rows in hand, applies none of them."""
+    monkeypatch.setattr("bridge.mysql.state.ownership._PATIENCE_SECONDS", 1)
+    monkeypatch.setattr("bridge.commands.ctl.TAKE_UP_SECONDS", 0)  # neither bridge has a heartbeat to tell it
+    ended: list[int] = []
+
+    def take(pipeline: Pipeline) -> None:
+        try:
+            pipeline.take(in_one_partition(EVENTS))
+        except OwnedError as error:
+            ended.append(error.exit_code)
+
+    old, new = steering_of(target), steering_of(target)
+    with opened(target, [("cdc", 0)], gate=old.gate) as first:
+        ctl(target, "pause")
+        old.read()
+        with working(lambda: take(first)):
+            until(lambda: first.applier.order.resolved_ts == 40)
+            with opened(target, [("cdc", 0)], gate=new.gate, take_over=True) as second:
+                new.read()
+                with working(lambda: take(second)):
+                    until(lambda: second.applier.order.resolved_ts == 40)
+                    assert second.applier.waiting_for().startswith("paused by ")
+                    assert sql(target, "SHOW DATABASES LIKE 'm'") == []
+                    ctl(target, "resume")
+                    old.read()
+                    until(lambda: ended == [5])
+                    assert sql(target, "SHOW DATABASES LIKE 'm'") == []
+                    new.read()
+                assert sql(target, "SELECT COUNT(*) FROM m.t") == [(30,)]
+    assert ended == [5]
+    for steering in (old, new):
+        steering._session.close()
+
+
+def test_a_throttle_while_the_target_is_away(known: str) -> None:
+    """What was measured last counts until the target answers again; then new limits are read, and it is measured
+    anew."""
+    ctl(known, "throttle", "Threads_connected=0")
+    with Proxy(port_of(known)) as way:
+        steering = steering_of(known.replace(f":{port_of(known)}", f":{way.port}"))
+        steering.read()
+        steering.measure()
+        assert steering.gate.busy.startswith("Threads_connected of the target is ")
+        way.refuse()
+        ctl(known, "throttle", "Threads_connected=100000")
+        for look in (steering.read, steering.measure, steering.measure):
+            with pytest.raises((MySQLError, OSError)):
+                look()
+            assert steering.gate.busy.startswith("Threads_connected of the target is ")
+        way.go_on()
+        steering.read()
+        steering.measure()
+        assert steering.gate.busy == ""
+        steering._session.close()
+        steering._load.close()
 
 
 def test_the_log_level_follows(known: str) -> None:
