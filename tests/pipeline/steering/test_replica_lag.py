@@ -49,7 +49,7 @@ def test_a_replica_that_falls_behind_holds_back(
         with heart, steering, admin(replica) as session:
             until(lambda: steering.gate.waiting_for == "")
             session.execute("STOP SLAVE SQL_THREAD")
-            until(lambda: bool(steering.gate.busy))
+            until(lambda: behind(steering.gate.busy) > LIMIT)
             with working(lambda: pipeline.take(in_one_partition(EVENTS))):
                 until(lambda: behind(pipeline.applier.waiting_for()) > LIMIT + 1)
                 assert f"the replica {Target(replica).place} is " in pipeline.applier.waiting_for()
