@@ -132,7 +132,9 @@ class SchemaChange:
     @property
     def statement_hash(self) -> str:
         """Distinguishes schema changes of the same commit_ts."""
-        return hashlib.sha1(f"{self.schema}\0{self.text}".encode(), usedforsecurity=False).hexdigest()
+        return hashlib.sha1(
+            f"{self.schema}\0{self.text}".encode(errors="surrogatepass"), usedforsecurity=False
+        ).hexdigest()
 
     @property
     def id(self) -> str:
