@@ -183,7 +183,10 @@ def test_too_many_connections(session: Session, server: MariaDB) -> None:
     with opened(url, [("cdc", 0)]) as pipeline:
         pipeline.take(in_one_partition(rows(10)))
         session.execute("SET GLOBAL max_connections = 10")
-        session.execute(f"KILL {pipeline.writer.session().connection_id}")
+        killed = pipeline.writer.session().connection_id
+        session.execute(f"KILL {killed}")
+        alive = f"SELECT 1 FROM information_schema.processlist WHERE id = {killed}"
+        wait_for(lambda: not session.rows(alive), "the server still knows the killed connection, whose place counts")
         with suppress(UnavailableError):
             while len(crowd) < 20:
                 crowd.append(Target(url).connect())
