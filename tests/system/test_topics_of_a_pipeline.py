@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import TableStore
@@ -33,10 +35,17 @@ class Pipeline:
             producer.produce(topic, json.dumps(message).encode(), b"", partition)
         assert producer.flush(30) == 0
 
-    def replay(self, *topics: str, begin: str | None = None) -> Ended:
+    def replay(self, *topics: str, begin: str | None = None, group: str = "") -> Ended:
         given = [part for topic in topics for part in ("--topic", topic)] + (["--from", begin] if begin else [])
+        given += ["--set", f"source.consumer_group={group}"] if group else []
         flags = ("--bootstrap-servers", self._servers, "--protocol", "canal-json", "--target", self._target)
         return bridge("replay", *flags, *given)
+
+    def committed(self, group: str) -> dict[str, int]:
+        """The offset of the only partition of each topic in a consumer group."""
+        admin = AdminClient({"bootstrap.servers": self._servers})
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        return {one.topic: one.offset for one in asked[group].result(30).topic_partitions}
 
     def ids(self, table: str) -> list[int]:
         return [id_ for (id_,) in sql(self._target, f"SELECT id FROM m.{table} ORDER BY id")]
@@ -77,6 +86,24 @@ def test_a_topic_comes_and_goes(target: str, topic: Topics, pipeline: Pipeline) 
     pipeline.send(old, row(60, 60), watermark(70))
     assert (pipeline.replay(old).code, pipeline.ids("t")) == (0, [10, 28, 60])
     assert pipeline.replay(old, new).code == 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_consumer_group_of_several_topics(target: str, topic: Topics, pipeline: Pipeline) -> None:
+    """Shows each topic from when it comes; one that was taken out stays where it was, as Kafka keeps it."""
+    old, new, group = topic(1), topic(1), topic(1)
+    pipeline.send(old, row(10, 10), watermark(20))
+    pipeline.send(new, other(25), watermark(50))
+    assert pipeline.replay(old, group=group).code == 0
+    assert pipeline.committed(group) == {old: 2}
+    pipeline.send(old, row(28, 28), watermark(50))
+    assert pipeline.replay(old, f"{new}@20", group=group).code == 0
+    assert pipeline.committed(group) == {old: 4, new: 2}
+    assert bridge("reset", "--topic", new, "--target", target, "--yes").code == 0
+    pipeline.send(old, watermark(60))
+    pipeline.send(new, watermark(60))
+    assert pipeline.replay(old, group=group).code == 0
+    assert pipeline.committed(group) == {old: 5, new: 2}
 
 
 @pytest.mark.usefixtures("spark")
