@@ -101,6 +101,7 @@ class Event(NamedTuple):
         are merged, the upstream's name of the shard.
     by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
         (internals, decision 13).
+    place: its place in the upstream's binlog, where the message tells it (`bridge.rows.moments`).
     """
 
     kind: Kind
@@ -114,6 +115,7 @@ class Event(NamedTuple):
     after: str | None = None
     text: str | None = None
     by_time: bool = False
+    place: str | None = None
 
 
 EVENT_SCHEMA: Final = pa.schema(
@@ -132,6 +134,7 @@ EVENT_SCHEMA: Final = pa.schema(
         pa.field("after", pa.string()),
         pa.field("text", pa.string()),
         pa.field("by_time", pa.bool_(), nullable=False),
+        pa.field("place", pa.string()),
     ]
 )
 """The position of the message, then the fields of `Event`."""

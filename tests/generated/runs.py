@@ -249,11 +249,11 @@ class Run:
         for transaction in self._case.transactions:
             ts += transaction.after * unit
             is_ddl = isinstance(transaction.statements[0], Alter)
-            if is_ddl:  # without a TSO, what has a schema change's time counts as earlier, in whole seconds
-                ts += 2 * unit
+            # With neither TSO nor place, what has a schema change's time counts as earlier, in whole seconds.
+            aside = 2 * unit if is_ddl and not self._case.wire.has_places else 0
+            ts += aside
             step = self._upstream.run(transaction, ts)
-            if is_ddl:
-                ts += 2 * unit
+            ts += aside
             if step is not None:
                 self._steps.append(step)
                 labels.update(step.labels)

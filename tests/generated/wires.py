@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import groupby
+from itertools import count, groupby
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -52,10 +52,12 @@ class Wire:
     """A protocol and variant.
 
     random: for what a sender is free to do.  splits: updates of unique columns are a delete and an insert (TiCDC).
+    written: numbers what the upstream's log gets.
     """
 
     random: Random
     splits: bool
+    written: Iterator[int] = field(default_factory=count)
     protocol: ClassVar[str] = ""
     variant: ClassVar[str] = ""
     is_tidb: ClassVar[bool] = True
@@ -69,6 +71,8 @@ class Wire:
     """An update of a key is one row change, unless it is split."""
     broadcasts: ClassVar[bool] = True
     """Schema changes go to every partition."""
+    has_places: ClassVar[bool] = False
+    """Messages tell their place in the upstream's log, so that schema changes may have the time of row changes."""
 
     def transaction(self, changes: Sequence[Change], ts: int) -> list[Message]:
         """The messages of a transaction, in the order in which they are sent."""
@@ -480,7 +484,7 @@ class DebeziumNative(DebeziumExt):
     """The native connector, with schemas: a changed key is a delete, a tombstone and a create."""
 
     variant, is_tidb, is_native, moves_at_once = "debezium native", False, True, False
-    has_boundaries, has_commit_ts, unit, broadcasts = False, False, 1000 << 18, False
+    has_boundaries, has_commit_ts, unit, broadcasts, has_places = False, False, 1000 << 18, False, True
 
     def told(self, changes: Sequence[Change]) -> list[Change]:
         return [one for change in changes for one in self._halves(change)]
@@ -500,7 +504,13 @@ class DebeziumNative(DebeziumExt):
         return compact({"schema": schema, "payload": content} if self.has_schemas else content)
 
     def _source(self, schema: str, table: str, ts: int) -> dict[str, Any]:
-        return NATIVE_SOURCE | {"db": schema, "table": table, "ts_ms": tso_ms(ts)}
+        file, event = divmod(next(self.written), 9)
+        place = {"file": f"mysql-bin.{file:06}", "pos": 4 + event * 321}
+        return NATIVE_SOURCE | place | {"db": schema, "table": table, "ts_ms": tso_ms(ts)}
+
+    def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
+        """The binlog dates a statement by its beginning: before the rows that were written until it had its lock."""
+        return super().ddl(schema_change, ts - self.random.choice((0, 0, 1, 3)) * self.unit)
 
     def _field(self, column: Column) -> dict[str, Any]:
         field = super()._field(column)

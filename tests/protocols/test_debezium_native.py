@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from bridge.events import Event, Kind
-from bridge.pipeline.by_partitions.event_times import last_not_later
 from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
+from bridge.protocols.values.event_time import place_in_binlog
+from bridge.rows.moments import Moment
 from bridge.tso import ms_tso
 from tests.support.debezium_wire import (
     CREATE,
@@ -26,6 +27,7 @@ from tests.support.debezium_wire import (
 )
 from tests.support.wire import compact
 
+PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484)
 COLUMNS = "id\0first_name\0last_name\0email"
 ANNE = "1004\0'Anne'\0'Kretchmar'\0'annek@noanswer.org'"
 ANNE_MARIE = ANNE.replace("Anne'", "Anne Marie'")
@@ -51,13 +53,13 @@ def test_rows_of_the_native_connector(
     event = event_of(native(op, None, fields, source=CUSTOMERS, before=before, after=after), key)
     assert event[:5] == (kind, ms_tso(TS_MS), 0, "inventory", "customers")
     assert (event.columns or "").split("\0\0")[0] == COLUMNS
-    assert (event.key, event.before, event.after, event.by_time) == ("id", *images, True)
+    assert (event.key, event.before, event.after, event.by_time, event.place) == ("id", *images, True, PLACE)
 
 
 def test_schema_change_topic() -> None:
     """The native connector's schema-change topic gives the statements that changed something upstream."""
     changed = Event(Kind.SCHEMA_CHANGE, ms_tso(TS_MS), 0, "inventory", "customers", text=CREATE, by_time=True)
-    assert events_of(b'{"databaseName":"inventory"}', schema_change(CREATE)) == [changed]
+    assert events_of(b'{"databaseName":"inventory"}', schema_change(CREATE)) == [changed._replace(place=PLACE)]
     assert events_of(None, schema_change(CREATE, "true")) == [
         changed._replace(commit_ts=ms_tso(TS_MS - SNAPSHOT_LEAD_MS))
     ]
@@ -73,7 +75,7 @@ def test_truncated_table() -> None:
     """op t, which a connector sends that does not skip it, truncates the table."""
     source = CUSTOMERS | {"table": "cust`omers"}
     event = event_of(native("t", None, source=source), None)
-    assert (event.kind, event.by_time) == (Kind.SCHEMA_CHANGE, True)
+    assert (event.kind, event.by_time, event.place) == (Kind.SCHEMA_CHANGE, True, PLACE)
     assert event.text == "TRUNCATE TABLE `inventory`.`cust``omers`"
 
 
@@ -118,7 +120,7 @@ def test_a_snapshot_makes_a_table_before_its_rows() -> None:
     the statement counts as earlier all the same."""
     (made,), row = events_of(None, GENUINE_CREATE), event_of(GENUINE_READ, None)
     assert (made.kind, row.kind, row.after) == (Kind.SCHEMA_CHANGE, Kind.INSERT, "0\0'n0'")
-    assert last_not_later(made.commit_ts, True) < row.commit_ts
+    assert Moment.of_change(made.commit_ts, True, made.place).last < row.commit_ts
 
 
 def test_event_time_of_a_snapshot() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,7 +14,7 @@ from bridge.local import Kafka, LocalError, MySQL
 from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
 from tests.support.debezium_connector import DebeziumConnector, jars
-from tests.support.pipelines import sql
+from tests.support.pipelines import admin, sql
 from tests.system.test_native_debezium import CREATE, ROWS
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -22,8 +23,12 @@ IN_BINLOG = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--binl
 OTHERS = (
     "CREATE TABLE shop.pairs (a INT, b VARCHAR(10), n INT, PRIMARY KEY (a, b))",
     "CREATE TABLE shop.keyless (a INT, t VARCHAR(20))",
+    "CREATE TABLE shop.made (a INT PRIMARY KEY)",
+    "INSERT INTO shop.made VALUES (1)",
+    "CREATE TABLE shop.waited (a INT PRIMARY KEY)",
+    "INSERT INTO shop.waited VALUES (0)",
 )
-TABLES = ("t", "pairs", "keyless")
+TABLES = ("t", "pairs", "keyless", "made", "waited")
 
 
 @pytest.fixture
@@ -53,12 +58,35 @@ def write(url: str, numbers: range) -> None:
         )
 
 
-def in_a_second_of_its_own(url: str, statement: str, process: Process) -> None:
-    """A schema change: the connector dates it, and rows, by whole seconds."""
-    for sent in (statement, "SELECT 1"):
+def within_a_second(url: str) -> None:
+    """Rows before and behind schema changes, all of which the binlog dates alike."""
+    sql(
+        url,
+        "INSERT INTO shop.keyless VALUES (1, 'before')",
+        "TRUNCATE TABLE shop.keyless",
+        "INSERT INTO shop.keyless VALUES (2, 'behind')",
+        "DROP TABLE shop.made",
+        "CREATE TABLE shop.made (a INT PRIMARY KEY, again INT)",
+        "INSERT INTO shop.made VALUES (1, 1)",
+        "SELECT 1",
+    )
+
+
+def while_it_waits_for_its_lock(url: str, process: Process) -> None:
+    """A TRUNCATE that the binlog dates earlier than the row before it: a transaction holds the table meanwhile."""
+    with admin(url) as writer:
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO shop.waited VALUES (1)")
+        truncate = Thread(target=sql, args=(url, "TRUNCATE TABLE shop.waited", "SELECT 1"))
+        truncate.start()
+        waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata%'"
+        process.wait_for(lambda: sql(url, waiting)[0][0] == 1, "the TRUNCATE to wait for its lock")
         (began,) = sql(url, "SELECT UNIX_TIMESTAMP()")[0]
-        process.wait_for(lambda began=began: sql(url, "SELECT UNIX_TIMESTAMP()")[0][0] > began, "the next second")
-        sql(url, sent, "SELECT 1")
+        process.wait_for(lambda: sql(url, "SELECT UNIX_TIMESTAMP()")[0][0] > began + 1, "the next second")
+        writer.execute("INSERT INTO shop.waited VALUES (2)")
+        writer.execute("COMMIT")
+        truncate.join(SECONDS)
+    sql(url, "INSERT INTO shop.waited VALUES (3)", "SELECT 1")
 
 
 def wait_for(topics: set[str], servers: str) -> None:
@@ -91,11 +119,10 @@ def test_snapshot_and_changes_end_equal(
         ]
         with running(tmp_path / "bridge", servers, prefix, target, *more) as process:
             write(upstream.url, range(20, 60))
-            in_a_second_of_its_own(
-                upstream.url, "ALTER TABLE shop.pairs ADD COLUMN e VARCHAR(9) DEFAULT 'new'", process
-            )
+            sql(upstream.url, "ALTER TABLE shop.pairs ADD COLUMN e VARCHAR(9) DEFAULT 'new'", "SELECT 1")
             write(upstream.url, range(60, 80))
-            in_a_second_of_its_own(upstream.url, "TRUNCATE TABLE shop.keyless", process)
+            within_a_second(upstream.url)
+            while_it_waits_for_its_lock(upstream.url, process)
             sql(upstream.url, "INSERT INTO shop.pairs VALUES (1000, 'end', 0, 'end')", "SELECT 1")
             found = "SELECT COUNT(*) FROM information_schema.columns WHERE table_name = 'pairs' AND column_name = 'e'"
             process.wait_for(lambda: sql(target, found)[0][0] == 1, "the new column")

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
+from bridge.tso import TSO_LOGICAL_BITS
 
 _SECOND_MS: Final = 1000
 
@@ -18,14 +18,3 @@ def last_ms(event_times: pa.ChunkedArray) -> pa.ChunkedArray:
     times = pc.shift_right(event_times, TSO_LOGICAL_BITS)
     seconds = pc.multiply(pc.divide(times, _SECOND_MS), _SECOND_MS)
     return pc.if_else(pc.equal(times, seconds), pc.add(times, _SECOND_MS - 1), times)
-
-
-def last_not_later(time: int, by_time: bool) -> int:
-    """Returns the last time (TSO) that is not later than that of a schema change.
-
-    by_time: `time` is an event time; one in whole seconds means all of its second.
-    """
-    if not by_time:
-        return time
-    ms = tso_ms(time)
-    return ms_tso(ms + (1 if ms % _SECOND_MS else _SECOND_MS)) - 1

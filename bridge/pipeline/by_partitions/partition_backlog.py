@@ -19,13 +19,14 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.event_times import last_ms, last_not_later
+from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, merge
 from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
+from bridge.rows.moments import Moment, in_order
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -47,12 +48,12 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Barrier:
-    """The earliest schema change that waits.  bound: the last time (TSO) that does not count as later than it."""
+    """The earliest schema change that waits."""
 
     where: PartitionId
     stop: Stop
     change: SchemaChange
-    bound: int
+    moment: Moment
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class PartitionBacklog:
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
-            self._queues[where].seen = max(self._queues[where].seen, pc.max(mine["commit_ts"]).as_py())
+            self._queues[where].note(mine)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(self._without_quarantined(fresh), now):
                 self._counted_as_passed.discard(where)
@@ -161,7 +162,7 @@ class PartitionBacklog:
     def next_step(self, judge: Judge) -> Step | None:
         """Takes what is applied next out of the queues; None when nothing may be applied now."""
         self._find_barrier(judge)
-        rows = [(where, queue.rows_below(self._bound_of(where))) for where, queue in sorted(self._queues.items())]
+        rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         merged = merge(rows, self._next_ts, self._most) if rows else None
         if merged is not None:
@@ -175,11 +176,12 @@ class PartitionBacklog:
         self._step_rows = _StepRows(self._next_ts, merged.numbers if merged else {}, after_rows)
         return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
 
-    def _bound_of(self, where: PartitionId) -> int:
-        bound = min((self._queues[slow].seen for slow in self._unread), default=_NO_BOUND)
+    def _bounds_of(self, where: PartitionId) -> list[Moment]:
+        unread = [self._queues[slow] for slow in self._unread]
+        bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
         if self._barrier is not None and self._barrier.where != where:
-            bound = min(bound, self._barrier.bound)
-        return min(bound, self._hard_bound)
+            bounds.append(self._barrier.moment)
+        return [*bounds, Moment.at(self._hard_bound)]
 
     @property
     def _hard_bound(self) -> int:
@@ -188,21 +190,22 @@ class PartitionBacklog:
     def _find_barrier(self, judge: Judge) -> None:
         """Finds the earliest of the schema changes that come first in their partitions, and drops those that must not
         run."""
+        limit = [Moment.at(self._hard_bound)]
         while True:
             found = [
-                (stop.event["commit_ts"], where, stop)
-                for where, queue in self._queues.items()
-                if (stop := queue.first_stop(self._hard_bound)) and stop.is_change_up_to(self._hard_bound)
+                (where, stop)
+                for where, queue in sorted(self._queues.items())
+                if (stop := queue.first_stop(limit)) and stop.is_change_up_to(self._hard_bound)
             ]
             if not found:
                 self._barrier = None
                 return
-            time, where, stop = min(found, key=lambda one: one[:2])
+            where, stop = found[in_order([stop.moment for _, stop in found])[0]]
             if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                self._barrier = _Barrier(where, stop, change, last_not_later(time, bool(stop.event["by_time"])))
+                self._barrier = _Barrier(where, stop, change, stop.moment)
                 return
             self._queues[where].drop(stop)
 
@@ -237,10 +240,9 @@ class PartitionBacklog:
             return not head.is_bad and (barrier.where != where or head.event == barrier.stop.event)
         if barrier.where == where:
             return False
-        time = queue.head_time
-        if time is None:
-            return self._ended or where in self._counted_as_passed or queue.boundary > barrier.bound
-        return time > min(barrier.bound, self._hard_bound)
+        if not len(queue):
+            return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
+        return queue.begins_behind([barrier.moment, Moment.at(self._hard_bound)])
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.rows.moments import Moment, newest_places
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Stop:
         event = self.event
         position = Position(event["topic"], event["partition"], event["offset"])
         return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+
+    @property
+    def moment(self) -> Moment:
+        """The moment of a schema change."""
+        return Moment.of_change(self.event["commit_ts"], bool(self.event["by_time"]), self.event["place"])
 
     def is_change_up_to(self, bound: int) -> bool:
         """Whether it is a schema change whose time is not above `bound` (TSO)."""
@@ -77,13 +83,15 @@ class _Run:
                 writer.write_table(self.table)
             self.table, self.on_disk = pa.ipc.open_file(pa.memory_map(file.name)).read_all(), True
 
-    def rows_below(self, bound: int) -> int:
-        """Counts the events before the first stop and before the first row with a time above `bound` (TSO).
+    def rows_up_to(self, bounds: Sequence[Moment]) -> int:
+        """Counts the events before the first stop and before the first row that is later than one of the bounds.
 
-        A message is never divided: when one of its rows is above `bound`, none of them counts.
+        A message is never divided: when one of its rows is later, none of them counts.
         """
         end = int(self.stops[0]) if len(self.stops) else len(self)
-        later = self.times[:end] > bound
+        rows, later = self.table.slice(0, end), np.zeros(end, np.bool_)
+        for bound in bounds:
+            later |= bound.is_before(rows)
         if not later.any():
             return end
         return int(np.searchsorted(self.offsets, self.offsets[int(later.argmax())], "left"))
@@ -96,12 +104,19 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
+    places: by binlog, the place of the last event so far.
     """
 
     def __init__(self, read: int, now: float) -> None:
         self.read, self.boundary, self.arrived, self.seen = read, 0, now, 0
+        self.places: dict[str, str] = {}
         self._runs: deque[_Run] = deque()
         self._count = 0
+
+    def note(self, events: pa.Table) -> None:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
+        self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py())
+        self.places |= newest_places(events)
 
     def append(self, events: pa.Table, now: float) -> bool:
         """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
@@ -154,19 +169,23 @@ class PartitionQueue:
             return None
         return self._stop(self._runs[0], 0, 0)
 
-    def first_stop(self, bound: int) -> Stop | None:
-        """Returns the first stop, unless a row with a time above `bound` comes before it."""
+    def first_stop(self, bounds: Sequence[Moment]) -> Stop | None:
+        """Returns the first stop, unless a row that is later than one of the bounds comes before it."""
         before = 0
         for run in self._runs:
-            count = run.rows_below(bound)
+            count = run.rows_up_to(bounds)
             if count < len(run):
                 return self._stop(run, count, before + count) if count in run.stops[:1] else None
             before += count
         return None
 
-    def rows_below(self, bound: int) -> Rows:
-        """Returns the rows before the first stop and before the first row with a time above `bound`."""
-        parts = list(self._parts_below(bound))
+    def begins_behind(self, bounds: Sequence[Moment]) -> bool:
+        """Tells whether the row that comes next is later than one of the bounds."""
+        return bool(self._runs) and self._runs[0].rows_up_to(bounds) == 0
+
+    def rows_up_to(self, bounds: Sequence[Moment]) -> Rows:
+        """Returns the rows before the first stop and before the first row that is later than one of the bounds."""
+        parts = list(self._parts_up_to(bounds))
         return Rows(
             pa.concat_tables([EVENT_SCHEMA.empty_table(), *(part.table for part in parts)]),
             np.concatenate([np.empty(0, np.int64), *(part.times for part in parts)]),
@@ -200,9 +219,9 @@ class PartitionQueue:
         if self._runs:
             self._runs[-1].to_disk()
 
-    def _parts_below(self, bound: int) -> Iterator[_Run]:
+    def _parts_up_to(self, bounds: Sequence[Moment]) -> Iterator[_Run]:
         for run in self._runs:
-            count = run.rows_below(bound)
+            count = run.rows_up_to(bounds)
             if count:
                 yield run.slice(0, count)
             if count < len(run):

@@ -123,7 +123,7 @@ class CanalJsonDecoder(PlainDecoder):
                 before, after = after, None
             fields = (
                 kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
-                extension is None,
+                extension is None, None,
             )  # fmt: skip
             events.append(_new_event(Event, fields))
         state.layout = layout

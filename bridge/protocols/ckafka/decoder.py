@@ -90,7 +90,7 @@ class CkafkaDecoder(PlainDecoder):
         elif old is not None:
             before = image_before(layout, old, new)
         commit_ts = self.event_ts(message["TIME"])
-        fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True)
+        fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True, None)
         return _new_event(Event, fields)
 
 

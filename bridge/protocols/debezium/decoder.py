@@ -30,7 +30,7 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.values.event_time import event_ts
+from bridge.protocols.values.event_time import event_ts, place_in_binlog
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
 from bridge.tso import tso_ms
@@ -191,6 +191,7 @@ class DebeziumDecoder(PlainDecoder):
             after,
             None,
             by_time,
+            _place(source) if by_time else None,
         )
         return _new_event(Event, fields)
 
@@ -254,6 +255,18 @@ def _commit_ts(payload: dict[str, Any], source: dict[str, Any]) -> tuple[int, bo
     return event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms"), True
 
 
+def _place(source: dict[str, Any]) -> str | None:
+    """Gives the place in the binlog of an event of the native connector.
+
+    All rows of a snapshot have the place where the connector begins to follow the binlog, so that they are earlier than
+    the schema changes that it finds there.
+    """
+    name, file, position = source.get("name"), source.get("file"), source.get("pos")
+    if type(name) is not str or type(file) is not str or type(position) is not int:
+        return None
+    return place_in_binlog(name, file, position)
+
+
 def _watermark(source: dict[str, Any]) -> Event:
     return Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))
 
@@ -277,9 +290,10 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
     table = check_name(source.get("table") or "", "table")
     commit_ts, by_time = _commit_ts(payload, source)
+    place = _place(source) if by_time else None
     if by_time and _is_of_snapshot(source):
-        commit_ts = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms")
-    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time)]
+        commit_ts, place = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms"), None
+    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)]
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
@@ -303,4 +317,5 @@ def _truncation(payload: dict[str, Any], source: dict[str, Any]) -> Event:
         commit_ts, by_time = _commit_ts(payload, source)
     schema, table = source["db"], source["table"]
     quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=f"TRUNCATE TABLE {quoted}", by_time=by_time)
+    text, place = f"TRUNCATE TABLE {quoted}", _place(source) if by_time else None
+    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=text, by_time=by_time, place=place)

@@ -1,4 +1,5 @@
-"""Makes TSOs for formats that carry none, from an event time in milliseconds or in whole seconds."""
+"""Makes TSOs for formats that carry none, from an event time in milliseconds or in whole seconds; and the places of
+events in a binlog."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ _MAX_MS: Final = (1 << 45) - 1
 _FIRST_MS: Final = 100_000_000_000
 """A smaller number is in seconds: in milliseconds it would be before March 1973; in seconds, this one is in the year
 5138."""
+_FILE: Final = re.compile(r"(.+)\.([0-9]{1,10})")
+_PLACE_DIGITS: Final = 30
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
 
@@ -29,6 +32,23 @@ def event_ts(moment: object, field: str) -> int:
         if 0 <= ms <= _MAX_MS:
             return ms_tso(ms)
     raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
+
+
+def place_in_binlog(reader: str, file: str, position: int) -> str | None:
+    """Makes the place of an event in a binlog: texts of one reader and one binlog ascend as the events do.
+
+    reader: who names the places (Debezium: `source.name`).  file: as in binlog.000003; there is no place in a file of
+    another name.
+    """
+    found = _FILE.fullmatch(file)
+    if found is None or position < 0:
+        return None
+    return f"{reader}/{found[1]}/{int(found[2]):010}{position:020}"
+
+
+def binlog_of(place: str) -> str:
+    """Names the binlog of a place."""
+    return place[:-_PLACE_DIGITS]
 
 
 def is_seconds(moment: object) -> bool:

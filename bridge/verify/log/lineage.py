@@ -9,51 +9,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final
 
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, TableName
-from bridge.tso import ms_tso, tso_ms
+from bridge.rows.moments import Moment
 from bridge.verify.log.column_changes import ColumnChanges, column_changes
 
 NameKey = tuple[str, str]
 
-_SECOND_MS: Final = 1000
-
 
 @dataclass(frozen=True)
 class LoggedChange:
-    """A schema change as the log has it.  offsets: the offset of its copy in each partition."""
+    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`."""
 
     commit_ts: int
     by_time: bool
     schema: str
     text: str
     offsets: Mapping[PartitionId, int]
+    place: str | None = None
 
 
 @dataclass(frozen=True)
 class Cut:
     """The line between rows before a schema change and rows behind it.
 
-    ts: rows at or below it come before the change.  Where messages go by event time, the offset of the change in the
-    row's own partition decides instead.
+    moment: rows that are not later come before the change.  Where messages go by event time, the offset of the change
+    in the row's own partition decides instead.
     """
 
-    ts: int
+    moment: Moment
     offsets: Mapping[PartitionId, int]
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
-        """Gives the cut of a schema change.  Equal event times count as earlier, and a time in whole seconds stands for
-        its whole second (internals, decision 13)."""
-        if not change.by_time:
-            return cls(change.commit_ts, {})
-        ms = tso_ms(change.commit_ts)
-        width = _SECOND_MS if ms % _SECOND_MS == 0 else 1
-        return cls(ms_tso(ms + width) - 1, change.offsets)
+        """Gives the cut of a schema change."""
+        moment = Moment.of_change(change.commit_ts, change.by_time, change.place)
+        return cls(moment, change.offsets if change.by_time else {})
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
+from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
-from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links, shapes, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
@@ -154,8 +155,10 @@ def logged_changes(found: pa.Table) -> list[LoggedChange]:
             seen[where, *said] += 1
         lies = offsets.setdefault(identity, {})
         lies.setdefault(where, row["offset"])
-        changes.setdefault(identity, LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies))
-    return list(changes.values())
+        change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
+        changes.setdefault(identity, change)
+    found_once = list(changes.values())
+    return [found_once[number] for number in in_order([Cut.of(change).moment for change in found_once])]
 
 
 def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:

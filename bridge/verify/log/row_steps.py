@@ -131,7 +131,7 @@ def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]
 
 
 def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
-    later: npt.NDArray[np.int64] = (changes["commit_ts"].to_numpy() > cut.ts).astype(np.int64)
+    later = cut.moment.is_before(changes).astype(np.int64)
     if not cut.offsets:
         return later
     offsets = per_partition(changes, lambda where: cut.offsets.get(where, -1))

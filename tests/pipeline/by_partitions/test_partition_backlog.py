@@ -9,6 +9,7 @@ from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
+from bridge.protocols.values.event_time import place_in_binlog
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
@@ -78,6 +79,37 @@ def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, 
     held = prefixes(2)
     give(held, [(0, 0, change(changed)), (1, 0, row(came))])
     assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
+
+
+def at(event: Event, position: int, number: int = 3) -> Event:
+    return event._replace(place=place_in_binlog("up", f"binlog.{number:06}", position))
+
+
+def test_places_in_the_binlog_order_what_times_do_not() -> None:
+    """A TRUNCATE that waited for its lock while a row was written, and another row behind it in the same second."""
+    held = prefixes(2)
+    rows = [(1, 0, at(row(8000), 100)), (1, 1, at(row(9000), 200)), (1, 2, at(row(9000), 400))]
+    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 300)), *rows])
+    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE", (1, 2)]
+
+
+def test_schema_changes_of_two_partitions_run_in_the_order_of_their_places() -> None:
+    """Whatever their times are."""
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(8000, "second"), 300)), (1, 0, at(change(9000, "first"), 200))])
+    held.end()
+    assert shown(steps(held)) == ["first", "second"]
+
+
+def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
+    """What is unread of it is behind its last place, though its times may go back."""
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(9000, "A"), 100)), (1, 0, at(row(8500), 99)), (1, 1, at(row(8500), 400))])
+    held.hold_for({(TOPIC, 0): 2})
+    assert shown(steps(held)) == [(1, 0), "A"]
+    give(held, [(0, 1, at(change(8000, "B"), 300))])
+    held.hold_for({})
+    assert shown(steps(held)) == ["B", (1, 1)]
 
 
 def test_a_schema_change_waits_for_every_partition() -> None:
