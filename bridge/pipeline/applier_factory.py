@@ -41,7 +41,7 @@ class ApplierConfig:
     transaction: Amount = TRANSACTION
     until: int | None = None
     boundary_seconds: float | None = None
-    idle: IdlePolicy = field(default_factory=lambda: IdlePolicy(0, dict))
+    idle: IdlePolicy = field(default_factory=lambda: IdlePolicy(0, lambda _: {}))
     rows_of: RowsOf = driver_rows
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
     most: Amount = MOST_IN_MEMORY

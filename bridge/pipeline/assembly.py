@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import End, Ends
-from bridge.errors import SourceError
+from bridge.errors import UnansweredError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
@@ -185,7 +185,7 @@ class Assembly:
             transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction),
             until=until,
             boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
-            idle=self._idle_policy(spark, extents, once=once),
+            idle=self._idle_policy(extents, once=once),
             rows_of=Executors(spark, Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
             on_bad_message=OnBadMessage(
                 settings.on_bad_message == "quarantine",
@@ -227,15 +227,15 @@ class Assembly:
                 finally:
                     session.close()
 
-    def _idle_policy(self, spark: SparkSession, extents: Extents, *, once: bool) -> IdlePolicy:
+    def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:
-            return IdlePolicy(0, lambda: _highs(extents))
-        return IdlePolicy(self.settings.stream.idle_seconds, lambda: self._highs_now(spark))
+            return IdlePolicy(0, lambda _: _highs(extents))
+        return IdlePolicy(self.settings.stream.idle_seconds, self._ends_now)
 
-    def _highs_now(self, spark: SparkSession) -> dict[PartitionId, int] | None:
+    def _ends_now(self, partitions: Collection[PartitionId]) -> Mapping[PartitionId, int] | None:
         try:
-            return _highs(self.source.extents(spark))
-        except SourceError as error:
+            return self.source.ends(partitions)
+        except UnansweredError as error:
             log.warning("partition_ends_unknown", error=str(error))
             return None
 

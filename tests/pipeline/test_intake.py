@@ -89,7 +89,9 @@ def _by_boundaries(topic: str) -> Order[Any]:
 
 def _by_partitions(topic: str) -> Order[Any]:
     backlog = PartitionBacklog({(topic, 0): PartitionStart(0, 0, 0, 0)}, 0)
-    return PartitionOrder(PROGRESS, backlog, IdlePolicy(0, dict), lambda _: {}, tables=TableFilter(), counts=Counts())
+    return PartitionOrder(
+        PROGRESS, backlog, IdlePolicy(0, lambda _: {}), lambda _: {}, tables=TableFilter(), counts=Counts()
+    )
 
 
 def _intake(

@@ -88,7 +88,7 @@ class Bench:
 
     def started(self) -> Applier[Any]:
         """As after a restart."""
-        config = ApplierConfig(idle=IdlePolicy(10, dict), begins=self._begins)
+        config = ApplierConfig(idle=IdlePolicy(10, lambda _: {}), begins=self._begins)
         known = progress(self.target.positions, self.target.applied_ts)
         assert goes_by_partition(known.positions) == self._by_partition
         writer, lows = FakeWriter(self.target, None), {("a", 0): 0, ("b", 0): 0}

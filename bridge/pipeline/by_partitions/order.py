@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -39,15 +39,14 @@ RunsLike = Callable[[SchemaChange], Mapping[int, str]]
 
 @dataclass(frozen=True)
 class IdlePolicy:
-    """How long a schema change waits for a partition that is idle.
+    """How long a schema change waits for a partition that is idle, and where partitions end.
 
     seconds: the idle limit.
-    ends: looks up the end offsets of the partitions, when one has been idle for so long; None when Kafka does not
-        answer.
+    ends: looks up where partitions end now (offsets); None when Kafka does not answer.
     """
 
     seconds: float
-    ends: Callable[[], Mapping[PartitionId, int] | None]
+    ends: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None]
 
 
 class PartitionOrder:
@@ -82,6 +81,7 @@ class PartitionOrder:
         self._tables, self._counts, self._until, self._clock = tables, counts, until, clock
         self._on_bad_message = on_bad_message
         self._ends_asked: dict[PartitionId, int] = {}
+        self._unread_ends: Mapping[PartitionId, int] | None = {}
         self._recorded: Positions = backlog.positions
         self._written_at = -math.inf
         self._waiting = ""
@@ -106,10 +106,24 @@ class PartitionOrder:
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
-        ends = self._idle.ends() if batch.is_cut else {}
-        if ends is not None:
-            self._backlog.hold_for(ends)
+        self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
+
+    def _look_for_unread(self, *, is_cut: bool) -> None:
+        """Holds rows back for what was not read: of all partitions when the micro-batch was cut, and always of those
+        that have brought no row.
+
+        Of the latter kind is a topic of schema changes (Debezium's connector).  A schema change there may have come
+        after the ends of the micro-batch were set, and rows behind it before: Kafka is asked for the ends of several
+        partitions one after the other, and brokers take what was sent to them in any order.  Now that the rows were
+        read, it is there.  Rows that were held for it are not held again for what came since: a topic of tables that
+        are left out brings no rows either, and may never end.
+        """
+        asked = self._backlog.partitions if is_cut else self._backlog.without_rows
+        if is_cut or not self._backlog.is_holding:
+            self._unread_ends = self._idle.ends(asked) if asked and self._backlog.waiting.rows else {}
+        if self._unread_ends is not None:
+            self._backlog.hold_for(self._unread_ends)
 
     def _with_cut_rows(self, events: pa.Table) -> pa.Table:
         """Adds the whole rows of messages that hold only the key; such messages of TiCDC have a commit ts in any
@@ -122,7 +136,7 @@ class PartitionOrder:
         end."""
         silent = self._backlog.silent(self._clock(), self._idle.seconds)
         if any(where not in self._ends_asked for where in silent):
-            ends = self._idle.ends()
+            ends = self._idle.ends(silent)
             if ends is None:
                 return
             for where in silent:

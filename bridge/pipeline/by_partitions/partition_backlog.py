@@ -123,10 +123,25 @@ class PartitionBacklog:
         self.positions = self._at(self._offsets())
         return dropped
 
+    @property
+    def partitions(self) -> list[PartitionId]:
+        """Every partition."""
+        return list(self._queues)
+
+    @property
+    def without_rows(self) -> list[PartitionId]:
+        """The partitions that have brought no row change so far."""
+        return [where for where, queue in self._queues.items() if not queue.has_rows]
+
     def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
         """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
         schema change, so no row with a later time than the last one read of it is applied."""
         self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether rows are held back for partitions that were not read to their end."""
+        return bool(self._unread)
 
     def _without_quarantined(self, events: pa.Table) -> pa.Table:
         """Removes the bad messages that do not stop the partition; they are quarantined when progress passes them."""

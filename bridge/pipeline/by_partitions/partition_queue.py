@@ -105,11 +105,13 @@ class PartitionQueue:
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
     places: by binlog, the place of the last event so far.
+    has_rows: whether any event so far was a row change.
     """
 
     def __init__(self, read: int, now: float) -> None:
         self.read, self.boundary, self.arrived, self.seen = read, 0, now, 0
         self.places: dict[str, str] = {}
+        self.has_rows = False
         self._runs: deque[_Run] = deque()
         self._count = 0
 
@@ -117,6 +119,7 @@ class PartitionQueue:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py())
         self.places |= newest_places(events)
+        self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def append(self, events: pa.Table, now: float) -> bool:
         """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:

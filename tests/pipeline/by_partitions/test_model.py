@@ -6,7 +6,7 @@ At every commit the target, held in memory, is exactly what the prefixes make.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
-from bridge.model import SchemaChange
+from bridge.model import PartitionId, SchemaChange
 from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
@@ -169,7 +169,7 @@ class Life:
         self.clock.now += POSITIONS_SECONDS
         self._pause()
 
-    def _ends(self) -> dict[tuple[str, int], int]:
+    def _ends(self, _partitions: Collection[PartitionId]) -> dict[tuple[str, int], int]:
         self.asked = dict(self.produced) if self.ticking else self.asked
         return {(TOPIC, p): end for p, end in self.produced.items()}
 

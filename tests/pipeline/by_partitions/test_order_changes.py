@@ -100,7 +100,7 @@ def life(random: Random, target: Target, crash_at: int | None, orders: list[bool
     lows = {(TOPIC, p): 0 for p in range(len(target.upstream.streams))}
     config = ApplierConfig(
         transaction=Amount(random.choice((1, 1000)), random.choice((200, 1 << 20))),
-        idle=IdlePolicy(5, dict),
+        idle=IdlePolicy(5, lambda _: {}),
         most=Amount(random.choice((1, 99)), random.choice((200, 1 << 20))),
         clock=clock,
     )

@@ -45,7 +45,7 @@ class Bench:
             ApplierConfig(
                 tables=TableFilter(filters),
                 until=until,
-                idle=IdlePolicy(10, lambda: self.ends),
+                idle=IdlePolicy(10, lambda _: self.ends),
                 clock=self.clock,
             ),
             Counts(),
@@ -104,6 +104,40 @@ def test_a_micro_batch_that_was_cut_holds_back_what_is_later() -> None:
     assert "cdc/1 is still being read" in bench.applier.waiting_for()
     bench.take((1, 1, change(7)), (1, 2, row(8, 3)))
     assert (len(bench.ran), bench.target.ids) == (1, [2, 3, 1])
+
+
+def test_rows_wait_for_what_came_to_a_partition_of_schema_changes_meanwhile() -> None:
+    """Its end was asked before the TRUNCATE came, and that of the rows' partition later."""
+    bench = Bench()
+    bench.ends = {(TOPIC, 0): 1}
+    bench.take((1, 0, row(9, 1)))
+    assert bench.target.ids == []
+    assert "cdc/0 is still being read" in bench.applier.waiting_for()
+    bench.ends = {(TOPIC, 0): 2}
+    bench.take((0, 0, change(7, "TRUNCATE")), (1, 1, row(9, 2)))
+    assert (bench.ran, bench.target.ids) == (["TRUNCATE"], [1, 2])
+    bench.take((1, 2, row(9, 3)))
+    assert bench.target.ids == [1, 2]
+
+
+def test_rows_wait_only_once_for_a_partition_that_brings_none() -> None:
+    """All its messages are of tables that are left out, and it never ends."""
+    bench, applied = Bench(), []
+    for offset in range(6):
+        bench.ends = {(TOPIC, 0): offset + 1}
+        read = {(TOPIC, 0): offset, (TOPIC, 1): offset + 1}
+        give(bench.applier, events_table([(1, offset, row(9, offset))]), read)
+        applied.append(len(bench.target.ids))
+    assert applied == [0, 2, 2, 4, 4, 6]
+
+
+def test_partitions_with_rows_are_not_asked_for_their_ends() -> None:
+    """It would cost each micro-batch a question."""
+    bench = Bench()
+    bench.take((0, 0, row(1, 1)), (1, 0, row(2, 2)))
+    bench.ends = {(TOPIC, 0): 9, (TOPIC, 1): 9}
+    bench.take((0, 1, row(3, 3)))
+    assert bench.target.ids == [1, 2, 3]
 
 
 def test_schema_changes_outside_of_the_filter_hold_nobody_back() -> None:
