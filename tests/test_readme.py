@@ -17,7 +17,7 @@ NOT_LISTED = {"__init__.py", "__main__.py"}
 def test_the_commands_are_those_of_the_program() -> None:
     """Every command of the program stands in the README's first list, and no other."""
     said = subprocess.run([sys.executable, "-m", "bridge", "--help"], capture_output=True, text=True, check=True).stdout
-    offered = re.findall(r"^  (\w+)  +\S", said.split("--help")[1], re.MULTILINE)
+    offered = re.findall(r"^  (\w+)  +\S", said.split("--help")[1].split("Example:")[0], re.MULTILINE)
     assert sorted(offered) == sorted(re.findall(r"^    bridge (\w+)  ", README, re.MULTILINE))
 
 

@@ -15,7 +15,7 @@ import typer
 from bridge import console
 from bridge.cli import output
 from bridge.cli.groups import config, ctl, ddl, quarantine
-from bridge.cli.help_layout import command, page_app, page_of
+from bridge.cli.help_layout import Heading, command, page_app, page_of
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
 from bridge.errors import UnknownPipelineError, UsageError
@@ -35,7 +35,12 @@ STOPPED_EARLY: Final = (
 )
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
-app = page_app("Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.")
+app = page_app(
+    "Replicates change messages from Kafka to a MySQL-compatible target: consistent, exactly once.",
+    example="bridge config example ticdc-to-mysql > bridge.toml\nbridge check --config bridge.toml\nbridge run --config"
+    " bridge.toml",
+    exits={1: "different (verify, demo), or the pipeline is unknown", 4: STOPPED_EARLY, 5: OWNED[5]},
+)
 app.add_typer(config.app, name="config", rich_help_panel=LEARN)
 app.add_typer(ctl.app, name="ctl", rich_help_panel=DECIDE)
 app.add_typer(ddl.app, name="ddl", rich_help_panel=DECIDE)
@@ -99,7 +104,7 @@ def replay(
             "--until",
             metavar="MOMENT",
             help="Stop when the target is as the upstream was just before this TSO or time.",
-            rich_help_panel="Pipeline",
+            rich_help_panel=Heading.PIPELINE,
         ),
     ] = None,
     take_over: TakeOverFlag = False,
@@ -318,6 +323,7 @@ def inspect(
 @command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Continue to replicate until Ctrl-C.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Starts a Kafka and a MariaDB, replicates a bank, kills the bridge once, and compares target and upstream."""
     from bridge.demo import run_demo
@@ -325,7 +331,7 @@ def demo(
 
     configure_logs()
 
-    raise typer.Exit(run_demo(keep=keep))
+    raise typer.Exit(run_demo(keep=keep, as_json=as_json))
 
 
 @command(app, "help", group=LEARN, example="bridge help operating")

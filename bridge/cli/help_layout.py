@@ -5,7 +5,9 @@ It is plain text: typer's own layout takes longer to import than everything else
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 import typer
@@ -15,11 +17,26 @@ SETTINGS_FAILED: Final = "wrong usage or settings"
 STOPPED: Final = "stopped by a failure that a retry did not cure"
 EXITS: Final = {0: "done", 2: SETTINGS_FAILED, 3: STOPPED, 70: "a bug in the bridge"}
 """The exit codes of every command; those of its own add to them (the manual, operating, has all)."""
-OPTIONS: Final = "Options"
 COMMANDS: Final = "Commands"
 _FLAG_WIDTH: Final = 32
 _HELP_FLAGS: Final = ("-h", "--help")
 _CONTEXT: Final[dict[str, Any]] = {"help_option_names": [*_HELP_FLAGS], "max_content_width": 110}
+_LEAST: Final = re.compile(r"(; |  \[)x>=0\]$")
+"""How typer writes that a number is not negative, which needs no words."""
+
+
+class Heading(StrEnum):
+    """The headings of arguments and flags, in the order that all pages have."""
+
+    ARGUMENTS = "Arguments"
+    PIPELINE = "Pipeline"
+    SOURCE = "Source"
+    TARGET = "Target"
+    UPSTREAM = "Upstream"
+    MEANING = "What is replicated, and how"
+    SETTINGS = "Settings"
+    LOG = "Log"
+    OPTIONS = "Options"
 
 
 class PageCommand(TyperCommand):
@@ -28,42 +45,52 @@ class PageCommand(TyperCommand):
     example: how it is called; exits: its exit codes, each with what it means.
     """
 
-    example: str = ""
-    exits: Mapping[int, str] = EXITS
+    example: str
+    exits: Mapping[int, str]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Returns what is written behind the command's name: ID where typer writes {ID}."""
+        return [re.sub(r"^{(.*)}", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes arguments and flags, the example and the exit codes."""
         _write_records(formatter, _records(self, ctx))
-        if self.example:
-            with formatter.section("Example"):
-                formatter.write(
-                    "".join(f"{'':>{formatter.current_indent}}{line}\n" for line in self.example.split("\n"))
-                )
-        with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), meaning) for code, meaning in sorted(self.exits.items())])
+        _write_use(formatter, self.example, self.exits)
 
 
 class PageGroup(TyperGroup):
-    """A command that has commands, which are listed in groups with their first sentence."""
+    """A command that has commands, which are listed in groups with their first sentence.
+
+    example: how one of them is called; exits: the exit codes of all of them.
+    """
+
+    example: str
+    exits: Mapping[int, str]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the flags, then the commands."""
+        """Writes the flags, then the commands, an example and the exit codes."""
         _write_records(formatter, _records(self, ctx))
         self.format_commands(ctx, formatter)
+        _write_use(formatter, self.example, self.exits)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands by group."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         shown = [(name, one) for name, one in commands if one is not None and not one.hidden]
         records = [(_panel(one) or COMMANDS, (name, _first_sentence(one.help or ""))) for name, one in shown]
-        _write_records(formatter, records)
+        _write_groups(formatter, _grouped(records))
 
 
-def page_app(help_: str) -> typer.Typer:
-    """Returns a group of commands whose help is laid out as above."""
+def page_app(
+    help_: str, *, example: str, exits: Mapping[int, str] | None = None, kind: type[PageGroup] = PageGroup
+) -> typer.Typer:
+    """Returns a group of commands whose help is laid out as above.
+
+    exits: as of `command`.
+    """
     return typer.Typer(
         help=help_,
-        cls=PageGroup,
+        cls=type("Pages", (kind,), {"example": example, "exits": {**EXITS, **(exits or {})}}),
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings=_CONTEXT,
@@ -103,20 +130,36 @@ def page_of(root: Any, arguments: Sequence[str]) -> str | None:
 def _records(shown: Any, ctx: Any) -> Iterator[tuple[str, tuple[str, str]]]:
     for parameter in shown.get_params(ctx):
         if parameter.param_type_name == "argument":
-            yield "Arguments", (parameter.metavar, parameter.help or "")
+            yield Heading.ARGUMENTS, (parameter.metavar, parameter.help or "")
         elif record := parameter.get_help_record(ctx):
-            yield _panel(parameter) or OPTIONS, record
+            flag, words = record
+            said = _LEAST.sub(lambda found: "]" if found[1] == "; " else "", words)
+            yield _panel(parameter) or Heading.OPTIONS, (flag, said)
 
 
 def _write_records(formatter: Any, records: Any) -> None:
+    groups = _grouped(records)
+    _write_groups(formatter, {heading: groups[heading] for heading in Heading if heading in groups})
+
+
+def _grouped(records: Any) -> dict[str, list[tuple[str, str]]]:
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, record in records:
         groups.setdefault(group, []).append(record)
-    if OPTIONS in groups and len(groups) > 1:
-        groups[OPTIONS] = groups.pop(OPTIONS)
+    return groups
+
+
+def _write_groups(formatter: Any, groups: Mapping[str, list[tuple[str, str]]]) -> None:
     for group, rows in groups.items():
         with formatter.section(group):
             formatter.write_dl(_aligned(rows, groups.values()), col_max=_FLAG_WIDTH)
+
+
+def _write_use(formatter: Any, example: str, exits: Mapping[int, str]) -> None:
+    with formatter.section("Example"):
+        formatter.write("".join(f"{'':>{formatter.current_indent}}{line}\n" for line in example.split("\n")))
+    with formatter.section("Exit codes"):
+        formatter.write_dl([(str(code), meaning) for code, meaning in sorted(exits.items())])
 
 
 def _aligned(rows: Sequence[tuple[str, str]], groups: Any) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bridge.cli.help_layout import Heading
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
 
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
     from bridge.config import Settings
 
 SET: Final = "set"
-_PIPELINE: Final = "Pipeline"
-_SOURCE: Final = "Source"
-_TARGET: Final = "Target"
-_UPSTREAM: Final = "Upstream"
-_MEANING: Final = "What is replicated, and how"
-_SETTINGS: Final = "Settings"
-_LOG: Final = "Log"
 
 
 def _flag(group: str, metavar: str, name: str, help_: str, *, repeated: bool = False) -> Any:
@@ -37,78 +31,78 @@ def _flag(group: str, metavar: str, name: str, help_: str, *, repeated: bool = F
 SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
     "config": Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="A settings file (TOML).", rich_help_panel=_SETTINGS),
+        typer.Option("--config", metavar="FILE", help="A settings file (TOML).", rich_help_panel=Heading.SETTINGS),
     ],
-    "name": _flag(_PIPELINE, "NAME", "--name", "The name of the pipeline.  [default: bridge]"),
+    "name": _flag(Heading.PIPELINE, "NAME", "--name", "The name of the pipeline.  [default: bridge]"),
     "protocol": _flag(
-        _SOURCE, "P", "--protocol", "auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"
+        Heading.SOURCE, "P", "--protocol", "auto, canal-json, ckafka, debezium or open-protocol.  [default: auto]"
     ),
-    "bootstrap_servers": _flag(_SOURCE, "H:P[,H:P]", "--bootstrap-servers", "The Kafka brokers."),
+    "bootstrap_servers": _flag(Heading.SOURCE, "H:P[,H:P]", "--bootstrap-servers", "The Kafka brokers."),
     "topic": _flag(
-        _SOURCE,
+        Heading.SOURCE,
         "TOPIC",
         "--topic",
         "A Kafka topic; may be repeated.  NAME@MOMENT (a TSO, a time, earliest) adds a topic to a known pipeline: what"
         " is below the moment counts as in the target.",
         repeated=True,
     ),
-    "input": _flag(_SOURCE, "PATH", "--input", "A capture file or folder, instead of Kafka."),
+    "input": _flag(Heading.SOURCE, "PATH", "--input", "A capture file or folder, instead of Kafka."),
     "target": _flag(
-        _TARGET, "URL", "--target", "The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."
+        Heading.TARGET, "URL", "--target", "The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."
     ),
     "upstream": _flag(
-        _UPSTREAM,
+        Heading.UPSTREAM,
         "URL",
         "--upstream,--source",
         "The upstream database: mysql://user@host:port/; password in BRIDGE_UPSTREAM_PASSWORD.",
     ),
     "filter": _flag(
-        _MEANING,
+        Heading.MEANING,
         "RULE",
         "--filter",
         "A table rule as in TiCDC: db.table, with * ? [a-z], /regexp/.*, !db.table, @file; may be repeated.",
         repeated=True,
     ),
     "route": _flag(
-        _MEANING,
+        Heading.MEANING,
         "ROUTE",
         "--route",
         "Other names on the target: 'shop_1.* -> shop.*'; 'shop_*.t => shop.t' merges shards; may be repeated.",
         repeated=True,
     ),
     "timezone": _flag(
-        _MEANING, "ZONE", "--timezone", "The zone of TIMESTAMP values in the messages: a name or an offset."
+        Heading.MEANING, "ZONE", "--timezone", "The zone of TIMESTAMP values in the messages: a name or an offset."
     ),
     "from_": _flag(
-        _PIPELINE,
+        Heading.PIPELINE,
         "MOMENT",
         "--from",
         "Where a new pipeline begins: earliest, a TSO or a time.  A known one must have begun there.",
     ),
     "from_dump": _flag(
-        _PIPELINE,
+        Heading.PIPELINE,
         "FOLDER",
         "--from-dump",
         "Instead of --from: behind the dump of TiDB that dumpling or mydumper wrote to this folder.",
     ),
-    "consistency": _flag(_TARGET, "MODE", "--consistency", "atomic or parallel.  [default: atomic]"),
-    "on_bad_message": _flag(_MEANING, "ACTION", "--on-bad-message", "stop or quarantine.  [default: stop]"),
+    "consistency": _flag(Heading.TARGET, "MODE", "--consistency", "atomic or parallel.  [default: atomic]"),
+    "on_bad_message": _flag(Heading.MEANING, "ACTION", "--on-bad-message", "stop or quarantine.  [default: stop]"),
     "max_load": _flag(
-        _TARGET,
+        Heading.TARGET,
         "NAME=N",
         "--max-load",
         "Wait while a status variable is above its limit: Threads_running=25.",
         repeated=True,
     ),
-    "log_format": _flag(_LOG, "text|json", "--log-format", "How log lines are written.  [default: text]"),
-    "log_level": _flag(_LOG, "LEVEL", "--log-level", "debug, info, warning or error.  [default: info]"),
+    "log_format": _flag(Heading.LOG, "text|json", "--log-format", "How log lines are written.  [default: text]"),
+    "log_level": _flag(Heading.LOG, "LEVEL", "--log-level", "debug, info, warning or error.  [default: info]"),
     "listen": _flag(
-        _SETTINGS,
+        Heading.SETTINGS,
         "[HOST:]PORT",
         "--listen",
         "Serve metrics, health and a status page there; a port: this machine only.",
     ),
-    SET: _flag(_SETTINGS, "KEY=VALUE", "--set", "Any other setting, as section.key=value.", repeated=True),
+    SET: _flag(Heading.SETTINGS, "KEY=VALUE", "--set", "Any other setting, as section.key=value.", repeated=True),
 }
 """The flags that become settings, each by the name of its setting (`from_`: Python keeps `from` for itself)."""
 
@@ -125,7 +119,9 @@ RUN: Final = (
 
 TakeOverFlag = Annotated[
     bool,
-    typer.Option("--take-over", help="Take the pipeline over from the bridge that owns it.", rich_help_panel=_PIPELINE),
+    typer.Option(
+        "--take-over", help="Take the pipeline over from the bridge that owns it.", rich_help_panel=Heading.PIPELINE
+    ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

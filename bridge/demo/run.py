@@ -6,17 +6,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaException
 from pymysql.err import MySQLError
-from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
 
 from bridge import console
 from bridge.commands.status import read_status
@@ -25,6 +22,7 @@ from bridge.demo.compare import ComparedTable, compare
 from bridge.demo.encode import ENCODERS
 from bridge.demo.producer import BankProducer
 from bridge.demo.replica import Replica
+from bridge.demo.result import DemoResult
 from bridge.demo.watcher import Watcher
 from bridge.errors import BridgeError, StoppedError
 from bridge.exits import INTERRUPTED
@@ -78,23 +76,54 @@ class Servers:
         self.watcher.check()
         self.replica.check()
 
-    def is_good(self) -> bool:
-        """Tells whether all tables are equal, and every snapshot was a state of the upstream."""
-        equal = bool(self.compared) and not any(table.difference for table in self.compared)
-        return equal and bool(self.verified) and self.watcher.snapshots > 0 and self.watcher.violations == 0
+    def result(self) -> DemoResult:
+        """Returns what was found until now."""
+        sent, watcher = self.upstream.sent, self.watcher
+        return DemoResult(
+            tables=tuple(self.compared),
+            transactions=sent.transactions,
+            schema_changes=sent.schema_changes,
+            row_changes=sent.rows,
+            sending_seconds=sent.seconds,
+            kills=self.kills,
+            snapshots=watcher.snapshots,
+            violations=watcher.violations,
+            first_violations=tuple(watcher.first_violations),
+            latency=watcher.latency(),
+            verified=self.verified,
+            seconds=time.monotonic() - self.began,
+        )
+
+    def places(self, *, keep: bool) -> dict[str, str]:
+        """Returns where things are, each under what it is called.
+
+        keep: they stay, with what can be done there.
+        """
+        host, port = self.mariadb.host, self.mariadb.port
+        was = "is" if keep else "was"
+        places = {
+            f"target {was}": f"{self.mariadb.url}{SCHEMA}",
+            f"Kafka {was}": f"{self.kafka.bootstrap_servers}, topic {TOPIC}",
+            "bridge's log": str(self.replica.log),
+        }
+        if keep:
+            places["its status"] = f"bridge status --name {PIPELINE} --target {self.mariadb.url}"
+            places["open target"] = f"mysql -h {host} -P {port} -u root {SCHEMA}"
+        return places
 
 
-def run_demo(keep: bool = False) -> int:
+def run_demo(*, keep: bool = False, as_json: bool = False) -> int:
     """Runs the demo, and returns its exit code.
 
     0: every snapshot of the target was a state of the upstream, and at the end both were equal.  1: they were not.
     Raises StoppedError when the demo did not get to the comparison.
     keep: continues to replicate after the comparison, until Ctrl-C or SIGTERM.
+    as_json: prints one JSON document instead of tables.
     """
     with _interruptible():
         try:
             with ExitStack() as stack:
-                return _run(stack, keep)
+                return _run(stack, keep=keep, as_json=as_json)
         except DemoInterrupted:
             console.note("interrupted; everything is stopped")
             return INTERRUPTED
@@ -102,16 +131,26 @@ def run_demo(keep: bool = False) -> int:
             raise StoppedError(f"the demo failed: {error}") from error
 
 
-def _run(stack: ExitStack, keep: bool) -> int:
+def _run(stack: ExitStack, *, keep: bool, as_json: bool) -> int:
     servers = _start(stack)
     _replicate(servers)
     _compare(servers)
     _verify(servers)
-    _print_result(servers)
-    _print_places(servers, keep)
+    result = servers.result()
+    _print(result, servers.places(keep=keep), as_json=as_json)
     if keep:
         _keep(servers)
-    return 0 if servers.is_good() else 1
+    return 0 if result.is_good else 1
+
+
+def _print(result: DemoResult, places: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json:
+        console.print_json({**result.document(), "places": places})
+    else:
+        result.print()
+        for name, value in places.items():
+            console.line(f"{name:16}{value}")
+    console.flush()
 
 
 def _start(stack: ExitStack) -> Servers:
@@ -219,54 +258,6 @@ def _wait(servers: Servers, is_over: Callable[[], bool], deadline: float | None)
                 fix="its log says what it waited for; a busy machine needs longer",
             )
         time.sleep(POLL_SECONDS)
-
-
-def _print_result(servers: Servers) -> None:
-    grid = Grid(title="Target against upstream", title_justify="left")
-    grid.add_column("table")
-    grid.add_column("rows", justify="right")
-    grid.add_column("equal?")
-    for table in servers.compared:
-        grid.add_row(f"{SCHEMA}.{table.table}", f"{table.rows:,}", "equal" if not table.difference else "DIFFERENT")
-    console = Console(highlight=False)
-    console.print(grid)
-    facts = Grid(show_header=False, box=None, pad_edge=False)
-    for name, value in _facts(servers):
-        facts.add_row(name, Text(value))
-    console.print(facts)
-    for table in servers.compared:
-        if table.difference:
-            _say(f"{SCHEMA}.{table.table}: {table.difference}")
-    for words in servers.watcher.first_violations:
-        _say(f"violation: {words}")
-
-
-def _facts(servers: Servers) -> Iterator[tuple[str, str]]:
-    sent, watcher = servers.upstream.sent, servers.watcher
-    yield "transactions", f"{sent.transactions:,}, and {sent.schema_changes} schema changes"
-    yield "row changes", f"{sent.rows:,}, {sent.rows / sent.seconds:,.0f} a second"
-    yield "bridge killed", f"{servers.kills} time" + ("" if servers.kills == 1 else "s")
-    yield "snapshots read", f"{watcher.snapshots:,}, of which {watcher.violations} were no state of the upstream"
-    if (latency := watcher.latency()) is not None:
-        yield "latency", f"{latency:.2f} s from commit to visible (median)"
-    yield "bridge verify", servers.verified or "NOT EQUAL; its log has more"
-    yield "took", f"{time.monotonic() - servers.began:.0f} s"
-    yield "result", "equal" if servers.is_good() else "NOT EQUAL"
-
-
-def _print_places(servers: Servers, keep: bool) -> None:
-    was = "is" if keep else "was"
-    facts: list[tuple[str, Any]] = [
-        (f"target {was}", f"{servers.mariadb.url}{SCHEMA}"),
-        (f"Kafka {was}", f"{servers.kafka.bootstrap_servers}, topic {TOPIC}"),
-        ("bridge's log", servers.replica.log),
-    ]
-    if keep:
-        facts.append(("its status", f"bridge status --name {PIPELINE} --target {servers.mariadb.url}"))
-        facts.append(("open target", f"mysql -h {servers.mariadb.host} -P {servers.mariadb.port} -u root {SCHEMA}"))
-    for name, value in facts:
-        console.line(f"{name:15}{value}")
-    sys.stdout.flush()
 
 
 def _say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +12,12 @@ import pytest
 import typer
 
 from bridge.cli.app import app
+from bridge.cli.help_layout import Heading
 from tests.support.command import bridge
 
 SLOW_IMPORTS = {"bridge.config", "pydantic", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "numpy"}
-PRINTING = {
-    *("run", "replay", "verify", "status", "inspect", "check", "reset", "ddl list", "ddl approve", "ddl skip"),
-    *("ddl replace", "ddl translate", "quarantine list", "quarantine show", "quarantine retry", "quarantine drop"),
-}
-"""The commands that print a result."""
+SILENT = {"help"}
+"""The commands that print a text to read, and no result."""
 
 
 def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -31,6 +30,7 @@ def commands(group: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
 
 
 COMMANDS: dict[str, Any] = dict(commands(typer.main.get_command(app)))
+GROUPS = sorted({path.rpartition(" ")[0] for path in COMMANDS})
 
 
 def flags(name: str) -> set[str]:
@@ -50,7 +50,7 @@ def test_every_page_has_an_example_and_the_exit_codes(name: str) -> None:
     assert not [line for line in page.out.splitlines() if "<" in line]  # a type instead of a metavar
 
 
-@pytest.mark.parametrize("name", sorted(PRINTING))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - SILENT))
 def test_results_can_be_had_as_json(name: str) -> None:
     """Programs read every result."""
     assert "--json" in flags(name)
@@ -74,13 +74,34 @@ def test_the_version_is_told() -> None:
     assert (ended.code, ended.out.split()[0]) == (0, "bridge")
 
 
-@pytest.mark.parametrize("name", ["", "ddl", "quarantine"])
+@pytest.mark.parametrize("name", GROUPS)
 def test_groups_list_their_commands(name: str) -> None:
     """Each with its first sentence, whole."""
     page = bridge(*name.split(), "-h").out
     inside = {path.removeprefix(f"{name} ").split()[0] for path in COMMANDS if path.startswith(name)}
     assert {line.split()[0] for line in page.splitlines() if line.startswith("  ") and line.split()} >= inside
     assert "..." not in page.partition("\n")[2]
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_have_an_example_and_the_exit_codes(name: str) -> None:
+    """The example calls commands of that group."""
+    page = bridge(*name.split(), "--help").out
+    examples = page.split("\nExample:\n")[1].split("\n\n")[0].splitlines()
+    inside = [path for path in COMMANDS if path.startswith(name)]
+    assert all(any(f"bridge {path} " in f"{line} " for path in inside) for line in examples)
+    assert {"0", "2", "3", "70"} <= set(page.split("\nExit codes:\n")[1].split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_headings_stand_in_one_order(name: str) -> None:
+    """What a reader has found on one page stands in the same place on all others; nothing is written in typer's own
+    signs."""
+    page = bridge(*name.split(), "--help").out
+    places = [page.find(f"\n{heading}:\n") for heading in Heading]
+    found = [place for place in places if place >= 0]
+    assert found == sorted(found)
+    assert not re.search(r"[{}]|x>=", page)
 
 
 def test_the_shell_completes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from bridge.cli import output
 from bridge.cli.help_layout import command, page_app
 from bridge.cli.options import JsonFlag
 
-app = page_app("Prints examples of settings files.")
+app = page_app("Prints examples of settings files.", example="bridge config example tls")
 
 
 @command(app, "example", example="bridge config example ticdc-to-mysql > bridge.toml")

@@ -31,9 +31,11 @@ class _ShowsByDefault(PageGroup):
 
 app = page_app(
     "Steers a pipeline, from any machine that reaches its target.  What is set stays over restarts; a bridge that runs"
-    " takes it up within two seconds, which is waited for and told.  Without a command it shows what is set."
+    " takes it up within two seconds, which is waited for and told.  Without a command it shows what is set.",
+    example="bridge ctl pause --config bridge.toml",
+    exits=_UNKNOWN,
+    kind=_ShowsByDefault,
 )
-app.info.cls = _ShowsByDefault
 
 
 @command(app, "show", example="bridge ctl show --config bridge.toml", exits=_UNKNOWN)
@@ -87,7 +89,7 @@ def throttle(
     limits: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME=N...|off",
+            metavar="NAME=N|off",
             help="Status variables of the target, each with its limit; replica_lag=SECONDS for the replicas in"
             " target.replicas.  They replace what was set.",
         ),

@@ -15,10 +15,12 @@ from bridge.errors import UnknownPipelineError, UsageError
 if TYPE_CHECKING:
     from bridge.config import Settings
 
-app = page_app(
-    "Shows schema changes, decides about those that wait, and shows how a statement would run on the target."
-)
 _UNKNOWN = {1: "the pipeline is unknown"}
+app = page_app(
+    "Shows schema changes, decides about those that wait, and shows how a statement would run on the target.",
+    example="bridge ddl list --open --config bridge.toml",
+    exits=_UNKNOWN,
+)
 
 ChangeArgument = Annotated[
     str,

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from bridge.commands.quarantine import EntryOutcome, Quarantine
     from bridge.config import Settings
 
-app = page_app("Lists and shows quarantined messages and rows, tries them again, or drops them.")
 _UNKNOWN: Final = {1: "the pipeline is unknown"}
+app = page_app(
+    "Lists and shows quarantined messages and rows, tries them again, or drops them.",
+    example="bridge quarantine list --config bridge.toml",
+    exits=_UNKNOWN,
+)
 
 _UPSTREAM_RETRY_SECONDS: Final = 10
 """How long an upstream that does not answer is tried again.  Short, because somebody waits for the command."""
