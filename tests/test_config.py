@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from bridge.config import Settings, parse_moment
 from bridge.errors import SettingsError, UsageError
+from bridge.settings import kafka_names
 from bridge.settings.load import load_settings
 from bridge.settings.toml_lines import lines_of
 from bridge.tso import ms_tso
@@ -140,6 +144,15 @@ SAID = [
      "unknown setting event_filters.ignore-evnt; did you mean event_filters.ignore-event? (bridge.toml:1)"),
     ({"toml": '[[event_filters]]\nmatcher = 3'},
      "event_filters.matcher is wrong (given: 3): it has to be a list of texts (bridge.toml:1)"),
+    ({"assignments": ("source.kafka.security.protcol=SSL",)},
+     "unknown setting source.kafka.security.protcol; did you mean source.kafka.security.protocol? (--set)"),
+    ({"toml": '[source.kafka]\n"no.such" = "1"'},
+     "unknown setting source.kafka.no.such; librdkafka's CONFIGURATION.md lists them all (bridge.toml:2)"),
+    ({"toml": '[source.kafka]\n"client.id" = "b"\n"socket.timeout.ms" = "9"'},
+     'source.kafka.socket.timeout.ms is wrong: Configuration property "socket.timeout.ms" value 9 is outside allowed'
+     " range 10..300000 (bridge.toml:3)"),
+    ({"toml": '[source.kafka]\n"error_cb" = "x"'},
+     "source.kafka.error_cb is wrong: it is a function, not a text (bridge.toml:2)"),
     ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: it has to be a text (bridge.toml:2)"),
 ]  # fmt: skip
 
@@ -156,13 +169,40 @@ def test_all_errors_are_said_at_once(tmp_path: Path) -> None:
         tmp_path,
         toml='nmae = "x"\nprotocol = "cana"\n[stream]\nwriters = 0\n[ddl]\nhold = ["dropp table"]\n',
         environment={"BRIDGE_TARGT": "mysql://h/", "BRIDGE_VERIFY_WORKERS": "many", "BRIDGE_VERIFY_MAX_LOAD": "busy"},
-        assignments=("source.quarantin=t/0/1", "target.password=s3cret"),
+        assignments=("source.quarantin=t/0/1", "target.password=s3cret", "source.kafka.debug=all,s0me"),
         flags={"from": "soon", "filter": ["a.*", "["], "target": "db:s3cret", "upstream": "mysql://u:s3cret@h/?ssl=1"},
     )
     keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from:", "filter"]
-    for key in [*keys, "source.quarantin", "verify.workers", "verify.max_load", "target.url", "upstream.url"]:
+    for key in [
+        *keys,
+        "source.quarantin",
+        "verify.workers",
+        "verify.max_load",
+        "target.url",
+        "upstream.url",
+        "source.kafka.debug",
+    ]:
         assert [key in line for line in found].count(True) == 1, (key, found)
     assert "s3cret" not in str(found)
+
+
+def test_the_properties_of_the_client_are_all_known() -> None:
+    """Every text in its library that it takes as a property is known here, and it takes each that is known."""
+    library = next((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*"))
+    words = {text.decode() for text in re.findall(rb"(?<=\0)[a-z]+(?:[._][a-z0-9]+)*(?=\0)", library.read_bytes())}
+    taken = {word for word in words if _answer(word) == ""}
+    assert taken - kafka_names.KNOWN == {"enabled_events"}  # of the library, for its bindings
+    assert {name: said for name in kafka_names.KNOWN if "No such" in (said := _answer(name))} == {}
+
+
+def _answer(name: str) -> str:
+    """What the client says of a property; "" when it is one, whatever it says of the value."""
+    with pytest.raises((KafkaException, TypeError, ValueError)) as raised:
+        Consumer({"group.id": "none", name: "x", "none": ""})
+    error = raised.value.args[0]
+    said = error.str() if isinstance(error, KafkaError) else str(error)
+    is_no_text = re.search(r"dedicated|not settable|callable|not supported", said)
+    return said if is_no_text or f'No such configuration property: "{name}"' in said else ""
 
 
 def test_variables_of_kubernetes_are_no_settings(tmp_path: Path) -> None:
@@ -249,7 +289,7 @@ def test_kafkas_password_comes_from_the_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("assignments", "milliseconds"),
-    [(["source.timeout_seconds=7"], "7000"), (["source.kafka.socket.timeout.ms=9", "source.timeout_seconds=7"], "9")],
+    [(["source.timeout_seconds=7"], "7000"), (["source.kafka.socket.timeout.ms=90", "source.timeout_seconds=7"], "90")],
 )
 def test_the_timeout_of_a_request_to_kafka(assignments: list[str], milliseconds: str) -> None:
     """It is the client's, unless the client's own property is given."""

@@ -94,9 +94,9 @@ def test_secrets_are_referred_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         '[source.kafka]\n"ssl.key.password" = "env:KEY_PASSWORD"\n"ssl.ca.location" = "file:x"\n'
         f'[spark]\n"spark.authenticate.secret" = "file:{tmp_path}/secret"\n'
     )
-    found = load_settings(config, {}, {}, ["source.kafka.sasl.jaas.config=env:KEY_PASSWORD"])
+    found = load_settings(config, {}, {}, ["source.kafka.sasl.oauthbearer.config=env:KEY_PASSWORD"])
     assert found.source.kafka == {
-        "ssl.key.password": MARK, "ssl.ca.location": "file:x", "sasl.jaas.config": MARK
+        "ssl.key.password": MARK, "ssl.ca.location": "file:x", "sasl.oauthbearer.config": MARK
     }  # fmt: skip
     assert found.spark == {"spark.authenticate.secret": MARK}
     assert MARK not in repr(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings
 
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
+from bridge.settings.kafka_names import wrong_properties
 from bridge.settings.layers import Layer, assignment_layer, environment_layer, file_layer, flag_layer
 from bridge.settings.places import Place
 from bridge.settings.problems import problem
@@ -36,7 +37,9 @@ def load_settings(
     )
     layers = [_read(reader, problems) for reader in readers]
     origins = {place: origin for layer in layers for place, origin in layer.origins.items()}
-    settings = _validated(_merge(layers), origins, problems)
+    merged = _merge(layers)
+    settings = _validated(merged, origins, problems)
+    problems += _wrong_kafka_properties(merged, origins)
     if settings is None or problems:
         raise SettingsError(problems)
     settings.remember(origins)
@@ -62,6 +65,15 @@ def _merge(layers: Sequence[Layer]) -> dict[str, Any]:
             return tuple(reversed(layers))
 
     return Merged().model_extra or {}
+
+
+def _wrong_kafka_properties(merged: Mapping[str, Any], origins: Mapping[Place, str]) -> Iterator[str]:
+    source = merged.get("source")
+    properties = source.get("kafka") if isinstance(source, dict) else None
+    if isinstance(properties, dict):
+        texts = {name: value for name, value in properties.items() if isinstance(value, str)}
+        for name, wrong in wrong_properties(texts):
+            yield f"{wrong} ({origins['source', 'kafka', name]})"
 
 
 def _validated(merged: dict[str, Any], origins: Mapping[Place, str], problems: list[str]) -> Settings | None:
