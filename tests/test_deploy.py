@@ -44,6 +44,20 @@ def test_rules_and_dashboard_name_only_metrics_that_exist() -> None:
     assert len(asked) > 10
 
 
+def test_prometheus_accepts_its_rules_and_settings(tmp_path: Path) -> None:
+    """By its own tool, where it is installed (Debian: prometheus)."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not there")
+    for name in ("alerts.yml", "prometheus.yml"):
+        text = (DEPLOY / name).read_text(encoding="utf-8").replace("/etc/prometheus/", f"{tmp_path}/")
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for check in (["rules", "alerts.yml"], ["config", "prometheus.yml"]):
+        checked = subprocess.run(
+            ["promtool", "check", *check], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_every_rule_says_what_to_do() -> None:
     """Who is woken is told how bad it is, what it is and where to look."""
     rules = documents("alerts.yml")[0]["groups"][0]["rules"]

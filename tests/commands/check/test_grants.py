@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import bridge
 from bridge.commands.check.finding import Level
-from bridge.commands.check.grants import OWN, REPLICATED, GrantFacts, judge, read_grants
+from bridge.commands.check.grants import OWN, REPLICATED, SERVER, GrantFacts, judge, read_grants
 from bridge.ddl.server_features import Flavour
 
 NEEDED = ", ".join(need.privilege for need in REPLICATED)
@@ -15,6 +19,16 @@ EXACTLY = (
     f"GRANT {NEEDED} ON `shop`.* TO `bridge`@`%`",
     rf"GRANT {OWNED} ON `\_bridge`.* TO `bridge`@`%`",
 )
+
+
+def test_the_manual_lists_exactly_these() -> None:
+    """No right more, and none less, in any of the three places."""
+    page = (Path(bridge.__file__).parent / "manual" / "deployment.md").read_text(encoding="utf-8")
+    listed: dict[str, set[str]] = {}
+    for where, rights in re.findall(r"^\| target, (.+?) \| (.+?) \|", page, re.MULTILINE):
+        listed.setdefault(where, set()).update(re.split("[,;] ", rights))
+    needed = {"each replicated database": REPLICATED, "`_bridge`": OWN, "`*.*` (not TiDB)": SERVER}
+    assert listed == {where: {need.privilege for need in needs} for where, needs in needed.items()}
 
 
 @pytest.mark.parametrize(
