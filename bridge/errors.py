@@ -24,6 +24,14 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 
+def counted(number: int, thing: str) -> str:
+    """Returns the number with what is counted, such as `1 message` and `2,000 messages`.
+
+    thing: its singular, whose plural ends with s.
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 class BridgeError(Exception):
     """An expected failure.
 

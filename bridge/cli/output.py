@@ -10,6 +10,7 @@ import orjson
 
 from bridge import console
 from bridge.ends.phases import WORDS, shares
+from bridge.errors import counted
 from bridge.foreign_text import redacted, visible
 from bridge.tso import tso_time
 
@@ -158,8 +159,8 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
         return
     rate = outcome.rows / outcome.seconds if outcome.seconds else 0
     console.line(
-        f"applied {outcome.rows:,} row changes and {outcome.schema_changes} schema changes"
-        f" in {outcome.transactions:,} transactions, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
+        f"applied {counted(outcome.rows, 'row change')} and {counted(outcome.schema_changes, 'schema change')}"
+        f" in {counted(outcome.transactions, 'transaction')}, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
     )
     console.line(f"where the time went: {', '.join(_spent(outcome))}")
     console.line(in_the_target(outcome))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.config import Settings
-from bridge.errors import ApplyError, BridgeError, TargetError, UsageError
+from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
@@ -160,7 +160,9 @@ class Quarantine:
                 raise _KeptError("the pipeline has not reached its commit ts yet; try again later")
             self._refuse_side_effects(session, entry, change)
             self._apply(session, entry.position, change)
-        outcome = f"applied: {len(changes)} row changes" if changes else "it holds no row change: nothing to apply"
+        outcome = (
+            f"applied: {counted(len(changes), 'row change')}" if changes else "it holds no row change: nothing to apply"
+        )
         settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, outcome)
         return outcome
 

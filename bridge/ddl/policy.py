@@ -52,12 +52,12 @@ class Policy:
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
             if named:
-                return Decision(verdict, f"the settings ({verdict} in [ddl]) say so of: {', '.join(named)}")
+                return Decision(verdict, f"the settings {verdict} {', '.join(named)} (ddl.{verdict})")
         ignored = [change.value for change, said in verdicts.items() if said is Verdict.IGNORE]
         if not ignored:
             return Decision(Verdict.ALLOW)
         if len(ignored) == len(verdicts):
-            return Decision(Verdict.IGNORE, f"the settings (ignore in [ddl]) say so of: {', '.join(ignored)}")
+            return Decision(Verdict.IGNORE, f"the settings ignore {', '.join(ignored)} (ddl.ignore)")
         return Decision(Verdict.HOLD, f"the settings ignore only a part of it ({', '.join(ignored)})")
 
 

@@ -24,6 +24,7 @@ def status_document(view: View, info: dict[str, str]) -> dict[str, Any]:
         "reason": view.reason,
         "schema_changes": _changes(view.target),
         "quarantined_by_code": dict(view.target.quarantined),
+        "target_looked_at": view.target.looked_at,
     }
     if view.sample is None:
         return found

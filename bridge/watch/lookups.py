@@ -90,4 +90,5 @@ class Lookups:
             changes=tuple(journal.latest(session, _LAST_CHANGES)),
             states=journal.counts(session),
             quarantined=count_held(session, self._table.schema, self._table.name),
+            looked_at=time.time(),
         )

@@ -17,11 +17,13 @@ class TargetLook:
     changes: the last schema changes, the newest first.
     states: the number of schema changes in each state.
     quarantined: the number of entries that are held, by code.
+    looked_at: Unix time; None until the target has answered.
     """
 
     changes: tuple[JournalEntry, ...] = ()
     states: Mapping[str, int] = field(default_factory=dict)
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    looked_at: float | None = None
 
 
 @dataclass(frozen=True)

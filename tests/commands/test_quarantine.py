@@ -89,13 +89,13 @@ def test_retry_with_the_setting_that_was_missing(target: str, session: Session, 
     """Entries are applied in their order, once, and count no more as held."""
     fill(target, tmp_path, row(10, 1, at=AT), update(11, {"at": AT}, {"at": OTHER}), row(12, 2, at=AT))
     assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 3
-    assert retried(target, "--all") == [(True, "applied: 1 row changes")] * 3
+    assert retried(target, "--all") == [(True, "applied: 1 row change")] * 3
     assert rows(session) == [(1, "2024-01-01 01:00:00"), (2, "2024-01-01 00:00:00")]
     assert states(session) == ["applied"] * 3
     assert json.loads(bridge("status", "--target", target, "--json").out)["quarantined"] == 0
     assert retried(target, "1") == [(False, "it is applied already")]
     assert retried(target, "--all") == []
-    assert "applied: 1 row changes" in quarantine(target, "list", "--settled", "--json").out
+    assert "applied: 1 row change" in quarantine(target, "list", "--settled", "--json").out
 
 
 def test_what_an_event_filter_leaves_out_stays(target: str, session: Session, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_other_routes_than_those_of_the_pipeline_are_refused(target: str, sessio
     ended = quarantine(target, "retry", "--all", "--timezone", "+08:00", "--route", "m.t -> r.t")
     assert (ended.code, "m.t went to m.t, and would go to r.t" in ended.last_line) == (2, True), ended.err
     assert (session.rows("SELECT * FROM r.t"), rows(session), states(session)) == ([], [], ["held"])
-    assert retried(target, "--all") == [(True, "applied: 1 row changes")]
+    assert retried(target, "--all") == [(True, "applied: 1 row change")]
 
 
 @pytest.mark.parametrize(("ignored", "left"), [("delete", [2]), ("insert", [2]), ("update", [1])])

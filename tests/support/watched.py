@@ -116,7 +116,7 @@ CHANGES = (
         0,
         JournalState.HELD,
         "DROP TABLE `shop`.`carts`",
-        why="the settings (hold in [ddl]) say so of: drop table",
+        why="the settings hold drop table (ddl.hold)",
     ),
     change(
         1,
@@ -128,7 +128,7 @@ CHANGES = (
     change(2, JournalState.DONE, "CREATE TABLE `shop`.`vouchers` (`id` BIGINT PRIMARY KEY, `code` VARCHAR(40))"),
     change(3, JournalState.IGNORED, "TRUNCATE TABLE `shop`.`scratch`", why="ignored by the settings"),
 )
-LOOK = TargetLook(CHANGES, {"done": 13, "held": 1, "ignored": 1}, {"bad-value": 1, "target-refused": 1})
+LOOK = TargetLook(CHANGES, {"done": 13, "held": 1, "ignored": 1}, {"bad-value": 1, "target-refused": 1}, 1.0)
 
 
 class MadeLookups:

@@ -99,6 +99,18 @@ def test_it_fits_a_phone_in_light_and_dark(chromium: Browser) -> None:
         assert page.value("getComputedStyle(document.body).backgroundColor") != dark
 
 
+def test_what_the_target_has_not_told_is_not_nothing(chromium: Browser) -> None:
+    """Before it was asked nobody knows whether schema changes are held and messages quarantined."""
+    with watching(MadeSampler(), MadeLookups(TargetLook())) as watch:
+        page = opened(chromium, watch)
+        assert text(page, "#changes") == "the target has not told yet"
+        assert "the target has not told yet" in text(page, "#counts")
+    with watching(MadeSampler(), MadeLookups(TargetLook(looked_at=1.0))) as watch:
+        page = opened(chromium, watch)
+        assert text(page, "#changes") == "none so far"
+        assert "nothing" in text(page, "#counts")
+
+
 def test_a_pipeline_that_starts_says_so(chromium: Browser) -> None:
     """Before there is anything to draw."""
     with watching() as watch:

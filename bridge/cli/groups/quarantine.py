@@ -94,7 +94,7 @@ def drop(
 ) -> None:
     """Marks entries as dropped: they no longer count as held, but can still be listed (list --settled)."""
     chosen = _chosen(ids, everything)
-    what = "everything that is held" if chosen is None else f"{len(chosen)} entries"
+    what = "everything that is held" if chosen is None else f"{len(chosen)} of its entries"
     confirm(f"Drop {what} in the quarantine of {settings.name!r}?", yes=yes)
     _print_outcomes(settings, _quarantine(settings).drop(chosen), as_json=as_json)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.commands.check import shards
+from bridge.commands.check import databases, shards
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
@@ -32,12 +32,14 @@ class TableFacts:
     tables: those of the sample that the target has.
     mandatory: their columns that a row must name: NOT NULL, and without a default.
     side_effects: triggers, and foreign keys that cascade where that matters.
+    databases: the databases that are there, in small letters.
     is_known: whether the pipeline has begun.
     """
 
     tables: Mapping[TableName, Table]
     mandatory: Mapping[TableName, frozenset[str]]
     side_effects: Sequence[SideEffect]
+    databases: Collection[str]
     is_known: bool
 
 
@@ -68,6 +70,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
             tables,
             _mandatory(session, tables),
             [effect for effect in effects if routes.accepts_target(*effect.table)],
+            databases.existing(session),
             _is_known(session, settings),
         )
     finally:
@@ -77,6 +80,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
+        yield from databases.judge(facts.databases, found, settings)
         yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin), settings.table_routes)))
     yield from shards.judge(facts.tables, found, settings.table_routes)
     yield from _judge_zone(facts, found, settings)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, classify
-from bridge.errors import StoppedError, UsageError
+from bridge.errors import StoppedError, UsageError, counted
 from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
@@ -118,7 +118,7 @@ class LogVerification:
             self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
             heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
-            report.notes.append(f"{self._fix.write(heading):,} statements in {self._options.fix_file}")
+            report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
         report.seconds = time.monotonic() - began
         return report
 
@@ -168,7 +168,7 @@ class LogVerification:
         report.notes += _bad_notes(control)
         report.notes += self._left_out_notes(control)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
-            report.notes.append(f"{held:,} messages or rows were quarantined, so the target lacks their changes")
+            report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
@@ -392,6 +392,6 @@ def _notes(table: LoggedTable) -> tuple[str, ...]:
 
 def _bad_notes(control: Control) -> Iterator[str]:
     if control.bad:
-        yield f"{len(control.bad):,} messages could not be decoded: what they change is not covered"
+        yield f"{counted(len(control.bad), 'message')} could not be decoded, so that changes are not covered"
     for position, reason in control.bad[:_SHOWN_BAD]:
         yield f"{position}: {reason}"

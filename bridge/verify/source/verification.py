@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.routes import with_sources
 from bridge.model import TableName
@@ -127,7 +127,9 @@ class SourceVerification:
             )
             report.seconds = time.monotonic() - began
         if self._fix:
-            report.notes.append(f"{self._fix.write(self._heading(report)):,} statements in {self._options.fix_file}")
+            report.notes.append(
+                f"{counted(self._fix.write(self._heading(report)), 'statement')} in {self._options.fix_file}"
+            )
         self._state.forget()
         return report
 

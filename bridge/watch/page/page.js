@@ -6,6 +6,7 @@ const HISTORY_MS = 10000;
 const TIMEOUT_MS = 8000;
 const SVG = "http://www.w3.org/2000/svg";
 const HOUR = 3600;
+const UNKNOWN = "the target has not told yet";
 
 const at = (id) => document.getElementById(id);
 
@@ -111,7 +112,7 @@ function showWaiting(status) {
   const rows = [
     ["everything is in the target below", status.applied_time.replace("T", " ").replace("Z", " UTC"), false],
     ["order", status.order === "partition" ? "each partition's own" : "commit ts", false],
-    ["held in the quarantine", codes || "nothing", codes !== ""],
+    ["held in the quarantine", codes || (status.target_looked_at === null ? UNKNOWN : "nothing"), codes !== ""],
     ["quarantined since the start", count(status.quarantined), status.quarantined > 0],
     ["came late, dropped", count(status.late), status.late > 0],
     ["left out, never written", count(status.left_out), false],
@@ -164,10 +165,10 @@ function showTables(status) {
 
 const KINDS = { held: "mild", refused: "bad", running: "mild", done: "good" };
 
-function showChanges(changes) {
+function showChanges(changes, isKnown) {
   const states = Object.entries(changes.by_state).map(([state, number]) => `${number} ${state}`);
   at("change-count").textContent = states.join(", ");
-  const none = make("li", { class: "none" }, "none so far");
+  const none = make("li", { class: "none" }, isKnown ? "none so far" : UNKNOWN);
   at("changes").replaceChildren(...(changes.last.length ? changes.last.map(changeItem) : [none]));
 }
 
@@ -181,9 +182,8 @@ function changeItem(change) {
     item.append(make("div", { class: "rewrites" }, "run as ", make("code", {}, change.run_as)));
   }
   for (const rewrite of change.rewrites) {
-    item.append(make("div", { class: "rewrites" },
-      make("code", { class: "gone" }, rewrite.before || "nothing"), " → ", make("code", {}, rewrite.after || "nothing"),
-      ` ${rewrite.why}`));
+    const before = rewrite.before ? [make("code", { class: "gone" }, rewrite.before), " → "] : ["added "];
+    item.append(make("div", { class: "rewrites" }, ...before, make("code", {}, rewrite.after || "nothing"), ` ${rewrite.why}`));
   }
   if (change.outcome && change.outcome !== "ran") item.append(make("div", { class: "rewrites" }, change.outcome));
   return item;
@@ -267,7 +267,7 @@ async function ask(path) {
 async function refreshStatus() {
   const status = await ask("status");
   showState(status);
-  showChanges(status.schema_changes);
+  showChanges(status.schema_changes, status.target_looked_at !== null);
   if (status.partitions === undefined) return;
   showTiles(status);
   showPhases(status.phases);

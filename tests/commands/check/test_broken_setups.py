@@ -28,6 +28,7 @@ BOUNDARY = json.dumps(
 ROW = canal("INSERT", {"id": ("int", "1"), "v": ("int", "1")})
 WRONG_ROW = canal("INSERT", {"id": ("int", "one"), "v": ("int", "1")})
 TIMED_ROW = canal("INSERT", {"id": ("int", "1"), "v": ("timestamp", "2026-11-22 10:00:00")})
+MADE = canal("CREATE", {}, table="w", isDdl=True, sql="CREATE TABLE `w` (`id` INT PRIMARY KEY)", data=None)
 CUT_ROW = canal("INSERT", {"id": ("int", "1")}, _tidb={"commitTs": TSO, "onlyHandleKey": True})
 
 
@@ -119,6 +120,12 @@ def no_timezone(setup: Setup) -> None:
     setup.flags["--timezone"] = ""
 
 
+def no_database(setup: Setup) -> None:
+    """The first schema change makes a table there."""
+    altered("DROP DATABASE d")(setup)
+    sent(MADE, BOUNDARY)(setup)
+
+
 def other_routes(setup: Setup) -> None:
     """Tables of both names are there; the pipeline has written the one, and would go on with the other."""
     sql(setup.url, "CREATE DATABASE e", "CREATE TABLE e.t LIKE d.t", "SELECT 1")
@@ -156,6 +163,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
         "side-effects",
         "trigger x on d.t",
     ),
+    "no database": (no_database, "databases", "make tables: d"),
     "no table": (altered("DROP TABLE d.t"), "tables", "d.t"),
     "no column": (altered("ALTER TABLE d.t DROP COLUMN v"), "columns", "d.t lacks v"),
     "a column too many": (altered("ALTER TABLE d.t ADD w INT NOT NULL"), "columns", "so that it takes no new row: w"),
