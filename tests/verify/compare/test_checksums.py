@@ -69,6 +69,38 @@ def test_rows_have_one_hash_only_when_they_are_equal(
     assert (found.rows, found.hashed, found.total) == (2, 2, sum(hashes) * (2 if len(hashes) == 1 else 1))
 
 
+OF_EACH_SERVER = ("utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb3_bin", "utf8mb3_general_ci")
+MIXED = {
+    "target": (*OF_EACH_SERVER, "utf8mb4_nopad_bin", "utf8mb3_nopad_bin"),
+    "mysql_target": (*OF_EACH_SERVER, "utf8mb4_0900_bin", "utf8mb4_0900_ai_ci"),
+    "tidb_target": ("utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_0900_bin", "utf8_bin"),
+}
+AS_BYTES = ("ascii_bin", "latin1_bin", "gbk_bin", "binary")
+"""One such column makes all of the row's text bytes."""
+
+
+@pytest.mark.parametrize("others", [(), AS_BYTES])
+@pytest.mark.parametrize("server", MIXED)
+def test_collations_of_all_kinds_in_one_row(
+    request: pytest.FixtureRequest, server: str, others: tuple[str, ...]
+) -> None:
+    """A row has the hash that it has where all its columns have one collation."""
+    url, mixed = request.getfixturevalue(server), [*MIXED[server], *others]
+    execute(url, "CREATE DATABASE app")
+    hashes = set()
+    session = Target(url).connect(autocommit=True)
+    try:
+        for name, collations in (("mixed", mixed), ("same", ["utf8mb4_bin"] * len(mixed))):
+            columns = [f"c{n} VARCHAR(9) COLLATE {one}" for n, one in enumerate(collations)]
+            session.execute(f"CREATE TABLE app.{name} ({', '.join(columns)})")
+            session.execute(f"INSERT INTO app.{name} VALUES ({','.join(f'CHAR(65 + {n})' for n in range(len(mixed)))})")
+            tokens = [token(column) for column in definition(session, name).columns.values()]
+            hashes.update(session.rows(f"SELECT {row_hash(tokens)} FROM app.{name}"))
+    finally:
+        session.close()
+    assert len(hashes) == 1
+
+
 @pytest.mark.parametrize("own_order", [True, False])
 def test_ranges_divide_the_keys(session: Session, own_order: bool) -> None:
     """Every key is in exactly one of the ranges between any bounds, in the column's order and in utf8mb4_bin's."""
