@@ -140,8 +140,14 @@ class ExpectedTable:
         return [(name, column) for name, column in self.definition.columns.items() if not column.generated]
 
     def _index(self) -> str:
-        index = next(i for i in self.definition.indexes.values() if set(i.parts) == set(self.key))
-        return f"PRIMARY KEY ({','.join(quote_name(self.definition.columns[part].name) for part in index.parts)})"
+        """Writes the key, which may be one of the beginnings of values."""
+        of_key = (i for i in self.definition.indexes.values() if i.unique and set(i.parts) == set(self.key))
+        index = min(of_key, key=lambda i: any(i.lengths))
+        parts = (
+            quote_name(self.definition.columns[part].name) + (f"({length})" if length else "")
+            for part, length in zip(index.parts, index.lengths, strict=True)
+        )
+        return f"PRIMARY KEY ({','.join(parts)})"
 
 
 def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:

@@ -126,11 +126,11 @@ def _also_in(actual: Side, expected: Side) -> str:
 
 
 def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
-    """Gives the key to fold by: one of the target's keys that the messages hold, preferably the one they name; ()
-    without any."""
+    """Gives the key to fold by: one of the target's keys that the messages hold, preferably the one they name, and one
+    of whole columns; () without any."""
     held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
     named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
-    keys = [key for key in table.keys if key in definition.keys]
+    keys = sorted(table.keys, key=lambda key: key not in definition.keys)
     usable = [key for key in keys if not shapes or any(columns.issuperset(key) for columns in held)]
     handles = [key for key in usable if frozenset(key) in named]
     return next(iter([*handles, *usable]), ())
