@@ -6,6 +6,7 @@ cuts are one span.  A span knows in which table its rows are now, and the names 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -51,6 +52,40 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class NameIdentity:
+    """Tells which names mean one table: those that differ only in the case of letters, as in TiDB, but for tables and
+    databases that are there under several such names.
+
+    schemas, tables: the lower-case names of these.
+    """
+
+    schemas: frozenset[str] = frozenset()
+    tables: frozenset[NameKey] = frozenset()
+
+    @classmethod
+    def among(cls, names: Iterable[TableName]) -> NameIdentity:
+        """Gives the identity of names that are all there."""
+        known = set(names)
+        schemas = Counter(schema.lower() for schema in {name.schema for name in known})
+        tables = Counter((name.schema.lower(), name.table.lower()) for name in known)
+        return cls(
+            frozenset(schema for schema, count in schemas.items() if count > 1),
+            frozenset(table for table, count in tables.items() if count > 1),
+        )
+
+    def key_of(self, name: TableName) -> NameKey:
+        """Gives the name of a table for comparison."""
+        folded = name.schema.lower(), name.table.lower()
+        table = name.table if folded in self.tables else folded[1]
+        return self.schema_key(name.schema), table
+
+    def schema_key(self, schema: str) -> str:
+        """Gives the name of a database for comparison."""
+        folded = schema.lower()
+        return schema if folded in self.schemas else folded
+
+
+@dataclass(frozen=True)
 class Span:
     """The rows of a name between two cuts.
 
@@ -83,7 +118,8 @@ class NameHistory:
 class Lineage:
     """Tells where the rows of every table name are now.
 
-    histories: by lower-case name in the messages.
+    histories: by name in the messages.
+    identity: which names mean one table.
     since: up to this commit_ts (TSO) the log may have lost messages.
     whole: tables of which the log holds every row, because it saw them made or emptied.
     dropped: tables that must not exist.
@@ -91,28 +127,34 @@ class Lineage:
 
     histories: dict[NameKey, NameHistory]
     since: int = 0
+    identity: NameIdentity = field(default_factory=lambda: NameIdentity())
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
     made: dict[NameKey, TableName] = field(default_factory=dict)
 
     def history(self, name: TableName) -> NameHistory:
         """Gives the history of a name."""
-        return self.histories.setdefault(key_of(name), NameHistory([], [Span(name)]))
+        return self.histories.setdefault(self.key_of(name), NameHistory([], [Span(name)]))
+
+    def key_of(self, name: TableName) -> NameKey:
+        """Gives the name of a table for comparison."""
+        return self.identity.key_of(name)
 
 
-def key_of(name: TableName) -> NameKey:
-    """Gives the name of a table for comparison: without regard to case, as in TiDB."""
-    return name.schema.lower(), name.table.lower()
-
-
-def trace(names: Iterable[TableName], changes: Sequence[LoggedChange], since: int = 0) -> Lineage:
+def trace(
+    names: Iterable[TableName],
+    changes: Sequence[LoggedChange],
+    since: int = 0,
+    identity: NameIdentity = NameIdentity(),  # immutable
+) -> Lineage:
     """Traces all tables.
 
     names: the tables that rows name.
+    identity: which names mean one table.
     changes: schema changes in order, each once.
     since: up to this commit_ts (TSO) the log may have lost messages, and with them rows of tables that it saw made.
     """
-    lineage = Lineage({}, since)
+    lineage = Lineage({}, since, identity)
     for name in names:
         lineage.history(name)
     for change in changes:
@@ -126,7 +168,7 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
     tables, cut, is_whole = classified.tables, Cut.of(change), change.commit_ts > lineage.since
     if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
         _end(lineage, tables, cut)  # the change moves rows that no message mentions
-        lineage.whole -= {key_of(name) for name in tables}
+        lineage.whole -= {lineage.key_of(name) for name in tables}
         return
     match classified.kind:
         case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
@@ -134,14 +176,15 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             _made(lineage, tables[0], whole=is_whole)
         case StatementKind.TRUNCATE_TABLE:
             _end(lineage, tables, cut)
-            lineage.whole |= {key_of(tables[0])} if is_whole else set()
+            lineage.whole |= {lineage.key_of(tables[0])} if is_whole else set()
         case StatementKind.DROP_TABLE:
             _end(lineage, tables, cut)
             _dropped(lineage, tables)
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
             tables_now = {span.table for history in lineage.histories.values() for span in history.spans if span.table}
             tables_now |= set(lineage.made.values())
-            inside = [name for name in tables_now if name.schema.lower() == classified.database.lower()]
+            database = lineage.identity.schema_key(classified.database)
+            inside = [name for name in tables_now if lineage.identity.schema_key(name.schema) == database]
             _end(lineage, inside, cut)
             _dropped(lineage, inside)
         case StatementKind.RENAME_TABLE:
@@ -165,7 +208,7 @@ def _if_not_exists(text: str) -> bool:
 
 
 def _made(lineage: Lineage, name: TableName, *, whole: bool) -> None:
-    key = key_of(name)
+    key = lineage.key_of(name)
     lineage.made[key] = name
     lineage.dropped.pop(key, None)
     if whole:
@@ -174,9 +217,9 @@ def _made(lineage: Lineage, name: TableName, *, whole: bool) -> None:
 
 def _dropped(lineage: Lineage, names: Iterable[TableName]) -> None:
     for name in names:
-        lineage.whole.discard(key_of(name))
-        lineage.made.pop(key_of(name), None)
-        lineage.dropped[key_of(name)] = name
+        lineage.whole.discard(lineage.key_of(name))
+        lineage.made.pop(lineage.key_of(name), None)
+        lineage.dropped[lineage.key_of(name)] = name
 
 
 def _at(lineage: Lineage, name: TableName) -> list[tuple[NameHistory, int]]:
@@ -185,7 +228,7 @@ def _at(lineage: Lineage, name: TableName) -> list[tuple[NameHistory, int]]:
         (history, i)
         for history in lineage.histories.values()
         for i, span in enumerate(history.spans)
-        if span.table is not None and key_of(span.table) == key_of(name)
+        if span.table is not None and lineage.key_of(span.table) == lineage.key_of(name)
     ]
 
 
@@ -212,9 +255,9 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
     for history, i in moving:
         history.spans[i] = replace(history.spans[i], table=new)
     _begin(lineage, old, cut)
-    is_whole = key_of(old) in lineage.whole
+    is_whole = lineage.key_of(old) in lineage.whole
     _dropped(lineage, [old])
-    lineage.whole.discard(key_of(new))
+    lineage.whole.discard(lineage.key_of(new))
     _made(lineage, new, whole=is_whole)
 
 

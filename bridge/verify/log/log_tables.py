@@ -16,7 +16,7 @@ from bridge.verify.compare.key_sql import key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
-from bridge.verify.log.lineage import Lineage, key_of
+from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_steps import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.snapshot_reader import SnapshotReader
 
@@ -143,9 +143,10 @@ def logged_table(
     database for temporary tables."""
     replicated = ReplicatedTable(table, choose_log_key(table, definition, shapes))
     known = {_known(replicated, shape) for shape in shapes}
+    key_of, key = lineage.key_of, lineage.key_of(table.name)
     spans = [span for history in lineage.histories.values() for span in history.spans if span.table]
-    may_be_gone = any(span.may_be_gone for span in spans if span.table and key_of(span.table) == key_of(table.name))
-    is_whole = key_of(table.name) in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
+    may_be_gone = any(span.may_be_gone for span in spans if span.table and key_of(span.table) == key)
+    is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()
     expected_table = ExpectedTable(

@@ -23,7 +23,7 @@ from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.verify.log.lineage import Cut, NameHistory, Span, key_of
+from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, Span
 
 STEP_SCHEMA: Final = pa.schema(
     [
@@ -77,6 +77,7 @@ class LogPlan:
     an offset and below its boundary has been sent before.
     units: by table number and key, a name for all keys between which rows move whose messages hold only a part of them.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
+    identity: which names mean one table.
     """
 
     tables: tuple[ReplicatedTable, ...]
@@ -86,10 +87,11 @@ class LogPlan:
     boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
     units: Mapping[tuple[int, str], str] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
+    identity: NameIdentity = field(default_factory=NameIdentity)
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
-        wanted = key_of(name)
+        wanted, key_of = self.identity.key_of(name), self.identity.key_of
         return next((i for i, replicated in enumerate(self.tables) if key_of(replicated.table.name) == wanted), None)
 
 
@@ -119,7 +121,7 @@ def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt
 def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
     """Divides row changes by the span that they belong to."""
     for name, changes in by_table(events).items():
-        history = plan.histories.get(key_of(name)) or NameHistory([], [Span(name)])
+        history = plan.histories.get(plan.identity.key_of(name)) or NameHistory([], [Span(name)])
         if not history.cuts:
             yield history.spans[0], changes
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
-from bridge.verify.log.lineage import Lineage, LoggedChange, key_of, trace
+from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.log.row_steps import LoggedShape, LogPlan
@@ -142,12 +142,18 @@ class LogVerification:
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
-        lineage = trace(control.names, self._applied(control.changes, progress), max(cut.values(), default=0))
+        there = list_tables(self._look)
+        lineage = trace(
+            control.names,
+            self._applied(control.changes, progress),
+            max(cut.values(), default=0),
+            NameIdentity.among([*there, *control.names]),
+        )
         plan = LogPlan(
             (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
-            begins=topic_begins(progress.positions),
+            begins=topic_begins(progress.positions), identity=lineage.identity,
         )  # fmt: skip
-        tables, report.tables = self._tables(log.shapes(plan), lineage)
+        tables, report.tables = self._tables(log.shapes(plan), there, lineage)
         replicated = tuple(table.replicated for table in tables)
         loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
         self._load(
@@ -215,10 +221,13 @@ class LogVerification:
         for rule in unmatched_rules(self._options.tables, met, routes) if met else ():
             yield f"the filter rule {rule!r} matches no table of the log"
 
-    def _tables(self, shapes: set[LoggedShape], lineage: Lineage) -> tuple[list[LoggedTable], list[TableResult]]:
-        """Gives the tables that can be compared, and results for those that cannot."""
+    def _tables(
+        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage
+    ) -> tuple[list[LoggedTable], list[TableResult]]:
+        """Gives the tables that can be compared, and results for those that cannot.  present: the target's tables."""
+        key_of = lineage.key_of
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
-        there = {key_of(name): name for name in list_tables(self._look)}
+        there = {key_of(name): name for name in present}
         names = [there[key] for key in sorted(wanted) if key in there]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         tables: list[LoggedTable] = []

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model import TableName
 from bridge.tso import ms_tso
-from bridge.verify.log.lineage import Cut, LoggedChange, Span, key_of, trace
+from bridge.verify.log.lineage import Cut, LoggedChange, NameIdentity, Span, trace
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, schema_change
 
@@ -42,8 +42,8 @@ PLACES = [
 def test_rows_follow_their_table(case: tuple[list[str], list[TableName | None]]) -> None:
     """Rows go where their table goes; behind a drop or a truncation they are of no account."""
     statements, places = case
-    wanted = [place and key_of(place) for place in places]
-    assert [span.table and key_of(span.table) for span in spans(*statements)] == wanted
+    wanted = [place and NameIdentity().key_of(place) for place in places]
+    assert [span.table and NameIdentity().key_of(span.table) for span in spans(*statements)] == wanted
 
 
 COLUMNS = [
@@ -120,3 +120,20 @@ def test_the_same_statement_twice_in_one_second(by_time: bool) -> None:
         : 2 if by_time else 1
     ]
     assert [one.commit_ts - ms_tso(5000) for one in found] == [0, 1][: len(found)]
+
+
+def test_names_that_differ_in_case_only() -> None:
+    """They mean one table, as in TiDB, unless both are there; so do databases."""
+    orders, capital = TableName("app", "orders"), TableName("app", "Orders")
+    dropped = [LoggedChange(5, False, "app", "DROP TABLE Orders", {})]
+    assert trace([orders], dropped).history(orders).spans[0].table is None
+    identity = NameIdentity.among([orders, capital, TableName("app", "Lines")])
+    found = trace([orders, capital], dropped, identity=identity)
+    assert found.history(orders).spans == [Span(orders)]
+    assert found.history(capital).spans[0].table is None
+    assert identity.key_of(TableName("APP", "lines")) == identity.key_of(TableName("app", "Lines"))
+
+    shop, other = TableName("shop", "t"), TableName("Shop", "u")
+    gone = [LoggedChange(5, False, "", "DROP DATABASE Shop", {})]
+    found = trace([shop, other], gone, identity=NameIdentity.among([shop, other]))
+    assert [found.history(name).spans[0].table for name in (shop, other)] == [shop, None]
