@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from decimal import Decimal
 from functools import partial
 
 import pyarrow as pa
@@ -12,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import OwnedError
-from bridge.model import TableName
+from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.parallel_writer import _all_of, units
+from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
-from bridge.rows.sql.statement import Sharing, Stage, Statement
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.sql.load_format import load_of, load_statement
+from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
 from tests.support.pipelines import admin, contents, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
@@ -55,6 +59,28 @@ def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
     errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
     with pytest.raises(OwnedError):
         _all_of([partial(fail, error) for error in errors])
+
+
+def test_a_load_that_is_refused_beside_parts_that_are_done_is_written_as_rows(target: str) -> None:
+    """What only one connection may write is a load that the server would round: the second time it is an INSERT."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        for name in "ab":
+            session.execute(f"CREATE TABLE m.{name} (id INT PRIMARY KEY, d DECIMAL(5,1))")
+        with opened(target, [], writers=2) as pipeline:
+            [table] = load_tables(session, [TableName("m", "b")]).values()
+            rows = load_of(table, pa.array(["1\x001.25"], TEXT))
+            shared = Statement(Stage.WRITE, TableName("m", "a"), "INSERT INTO m.a VALUES (1, 1)", None, Sharing.ANY)
+            alone = Statement(Stage.WRITE, table.name, "INSERT INTO m.b VALUES (1, 1.3)", None, Sharing.ONCE)
+            load = alone._replace(sql=load_statement(table, ("id", "d")), load=rows)
+
+            def source(rendering: Rendering) -> list[Statement]:
+                return [shared, load if rendering.load_bytes else alone]
+
+            pipeline.writer.session()  # from here on it is known that the server takes loads
+            pipeline.writer.apply(Advance(0, 5, {}), source)
+        assert session.rows("SELECT * FROM m.a") == [(1, Decimal("1.0"))]
+        assert session.rows("SELECT * FROM m.b") == [(1, Decimal("1.3"))]
 
 
 @pytest.mark.parametrize(

@@ -97,11 +97,10 @@ class ParallelWriter(Writer):
         is_done = is_large and self._spread(step, units(shared))
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
-            if is_done and not rendering.safe_mode:
-                return (statement for statement in statements if statement.sharing is Sharing.ONCE)
-            if is_large:  # a load may be the cause
+            if is_large and (rendering.safe_mode or not is_done):  # a load may be the cause
                 return source(replace(rendering, load_bytes=0))
-            return statements if rendering == first else source(rendering)
+            all_of_it = statements if rendering == first else source(rendering)
+            return (one for one in all_of_it if one.sharing is Sharing.ONCE) if is_done else all_of_it
 
         super().apply(step, ready)
 
