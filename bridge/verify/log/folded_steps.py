@@ -71,6 +71,11 @@ def _last_whole_and_later(found: pa.Table) -> pa.Table:
 def completed(found: pa.Table) -> pa.Table:
     """Makes one step for each key from the steps that `fold_steps` kept: the last image, completed by the values that
     the row had before."""
+    is_keyed = pc.equal(found["copies"], 0)
+    return pa.concat_tables([_completed(found.filter(is_keyed)), found.filter(pc.invert(is_keyed))])
+
+
+def _completed(found: pa.Table) -> pa.Table:
     if found.num_rows == 0 or not _has_parts(found):
         return found
     keys = _codes(found, "key")
@@ -153,7 +158,7 @@ def _in_partition_order(
     return np.where(by_time, raised, times)
 
 
-_OF_KEYS: Final = ("basis", "unit", "lacks")
+_OF_KEYS: Final = ("basis", "lacks")
 _SAME_CHANGE: Final = ("table_number", "key", "names", "may_be_gone", "commit_ts", "by_time")
 
 
@@ -169,21 +174,20 @@ def _counted(found: pa.Table) -> pa.Table:
         .aggregate(
             [
                 ("image", "min"), ("topic", "min"), ("partition", "min"), ("offset", "min"), ("index", "min"),
-                ("copies", "sum"), ("resent", "sum"),
+                ("unit", "min"), ("copies", "sum"), ("resent", "sum"),
             ]
         )
     )  # fmt: skip
-    arrays = [
-        added[
+    columns = {
+        field.name: added[
             field.name
             if field.name in _SAME_CHANGE
             else f"{field.name}_{'sum' if field.name in ('copies', 'resent') else 'min'}"
         ].combine_chunks()
         for field in STEP_SCHEMA
         if field.name not in _OF_KEYS
-    ]
-    arrays += [pa.nulls(added.num_rows, TEXT), pa.nulls(added.num_rows, TEXT), pa.repeat(False, added.num_rows)]
-    return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA)
+    } | {"basis": pa.nulls(added.num_rows, TEXT), "lacks": pa.repeat(False, added.num_rows)}
+    return pa.Table.from_arrays([columns[field.name].cast(field.type) for field in STEP_SCHEMA], schema=STEP_SCHEMA)
 
 
 def balance(found: pa.Table) -> pa.Table:
@@ -191,7 +195,8 @@ def balance(found: pa.Table) -> pa.Table:
     of copies.
 
     Copies of a change that came below a boundary were sent again, and count only if there are no others.  Rows that may
-    be gone with their partition are left out.
+    be gone with their partition are left out.  A row that came before a column was added or changed, and went
+    afterwards, went as another image than it had come as.
     """
     found = found.filter(pc.invert(found["may_be_gone"]))
     if found.num_rows == 0:
@@ -211,8 +216,31 @@ def balance(found: pa.Table) -> pa.Table:
     first = np.empty(len(total), dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     one = found.take(pa.array(first))
+    total = _gone_with_more_columns(one, total)
     one = one.set_column(one.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), pa.array(total))
     return one.filter(pc.greater(one["copies"], 0))
+
+
+def _gone_with_more_columns(images: pa.Table, total: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Takes images that went oftener than they came from the images of fewer columns as which these rows had come;
+    preferably from those with the most columns.  Gives the copies that are left."""
+    went = np.flatnonzero((total < 0) & images["unit"].is_valid().to_numpy(zero_copy_only=False)).tolist()
+    if not went:
+        return total
+    units = set(images["unit"].take(pa.array(went)).to_pylist())
+    left, came = total.copy(), dict[tuple[int, str], list[tuple[int, dict[str, str]]]]()
+    rows = images.select(["table_number", "unit", "names", "image"]).to_pylist()
+    values = {i: dict(zip(row["names"].split(SEP), row["image"].split(SEP), strict=True))
+              for i, row in enumerate(rows) if row["unit"] in units}  # fmt: skip
+    for i in sorted(values, key=lambda i: -len(values[i])):
+        if total[i] > 0:
+            came.setdefault((rows[i]["table_number"], rows[i]["unit"]), []).append((i, values[i]))
+    for i in went:
+        for other, had in came.get((rows[i]["table_number"], rows[i]["unit"]), []):
+            if had.items() < values[i].items():
+                copies = min(-left[i], left[other])
+                left[i], left[other] = left[i] + copies, left[other] - copies
+    return left
 
 
 def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:

@@ -153,7 +153,7 @@ def logged_table(
         quote_name(schema, f"verify {number}"), definition, replicated.key, tuple(sorted(known - {""})), index
     )
     return LoggedTable(
-        replace(replicated, columns=frozenset(expected_table.named_columns))
+        replace(replicated, columns=frozenset(expected_table.named_columns), common=everywhere)
         if expected_table.is_partly_known
         else replicated,
         definition,

@@ -50,7 +50,8 @@ row goes; names: of the image's columns on the target, joined by SEP.  copies: 0
 copies of the image come (> 0) or go; resent: how many of them the producer sent again.
 
 basis: for an image that holds only a part of its row, the key whose row had the rest just before; null when the image
-is whole.  unit: a name for all keys between which such rows move, null for other keys.  lacks: whether the log does not
+is whole.  unit: a name for all keys between which such rows move, null for other keys; of a table without a key whose
+messages have different columns, the values of those that all have.  lacks: whether the log does not
 hold the rest of the row."""
 
 
@@ -60,11 +61,13 @@ class ReplicatedTable:
 
     key: lower-case names, () without a key.
     columns: the columns that any message has; empty unless some messages have more columns than others.
+    common: the columns that every message has.
     """
 
     table: Table
     key: tuple[str, ...]
     columns: frozenset[str] = frozenset()
+    common: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
     if not plan.units:
         return found
     keys = zip(found["table_number"].to_pylist(), found["key"].to_pylist(), strict=True)
-    units = pa.array([plan.units.get(key) for key in keys], TEXT)
+    units = pc.coalesce(pa.array([plan.units.get(key) for key in keys], TEXT), found["unit"])
     return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
 
@@ -242,6 +245,8 @@ def _steps_of_shape(
     texts, forms = split_forms(changes["columns"][0].as_py())
     names = [span.now(name) for name in texts.split(SEP)]
     kept = known_names(replicated, span.retyped, names)
+    if not replicated.key:  # rows are counted by their images, whatever the order of columns was
+        kept.sort(key=lambda i: names[i] or "")
     kept_names = [names[i] or "" for i in kept]
     if not set(replicated.key) <= set(kept_names) or not kept:
         return
@@ -259,7 +264,7 @@ def _steps_of_shape(
 
 def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array:
     texts = whole(images)
-    return texts if len(positions) == count else joined(parts_of(texts, positions))
+    return texts if positions == list(range(count)) else joined(parts_of(texts, positions))
 
 
 def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
@@ -288,12 +293,24 @@ def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names
     floors = per_partition_offsets(plan, changes)
     resent = pa.array((changes["commit_ts"].to_numpy() < floors).astype(np.int64))
     joined_names = SEP.join(names)
+    replicated = plan.tables[number]
+    common = [i for i, name in enumerate(names) if name in replicated.common]
     for image, copies in (("before", -1), ("after", 1)):
         images = whole(changes[image])
         one = pa.repeat(pa.scalar(copies, pa.int64()), changes.num_rows)
-        yield _step_table(number, span, changes, images, joined_names, images, one, pc.multiply(resent, copies)).filter(
-            pc.is_valid(images)
+        unit = joined(parts_of(images, common)) if common else pa.repeat(pa.scalar("", TEXT), changes.num_rows)
+        made = _step_table(
+            number,
+            span,
+            changes,
+            images,
+            joined_names,
+            images,
+            one,
+            pc.multiply(resent, copies),
+            unit=unit if replicated.columns else None,
         )
+        yield made.filter(pc.is_valid(images))
 
 
 def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
@@ -323,6 +340,7 @@ def _step_table(
     copies: pa.Array,
     resent: pa.Array,
     basis: pa.Array | None = None,
+    unit: pa.Array | None = None,
 ) -> pa.Table:
     size = changes.num_rows
     position = [
@@ -338,7 +356,7 @@ def _step_table(
         copies,
         resent,
         pa.nulls(size, TEXT) if basis is None else basis,
-        pa.nulls(size, TEXT),
+        pa.nulls(size, TEXT) if unit is None else unit,
         pa.repeat(False, size),
     ]
     return pa.Table.from_arrays(

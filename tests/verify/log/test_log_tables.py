@@ -288,6 +288,22 @@ def test_the_key_that_the_messages_name_is_taken(target: str) -> None:
         session.close()
 
 
+def test_rows_without_a_key_go_with_more_columns_than_they_came_with(target: str) -> None:
+    """A column was added, or its type was changed, in between; in a message columns may have another order."""
+    made(target, "v INT, w INT, x BIGINT", "1,5,9", "2,7,9")
+    changes = (
+        "CREATE TABLE t (v INT, x INT)",
+        "ALTER TABLE t ADD COLUMN w INT DEFAULT 5 AFTER v",
+        "ALTER TABLE t MODIFY COLUMN x BIGINT",
+    )
+    came = [put(150, "v,x", "1,9"), put(151, "v,x", "1,9"), put(152, "x,v", "9,3"), put(250, "v,w,x", "2,7,9")]
+    went = [gone(350, "v,w,x", "1,5,9"), gone(351, "x,w,v", "9,5,3")]
+    assert said(target, came + went, *changes) == (set(), 0)
+    assert said(target, came + went[:1], *changes)[0] == {"missing 3,NULL,NULL"}
+    execute(target, "DELETE FROM app.t WHERE v = 2")
+    assert said(target, came + went, *changes)[0] == {"missing 2,7,NULL"}
+
+
 def test_rows_without_a_key_whose_columns_are_not_all_known(target: str) -> None:
     """A column that was added after a row's message may hold anything; what is known must be there as often as the
     log says."""
