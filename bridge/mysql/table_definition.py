@@ -147,6 +147,9 @@ def load_definitions(session: Session, names: Iterable[TableName]) -> dict[Table
     found: dict[TableName, Definition] = {}
     for start in range(0, len(wanted), _TABLES_PER_QUERY):
         found.update(_load(session, wanted[start : start + _TABLES_PER_QUERY]))
+    if len(wanted) > 1:  # MariaDB takes names in a list that are alike but for case or accents for one
+        for name in wanted:
+            found.update({} if name in found else _load(session, [name]))
     return found
 
 

@@ -8,8 +8,10 @@ and the target, which does not follow foreign keys, would keep these rows.  TiCD
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
+from unicodedata import combining, normalize
 
 from bridge.errors import TargetError
 from bridge.model import TableName
@@ -34,13 +36,12 @@ def find_side_effects(
 
     Only a user with the TRIGGER privilege on a table sees its triggers.
     """
-    if names is not None and not names:
-        return []
-    found = _triggers(session, names)
-    if not cascades:
-        return found
-    among = _among("constraint_schema", "table_name", names)
-    return [*found, *_cascades(session, among, _parts(names))]
+    found: list[SideEffect] = []
+    for part in [None] if names is None else _none_alike(names):
+        found += _triggers(session, part)
+        if cascades:
+            found += _cascades(session, _among("constraint_schema", "table_name", part), _parts(part))
+    return found
 
 
 def find_cascades_of(session: Session, name: TableName) -> list[SideEffect]:
@@ -60,6 +61,16 @@ def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str]
             where=f"table {mine[0].table}",
             fix=f"{mine[0].fix}; or leave the table out with --filter",
         )
+
+
+def _none_alike(names: Iterable[TableName]) -> Collection[list[TableName]]:
+    """Divides names so that none differ only in case or accents: MariaDB takes such names in a list for one."""
+    seen, parts = Counter[str](), dict[int, list[TableName]]()
+    for name in names:
+        folded = "".join(c for c in normalize("NFKD", str(name)) if not combining(c)).casefold()
+        parts.setdefault(seen[folded], []).append(name)
+        seen[folded] += 1
+    return parts.values()
 
 
 def _triggers(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:

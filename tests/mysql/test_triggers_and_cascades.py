@@ -11,8 +11,10 @@ from bridge.errors import TargetError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session
+from bridge.mysql.table_definition import load_definitions
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.protocols import is_mysql_born
+from bridge.quoting import quote_name
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.wire import canal, compact, open_row
@@ -64,6 +66,18 @@ def test_triggers(session: Session) -> None:
     with pytest.raises(TargetError, match=r"trigger grow on m\.t"):
         refuse_side_effects(effects, TableFilter(("m.*",)))
     refuse_side_effects(effects, TableFilter(("m.*", "!m.t")))
+
+
+def test_tables_that_are_alike_but_for_case_or_accents(session: Session) -> None:
+    """MariaDB's information_schema gives one of them where no others are asked for; each has its trigger and columns."""
+    names = [TableName("m", name) for name in ("orders", "Orders", "örders", "other")]
+    for name in names:
+        session.execute(f"CREATE TABLE {quote_name(*name)} (id INT)")
+        session.execute(f"CREATE TRIGGER {quote_name('m', f'on {name.table}')} AFTER INSERT ON {quote_name(*name)}"
+                        " FOR EACH ROW SET @a = 1")  # fmt: skip
+    for asked in (names, names[:2], names[1:3]):
+        assert {effect.table for effect in find_side_effects(session, asked, cascades=True)} == set(asked)
+        assert load_definitions(session, asked).keys() == set(asked)
 
 
 def test_a_trigger_made_while_the_bridge_runs(target: str, session: Session, tmp_path: Path) -> None:
