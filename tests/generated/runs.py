@@ -51,6 +51,7 @@ from tests.generated.tables import (
     reserved_row,
 )
 from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream, written
+from tests.generated.verifying import verify
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
 from tests.support.pipelines import Pipeline, opened
 
@@ -136,11 +137,13 @@ def make_case(
 
 @dataclass
 class Bench:
-    """A real server, and what runs share.  spark: of runs on executors."""
+    """A real server, and what runs share.  spark: of runs on executors.  verifies_one_in: of so many runs one has its
+    target verified against its messages; 0 for none."""
 
     url: str
     session: Session
     spark: SparkSession | None = None
+    verifies_one_in: int = 1
 
     def __post_init__(self) -> None:
         self.equality = Equality(self.session.rows)
@@ -202,6 +205,8 @@ class Run:
         if self._choice["quarantine"] != NONE:
             self._work_through_quarantine()
         self._compare()
+        if self._bench.verifies_one_in and self._case.seed % self._bench.verifies_one_in == 0:
+            self._verify(log.messages)
 
     # --- the upstream
 
@@ -514,6 +519,22 @@ class Run:
             if table.extra and (self._case.wire.has_commit_ts or not self._may_be_ahead()):
                 self._compare_extras(table, rows, extras[table.name])
 
+    def _verify(self, log: Sequence[Placed]) -> None:
+        """What is right must be equal to the messages, in whatever parts executors read them."""
+        parts, ends = [], {}
+        for where in sorted({(one.topic, one.partition) for one in log}):
+            mine = sorted((one for one in log if (one.topic, one.partition) == where), key=lambda one: one.offset)
+            ends[where] = mine[-1].offset + 1
+            cut = self._random.randrange(len(mine) + 1)
+            parts += [messages_of(part) for part in (mine[:cut], mine[cut:]) if part]
+        try:
+            report = verify(self._bench.url, self._settings, self._case.wire.protocol, parts, ends)
+        except BridgeError as error:
+            text = "".join(traceback.format_exception(error))
+            raise Failure(f"verify ended with {type(error).__name__}", text) from error
+        if not report.is_equal:
+            raise Failure("verify differs", "\n".join(str(one) for one in report.tables if not one.is_equal))
+
     def _compare_frozen(self, name: str) -> None:
         found = self._rows(name, None)
         if _sorted(found) != _sorted(self._frozen[name]):
@@ -582,13 +603,17 @@ class Placed:
     is_reserved: bool
 
 
+def messages_of(placed: Sequence[Placed]) -> Messages:
+    """Messages as they are read."""
+    return Messages(
+        [m.topic for m in placed], [m.partition for m in placed], [m.offset for m in placed],
+        [m.key for m in placed], [m.value for m in placed],
+    )  # fmt: skip
+
+
 def decoded(decoder: Decoder, messages: Sequence[Placed]) -> pa.Table:
     """The events of messages."""
-    some = Messages(
-        [m.topic for m in messages], [m.partition for m in messages], [m.offset for m in messages],
-        [m.key for m in messages], [m.value for m in messages],
-    )  # fmt: skip
-    return decode_messages(decoder, some)
+    return decode_messages(decoder, messages_of(messages))
 
 
 class _Sent(NamedTuple):

@@ -27,6 +27,8 @@ RUNS: Final = 20
 """Of each block."""
 EXECUTOR_RUNS: Final = 5
 EXECUTORS: Final = {"where": "executors"}
+VERIFIES_ONE_IN: Final = 4
+"""So many of these runs are verified against their messages; of the soak, every one."""
 ONE_IN: Final = 40
 """So many runs of the soak are on executors."""
 MOST_KINDS: Final = 10
@@ -68,7 +70,8 @@ def check(bench: Bench, seed: int, forced: Mapping[str, str] = NO_FORCE) -> None
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_runs(bench: Bench, block: int) -> None:
     """Whatever the protocol, the mode, the tables, the windows, the crash: the target ends as the upstream did, byte
-    for byte, and in between holds only what the upstream held, where transactions are whole."""
+    for byte, and in between holds only what the upstream held, where transactions are whole; and verify says so."""
+    bench.verifies_one_in = VERIFIES_ONE_IN
     for seed in range(block * RUNS, (block + 1) * RUNS):
         check(bench, seed)
 

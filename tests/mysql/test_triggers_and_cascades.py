@@ -69,7 +69,7 @@ def test_triggers(session: Session) -> None:
 
 
 def test_tables_that_are_alike_but_for_case_or_accents(session: Session) -> None:
-    """MariaDB's information_schema gives one of them where no others are asked for; each has its trigger and columns."""
+    """MariaDB's information_schema gives one where no others are asked for; each has its trigger and columns."""
     names = [TableName("m", name) for name in ("orders", "Orders", "örders", "other")]
     for name in names:
         session.execute(f"CREATE TABLE {quote_name(*name)} (id INT)")

@@ -1,0 +1,115 @@
+"""Verify against the messages of a run, without Spark: what it computes on executors runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+from typing import Any, cast
+from unittest.mock import patch
+
+from bridge.config import Settings
+from bridge.model import PartitionId, TableName
+from bridge.mysql.connection import Target
+from bridge.mysql.state.progress import ProgressTable
+from bridge.protocols.batch_decode import EventDecoder, Messages, packed
+from bridge.sources.source import Extent, Source
+from bridge.verify.log import verification
+from bridge.verify.log.verification import LogVerification
+from bridge.verify.options import VerifyOptions
+from bridge.verify.report import Report
+
+
+class InProcess:
+    """What verify uses of an RDD, over partitions that are lists."""
+
+    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
+        self._parts = parts
+
+    def map(self, function: Callable[[Any], Any]) -> InProcess:
+        """One by one."""
+        return InProcess([[function(one) for one in part] for part in self._parts])
+
+    def mapPartitions(self, function: Callable[[Iterable[Any]], Iterable[Any]]) -> InProcess:  # noqa: N802  # of an RDD
+        """Part by part."""
+        return InProcess([list(function(part)) for part in self._parts])
+
+    def partitionBy(self, count: int, number: Callable[[Any], int]) -> InProcess:  # noqa: N802
+        """By the numbers of the keys."""
+        made: list[list[Any]] = [[] for _ in range(count)]
+        for one in chain.from_iterable(self._parts):
+            made[number(one[0]) % count].append(one)
+        return InProcess(made)
+
+    def collect(self) -> list[Any]:
+        """Everything."""
+        return list(chain.from_iterable(self._parts))
+
+    def toLocalIterator(self, prefetchPartitions: bool) -> Iterator[Any]:  # noqa: N802, N803
+        """The same, one by one."""
+        del prefetchPartitions
+        return iter(self.collect())
+
+    def persist(self, level: object) -> InProcess:
+        """Nothing: it is here."""
+        del level
+        return self
+
+    def unpersist(self) -> None:
+        """Nothing."""
+
+
+class InMemory:
+    """A source that holds some messages."""
+
+    is_kafka, place = False, "memory"
+
+    def __init__(self, parts: Sequence[Messages], extents: dict[PartitionId, Extent]) -> None:
+        self._parts, self._extents = parts, extents
+
+    def __str__(self) -> str:
+        return self.place
+
+    def extents(self, spark: object) -> dict[PartitionId, Extent]:
+        """The offsets of each partition."""
+        del spark
+        return self._extents
+
+    def everything(self, spark: object, extents: object) -> InMemory:
+        """All messages."""
+        del spark, extents
+        return self
+
+    def packed(self, decode: EventDecoder) -> InProcess:
+        """All events, by the parts in which they were given."""
+        return InProcess([[packed(events) for events in decode([part])] for part in self._parts])
+
+
+class Silent:
+    """Nobody looks on."""
+
+    def stage(self, words: str) -> None:
+        """Nothing."""
+
+    def plan(self, rows: int) -> None:
+        """Nothing."""
+
+    def done(self, table: TableName, rows: int) -> None:
+        """Nothing."""
+
+
+def verify(
+    url: str, settings: Settings, protocol: str, parts: Sequence[Messages], ends: dict[PartitionId, int]
+) -> Report:
+    """What `bridge verify` reports of a target and messages.  parts: as executors read them."""
+    source = InMemory(parts, {where: Extent(0, end) for where, end in ends.items()})
+    options = VerifyOptions.of(settings, fix_file=None, resume=False)
+    table = ProgressTable(settings.name)
+    made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
+    with without_spark():
+        return made.run()
+
+
+def without_spark() -> AbstractContextManager[object]:
+    """No Spark is started."""
+    return patch.object(verification, "start_session", lambda *_, **__: None)
