@@ -6,7 +6,7 @@ import base64
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,11 @@ import pytest
 
 from bridge.dump_metadata import begin_after
 from bridge.errors import UsageError
-from bridge.local import MariaDB
-from bridge.local import mariadb as mariadb_server
+from bridge.local import MariaDB, MySQL
 from bridge.tso import ms_tso
 from tests.support import dumpling, tidb
 from tests.support.captures import Line, write_lines
+from tests.support.clients import mariadb_dump, mysqldump
 from tests.support.command import bridge
 from tests.support.tidb import TiDB
 from tests.support.verify_servers import execute
@@ -184,20 +184,29 @@ def test_a_dump_of_dumpling_and_the_changes_after_it(upstream: TiDB, target: str
     assert verified(target, upstream.url, "--name", "early", "--filter", "m.notes") == 1
 
 
+Dumped = tuple[type[MariaDB] | type[MySQL], Callable[[], list[str]], str, str]
+OF_MARIADB: Final[Dumped] = (MariaDB, mariadb_dump, "--skip-ssl", "mariadb")
+OF_MYSQL: Final[Dumped] = (MySQL, mysqldump, "--default-character-set=utf8mb4", "mysql-8")
+"""The upstream, what dumps it, an option of that, and `ddl.source`."""
+
+
 @pytest.mark.usefixtures("spark")
-def test_an_overlapping_start_converges(target: str, tmp_path: Path) -> None:
-    """Changes without a commit ts are applied from shortly before a dump of mariadb-dump: keys that are ahead of the
-    log come right, with unique values that moved between rows.  Rows without a key double, and the fix SQL of verify
-    takes them back."""
-    with MariaDB(options=["--log-bin=binlog", "--binlog-format=ROW", "--server-id=1"]) as server:
+@pytest.mark.parametrize("dumped_by", [OF_MARIADB, OF_MYSQL], ids=["mariadb-dump", "mysqldump"])
+def test_an_overlapping_start_converges(target: str, tmp_path: Path, dumped_by: Dumped) -> None:
+    """Changes without a commit ts are applied from shortly before a dump of a server that is written to: keys that are
+    ahead of the log come right, with unique values that moved between rows.  Rows without a key double, and the fix SQL
+    of verify takes them back."""
+    start, program, option, source = dumped_by
+    with start(options=["--log-bin=binlog", "--binlog-format=ROW", "--server-id=1"]) as server:
         execute(server.url, SETUP)
+        how = "VIA" if start is MariaDB else "WITH"
+        execute(server.url, f"CREATE USER dumper IDENTIFIED {how} mysql_native_password; GRANT ALL ON *.* TO dumper")
         with write_load(server.url, millisecond) as log:
             wait_for(log, 100)
             begin = log[-1].at // 1000 * 1000 - 1000
             wait_for(log, 100, begin + 4000)
-            program = mariadb_server._installed(mariadb_server.VERSION) / "server" / "bin" / "mariadb-dump"
-            options = ["--no-defaults", "--host=127.0.0.1", f"--port={server.port}", "--user=root", "--skip-ssl"]
-            command = [str(program), *options, "--single-transaction", "--master-data=2", "--databases", "m"]
+            options = ["--host=127.0.0.1", f"--port={server.port}", "--user=dumper", option]
+            command = [*program(), *options, "--single-transaction", "--master-data=2", "--databases", "m"]
             dumped = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
             dumped_at = datetime.now(UTC).timestamp() * 1000
             wait_for(log, 200)
@@ -209,7 +218,7 @@ def test_an_overlapping_start_converges(target: str, tmp_path: Path) -> None:
         moment = datetime.fromtimestamp(begin / 1000, UTC).isoformat()
         ended = bridge(
             *("replay", "--protocol", "canal-json", "--input", str(capture), "--target", target),
-            *("--timezone", "UTC", "--set", "ddl.source=mariadb", "--from", moment),
+            *("--timezone", "UTC", "--set", f"ddl.source={source}", "--from", moment),
         )
         assert ended.code == 0, ended.err
         assert ms_tso(begin) in execute(target, "SELECT start_ts FROM _bridge.progress")[0]
