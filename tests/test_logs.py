@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import structlog
 import bridge
 from bridge import console
 from bridge.cli import progress_bars, progress_lines
+from bridge.cli.progress_bars import ProgressBar, VerifyBar
 from bridge.logs import configure_logs
 from bridge.model import TableName
 from tests.support import command
@@ -116,6 +118,22 @@ def test_colours_mean_something(monkeypatch: pytest.MonkeyPatch, variables: dict
     assert ("\x1b[3" in usual, "\x1b[33m" in warning) == (False, coloured)
     plain = re.sub("\x1b\\[[0-9]*m", "", warning)
     assert re.fullmatch(r"\S+Z \[warning  \] retrying on=target", plain)
+
+
+@pytest.mark.parametrize(("bar", "event"), [(ProgressBar, "replay_progress"), (VerifyBar, "verify_progress")])
+def test_long_work_without_a_terminal_says_that_it_lives(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: type[ProgressBar | VerifyBar], event: str
+) -> None:
+    """A line every 10 seconds, of replay and of verify, from the start on; here more often."""
+    assert progress_lines.SECONDS == 10
+    monkeypatch.setattr(progress_lines, "SECONDS", 0.01)
+    configure_logs("json")
+    lines: list[dict[str, Any]] = []
+    with bar():
+        while len(lines) < 2:
+            time.sleep(0.01)
+            lines += [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {(line["event"], line["doing"]) for line in lines} == {(event, "starting")}
 
 
 def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

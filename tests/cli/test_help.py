@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import typer
 
 from bridge.cli.app import app
 from bridge.cli.help_layout import Heading
-from tests.support.command import bridge
+from tests.support.command import PROGRAM, bridge
 
 SLOW_IMPORTS = {"bridge.config", "pydantic", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "numpy"}
 SILENT = {"help"}
@@ -59,6 +60,18 @@ def test_results_can_be_had_as_json(name: str) -> None:
 def test_check_takes_every_flag_of_run() -> None:
     """A command line is checked by exchanging one word."""
     assert flags("run") <= flags("check")
+
+
+def test_help_takes_little_time() -> None:
+    """Less than 0.4 s, of the processors, which other work on the machine moves less than the clock."""
+    spent = []
+    for name in ("", "run", "ctl throttle"):
+        process = subprocess.Popen([*PROGRAM, *name.split(), "--help"], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        spent.append(usage.ru_utime + usage.ru_stime)
+    assert min(spent) < 0.4
 
 
 def test_help_imports_little() -> None:
