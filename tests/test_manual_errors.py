@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.errors import SettingsError, UsageError
+from bridge.errors import SettingsError
+from tests.support import usage_messages
 from tests.support.error_messages import PAGE, entries, is_named, kinds, messages
 
 FILLED_IN: Final = {
@@ -29,11 +30,14 @@ def test_every_message_has_an_entry() -> None:
     missing = [
         f"{one.place}: {one.text}"
         for one in messages()
-        if one.kind != UsageError.__name__
-        and FILLED_IN.get(one.text) not in LISTED
-        and not any(is_named(one.text, entry) for entry in LISTED)
+        if FILLED_IN.get(one.text) not in LISTED and not any(is_named(one.text, entry) for entry in LISTED)
     ]
     assert not missing, "add an entry to bridge/manual/when-it-stops.md for: " + "; ".join(missing)
+
+
+def test_the_table_of_wrong_usage_is_made_from_the_source() -> None:
+    """uv run python -m tests.support.usage_messages makes it anew."""
+    assert usage_messages.shown() == usage_messages.table()
 
 
 def test_every_entry_is_of_a_message() -> None:
@@ -45,5 +49,7 @@ def test_every_entry_is_of_a_message() -> None:
 
 
 def test_the_words_of_an_entry_are_enough() -> None:
-    """At least three words, so that a search for them finds this entry and not half of the page."""
-    assert not [entry for entry in LISTED if len(entry.replace("...", "").split()) < 3]
+    """At least three words, or the whole message, so that a search for them finds this entry and not half of the
+    page."""
+    whole = {one.text for one in messages()}
+    assert not [entry for entry in LISTED if len(entry.replace("...", "").split()) < 3 and entry not in whole]

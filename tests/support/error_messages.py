@@ -24,11 +24,13 @@ _MAKERS: Final = {"refuse_part": ("RefusedRowsError", 2), "_added_topic_error": 
 
 
 class Message(NamedTuple):
-    """kind: the class of the error.  place: the file and line that raises it."""
+    """kind: the class of the error.  place: the file and line that raises it.  fixes: what it says to do, if words of
+    that stand beside it."""
 
     kind: str
     text: str
     place: str
+    fixes: tuple[str, ...] = ()
 
 
 def kinds(base: type[BridgeError] = BridgeError) -> Iterator[type[BridgeError]]:
@@ -57,8 +59,27 @@ def _raised(function: ast.FunctionDef, arguments: dict[str, tuple[str, int]], pa
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in arguments:
             kind, at = arguments[call.func.id]
             if len(call.args) > at:
-                for text in _texts(call.args[at], function):
-                    yield Message(kind, re.sub(r"(\.\.\.)+", FILLED, text), f"{path}:{call.lineno}")
+                fixes = [text for word in call.keywords if word.arg == "fix" for text in _fixes(word.value)]
+                for text in map(_shortened, _texts(call.args[at], function)):
+                    yield Message(kind, text, f"{path}:{call.lineno}", tuple(fixes))
+
+
+def _shortened(text: str) -> str:
+    return re.sub(r"(\.\.\.)+", FILLED, text)
+
+
+def _fixes(value: ast.expr) -> list[str]:
+    """The texts that stand there; what is filled in is not followed."""
+    match value:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.JoinedStr(values=parts):
+            return [
+                _shortened("".join(str(part.value) if isinstance(part, ast.Constant) else FILLED for part in parts))
+            ]
+        case ast.IfExp(body=one, orelse=other):
+            return _fixes(one) + _fixes(other)
+    return []
 
 
 def _texts(value: ast.expr, function: ast.FunctionDef) -> list[str]:
@@ -89,9 +110,9 @@ def _given(name: str, function: ast.FunctionDef) -> Iterator[ast.expr]:
                         yield value
 
 
-def entries() -> list[str]:
-    """The words of messages that the page names, in the first column of its tables."""
-    rows = re.findall(r"^\| (.+?) \| .+ \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+def entries(text: str = "") -> list[str]:
+    """The words of messages that a text, or the page, names in the first column of its tables."""
+    rows = re.findall(r"^\| (.+?) \| .+ \| .+ \|$", text or PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     return [entry for row in rows for entry in row.split("; ") if row not in {"it says", "---"}]
 
 
