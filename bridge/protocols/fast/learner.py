@@ -180,9 +180,6 @@ class Templates:
         sample: numbers of texts, with their kinds.
         guarded: keeps the rows that pass the `Lesson.guard` of their form.
         """
-        left = texts.plain()
-        if outside is not None:
-            left = left[outside.tables[left] >= 0]
         numbers: defaultdict[_Form, list[int]] = defaultdict(list)
         kinds: defaultdict[_Form, set[Hashable]] = defaultdict(set)
         for number, kind in sample:
@@ -191,6 +188,11 @@ class Templates:
                 kinds[known.form].add(kind)
         forms = sorted(numbers, key=lambda form: len(numbers[form]), reverse=True)
         forms = [form for form in forms if len(numbers[form]) >= _WORTHWHILE]
+        if not forms:
+            return
+        left = texts.plain()
+        if outside is not None:
+            left = left[outside.tables[left] >= 0]
         # A form of only one table is read as that table's, which costs less; then other tables' texts of it are read.
         alone = [form for form in forms if len(kinds[form]) == 1 and form.template and form.template.tells_all]
         passes = [(form, form in alone) for form in forms] + [(form, False) for form in alone]
