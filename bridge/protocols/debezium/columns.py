@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Code
+from bridge.protocols.debezium import json_numbers
 from bridge.protocols.debezium import values as values
 from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.decoder import DecodeError, shown
@@ -101,7 +102,7 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.time.Year": literals.year_number,
     "io.debezium.data.Enum": literals.text,
     "io.debezium.data.EnumSet": literals.text,
-    "io.debezium.data.Json": literals.text,
+    "io.debezium.data.Json": json_numbers.document,
     "io.debezium.data.TiDBVectorFloat32": literals.text,
     "io.debezium.data.FloatVector": vector,
     "io.debezium.data.DoubleVector": vector,

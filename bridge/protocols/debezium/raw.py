@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from bridge.events import Code
+from bridge.protocols.debezium import json_numbers
 from bridge.protocols.debezium import values as values
 from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
@@ -94,6 +95,10 @@ def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConver
         return read(text)
 
     return convert
+
+
+def _document(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    return lambda literal: json_numbers.document(unquoted(literal)) if is_text(literal) else literal
 
 
 def _string(literal: str) -> str:
@@ -177,6 +182,7 @@ _JSON: Final[dict[str, _Rule]] = {
     **_STRINGS,
     **_REALS,
     "bit": _bit,
+    "json": _document,
     "date": _date,
     "time": _time,
     "datetime": _datetime,
