@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge.commands.check import grants
+from bridge.commands.check.finding import Level
+from bridge.ddl.server_features import Flavour
 from bridge.errors import TargetError
 from bridge.mysql.connection import Session
 from tests.support.command import bridge
@@ -91,6 +94,26 @@ def test_commands(server: str, least: str, golden: Path) -> None:
     assert set(said.values()) == {"ok"}
     assert bridge("status", "--target", least).code == 0
     assert bridge("ddl", "list", "--target", least).code == 0
+
+
+def test_each_grant_by_itself(least: str, session: Session) -> None:
+    """Taken away on a real server, it is the one that check names, with the GRANT that gives it back; with all of them
+    nothing is missing."""
+    flavour = Flavour.TIDB if session.is_tidb else Flavour.MYSQL
+    places = [("`m`.*", grants.REPLICATED), ("`_bridge`.*", grants.OWN)]
+    places += [] if session.is_tidb else [("*.*", grants.SERVER)]
+
+    def lacking() -> list[str]:
+        with admin(least) as account:
+            found = grants.judge(grants.gather(account), flavour, "_bridge", ["m"])
+            return [one.fix for one in found if one.level is not Level.OK]
+
+    assert lacking() == []
+    for place, needs in places:
+        for need in needs:
+            session.execute(f"REVOKE {need.privilege} ON {place} FROM least@'%'")
+            assert lacking() == [f"GRANT {need.privilege} ON {place} TO 'least'@'%'"]
+            session.execute(f"GRANT {need.privilege} ON {place} TO least@'%'")
 
 
 @pytest.mark.soak
