@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import lz4.frame
 import numpy as np
 import orjson
 import pytest
@@ -191,8 +192,10 @@ def test_what_is_unusual_is_left() -> None:
     ]
     fine: dict[str, Any] = {"data": [{"id": "-5", "v": "it's"}, {"id": "6", "v": None}]}
     pairs: list[Pair] = [(b"", orjson.dumps({**MESSAGE, **change})) for change in (fine, *bad, fine)]
-    found, left = _decoded(together, [*pairs, (None, None), (b"", b"{")])
-    assert left == [1, 2, 3, 4, 5, 6, 8, 9]
+    packed = lz4.frame.compress(orjson.dumps(MESSAGE))
+    assert len(plain.decode(b"", packed)) == 1
+    found, left = _decoded(together, [*pairs, (None, None), (b"", b"{"), (b"", packed)])
+    assert left == [1, 2, 3, 4, 5, 6, 8, 9, 10]
     assert found == {number: plain.decode(*pairs[number]) for number in (0, 7)}
     assert [event.kind for event in plain.decode(*pairs[5])] == [Kind.LEFT_OUT]
     assert _decoded(together, pairs)[0][5] == [], "a table that was reported is not reported again"
