@@ -480,6 +480,8 @@ class Run:
         refused = [step for step in self._steps if "refused" in step.labels]
         before = self._contents()
         outcomes = quarantine.retry(None) or []
+        if len(outcomes) > len(refused) and self._case.wire.is_partial and self._may_be_ahead():
+            raise Stopped(f"{self._choice['protocol']}: a part of a row that has moved already")
         if len(outcomes) != len(refused):
             raise Failure("rows quarantined", f"{len(outcomes)}, not {len(refused)}")
         if any(outcome.done for outcome in outcomes) or self._contents() != before:
