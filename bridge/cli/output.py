@@ -86,7 +86,7 @@ def status_fields(status: Status) -> dict[str, Any]:
         "late": status.late,
         "left_out": status.left_out,
         "quarantined": status.quarantined,
-        "time_goes_to": shares(status.phases),
+        "time_goes_to": shares(status.phases) or "?",
         "waiting_for": status.waiting_for,
     }
 

@@ -61,6 +61,12 @@ def test_row(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_routed_row(tmp_path: Path) -> None:
+    """What came, and where it goes."""
+    [document] = documents(tmp_path, line(canal("INSERT", COLUMNS)), route=("d.* -> far.*",))
+    assert (document["schema"], document["table"], document["goes_to"]) == ("d", "t", "far.t")
+
+
 def test_event_time(tmp_path: Path) -> None:
     """A time that is no commit_ts is marked as such."""
     [document] = documents(tmp_path, line(canal("DELETE", COLUMNS, es=1700000000, _tidb=None)))

@@ -163,8 +163,8 @@ def _judge_age(facts: SourceFacts, known: Mapping[PartitionId, int]) -> Finding:
     age = (facts.now_ms - tso_ms(known[where])) / 1000
     if age > _OLD_SECONDS:
         fix = "see whether the changefeed runs: cdc cli changefeed query (a paused one sends no boundaries)"
-        return warn("boundary-age", f"{seen}: the oldest is {age:.0f} s old", fix)
-    return ok("boundary-age", f"every partition has a boundary; the oldest is {max(age, 0):.0f} s old")
+        return warn("boundary-age", f"{seen}: the oldest is {age:,.0f} s old", fix)
+    return ok("boundary-age", f"every partition has a boundary; the oldest is {max(age, 0):,.0f} s old")
 
 
 def _last_boundary(events: Sequence[Event]) -> int:
