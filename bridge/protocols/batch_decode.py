@@ -99,8 +99,6 @@ def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
     """Gives events (EVENT_FIELDS), each with the number of its message."""
     lots, leftover = decoder.decode_batch(messages.key, messages.value)
     yield from lots
-    lots, leftover = decoder.decode_together(messages.key, messages.value, leftover)
-    yield from lots
     if len(leftover):
         yield _parsed(decoder, messages, leftover)
 

@@ -118,13 +118,7 @@ class Decoder(Protocol):
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
 
     def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
-        """Decodes the messages that it can read by templates, and leaves the others; raises nothing."""
-
-    def decode_together(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: npt.NDArray[np.int64]
-    ) -> BatchResult:
-        """Parses the messages of these numbers and makes their images together, where it can; leaves the others to
-        `decode`; raises nothing."""
+        """Decodes the messages that it can read together, and leaves the others to `decode`; raises nothing."""
 
 
 class PlainDecoder:
@@ -154,10 +148,6 @@ class PlainDecoder:
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises DecodeError, or any of FAILURES."""
         raise NotImplementedError
-
-    def tell_with(self, other: PlainDecoder) -> None:
-        """Counts unwanted tables as reported that the other decoder has reported, and the other way round."""
-        self._told = other._told
 
     def _check_cut(self, cut: Code | None) -> None:
         """Raises DecodeError for a row that is cut to its key, unless such rows are wanted."""

@@ -123,7 +123,6 @@ def always_tried() -> Iterator[None]:
     """Each message is shown to the templates, however few come together, and whether or not that pays."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bridge.protocols.fast.decoder._MANY", 1)
-        patch.setattr("bridge.protocols.fast.decoder.FEWEST_TOGETHER", 1)
         patch.setattr("bridge.protocols.fast.decoder._STANDS", 0)
         patch.setattr("bridge.protocols.fast.learner._FEWEST", 1)
         yield

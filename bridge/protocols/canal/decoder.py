@@ -25,7 +25,7 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.values.event_time import event_ts
 from bridge.protocols.values.json_message import json_object
-from bridge.protocols.values.row_image import Layout, MakeImage, image_before, image_of, make_layout
+from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
@@ -65,9 +65,8 @@ class CanalJsonDecoder(PlainDecoder):
 
     protocols: ClassVar[tuple[str, ...]] = ("canal-json",)
 
-    def __init__(self, options: DecodeOptions, make_image: MakeImage = image_of) -> None:
+    def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._make_image = make_image
         self._types = canal_types(options.timezone)
         self._states: dict[tuple[str, str, str], _TableState] = {}
 
@@ -117,9 +116,9 @@ class CanalJsonDecoder(PlainDecoder):
             if type(row) is not dict or layout.names != tuple(row):
                 layout = self._layout(message, row)
             before: str | None = None
-            after: str | None = self._make_image(layout, row)
+            after: str | None = image_of(layout, row)
             if olds is not None:
-                before = image_before(layout, olds[index], row, self._make_image)
+                before = image_before(layout, olds[index], row)
             elif kind is Kind.DELETE:
                 before, after = after, None
             fields = (

@@ -16,7 +16,7 @@ from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, PlainDecoder, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.event_time import local_event_ts
-from bridge.protocols.values.row_image import Layout, MakeImage, image_before, image_of, make_layout
+from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms
 
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
@@ -42,10 +42,9 @@ class CkafkaDecoder(PlainDecoder):
 
     protocols: ClassVar[tuple[str, ...]] = ("ckafka", "canal-json")
 
-    def __init__(self, options: DecodeOptions, make_image: MakeImage = image_of) -> None:
+    def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._make_image = make_image
-        self._canal = CanalJsonDecoder(options, make_image)
+        self._canal = CanalJsonDecoder(options)
         self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
         self.event_ts = local_event_ts(options.timezone)
         self._states: dict[tuple[str, str], _TableState] = {}
@@ -84,12 +83,12 @@ class CkafkaDecoder(PlainDecoder):
         if layout is None or type(row) is not dict or layout.names != tuple(row):
             layout = state.layout = _layout(row)
             state.columns = with_forms(layout.columns, self._forms)
-        after: str | None = self._make_image(layout, row)
+        after: str | None = image_of(layout, row)
         before: str | None = None
         if new is None:
             before, after = after, None
         elif old is not None:
-            before = image_before(layout, old, new, self._make_image)
+            before = image_before(layout, old, new)
         commit_ts = self.event_ts(message["TIME"])
         fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True, None)
         return _new_event(Event, fields)

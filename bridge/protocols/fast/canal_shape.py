@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from bridge.events import Kind
@@ -10,7 +9,6 @@ from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, Part, value_holes
-from bridge.protocols.together import Together
 
 _TICDC: Final = b'{"id":0,'
 """How TiCDC's messages begin."""
@@ -23,7 +21,7 @@ class FastCanalDecoder(FastJsonDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         self._canal = CanalJsonDecoder(options)
-        super().__init__(self._canal, Together(self._canal, partial(CanalJsonDecoder, options)))
+        super().__init__(self._canal)
 
     def _kind_of(self, value: bytes) -> bytes | None:
         return value[: value.find(_KIND_END)] if value.startswith(_TICDC) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from bridge.protocols.canal.decoder import canal_message
@@ -10,7 +9,6 @@ from bridge.protocols.ckafka.decoder import CkafkaDecoder
 from bridge.protocols.decoder import DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
-from bridge.protocols.together import Together
 
 _IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
 _IN_BINLOG: Final = ("BINLOG_NAME", "BINLOG_POS", "EVENT_SERVER_ID", "GLOBAL_ID", "GROUP_ID")
@@ -24,7 +22,7 @@ class FastCkafkaDecoder(FastJsonDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         self._ckafka = CkafkaDecoder(options)
-        super().__init__(self._ckafka, Together(self._ckafka, partial(CkafkaDecoder, options)))
+        super().__init__(self._ckafka)
 
     def _kind_of(self, value: bytes) -> bytes:
         table = value.rfind(b',"TABLE":')

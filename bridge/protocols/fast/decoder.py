@@ -19,7 +19,6 @@ from bridge.protocols.decoder import FAILURES, BatchResult, DecodeError, PlainDe
 from bridge.protocols.fast.byte_buffer import Numbers, Texts
 from bridge.protocols.fast.learner import Templates
 from bridge.protocols.fast.message_shape import Lesson
-from bridge.protocols.together import FEWEST_TOGETHER, Together
 
 _MANY: Final = 512
 """From this many messages on, reading rows together is faster (measured: for 256 messages parsing costs half as much,
@@ -47,8 +46,8 @@ class FastDecoder:
     This class leaves all messages to parsing; those of the protocols read what they can.
     """
 
-    def __init__(self, plain: PlainDecoder, together: Together | None = None) -> None:
-        self._plain, self._together = plain, together
+    def __init__(self, plain: PlainDecoder) -> None:
+        self._plain = plain
         self.row_rules = plain.row_rules
         self._templates = Templates(plain.is_wanted)
         self._is_paying, self._stands, self._pause = True, 0, 0
@@ -88,15 +87,6 @@ class FastDecoder:
             self._pause = 0 if self._is_paying else min(_STANDS, 2 * self._pause + 1)
             self._stands = _STANDS if self._is_paying else self._pause
         return BatchResult(events, left)
-
-    def decode_together(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers
-    ) -> BatchResult:
-        """Parses the messages of these numbers and makes their images together, where it can; leaves the others to
-        `decode`; raises nothing.  Leaves all where there are few."""
-        if self._together is None or len(numbers) < FEWEST_TOGETHER:
-            return BatchResult([], numbers)
-        return self._together.decode(keys, values, numbers)
 
     def _read_and_learn(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], left: Numbers

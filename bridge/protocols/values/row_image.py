@@ -5,14 +5,13 @@ The zips here are not strict, which would cost a quarter of a microsecond; their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
 from bridge.protocols.values.literals import NULL, Converter
-from bridge.protocols.values.many_literals import form_of
 
 
 @dataclass(slots=True)
@@ -22,7 +21,6 @@ class Layout:
     shape: what the message tells of the columns, as JSON gave it; messages with equal shapes have equal layouts.
     handle: the names of the key's columns, as JSON gave them.
     labels: the columns' types in words, for error messages.
-    forms: the `many_literals.Form` of each column.
     """
 
     names: tuple[str, ...]
@@ -30,17 +28,12 @@ class Layout:
     handle: Any
     labels: tuple[str, ...]
     converters: tuple[Converter, ...]
-    forms: bytes
     columns: str
     key: str
 
     def raw(self, columns: str) -> Layout:
         """Gives the same layout with other `columns`, which name the forms of raw values."""
         return replace(self, columns=columns)
-
-
-MakeImage = Callable[[Layout, Mapping[str, Any]], Any]
-"""Makes the image of a row, as `image_of` does, or gives something that stands for it."""
 
 
 def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
@@ -55,8 +48,7 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
     if len({name.lower() for name in names}) < len(names):
         raise DecodeError("two columns have names that differ in case only, which no table has")
     key = SEP.join([check_name(name, "key column") for name in handle or ()])
-    forms = bytes(map(form_of, converters))
-    return Layout(names, shape, handle, labels, converters, forms, SEP.join(names), key)
+    return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
@@ -73,16 +65,14 @@ def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
         raise _blamed(layout, row, failure) from failure
 
 
-def image_before(
-    layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any], make_image: MakeImage = image_of
-) -> Any:
+def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Gives the image of the row before an update; the new row completes an old one that holds less."""
     if layout.names != tuple(old):
         if not old.keys() <= new.keys():
             unknown = min(old.keys() - new.keys())
             raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks", column=unknown)
         old = {**new, **old}
-    return make_image(layout, old)
+    return image_of(layout, old)
 
 
 def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> DecodeError:
