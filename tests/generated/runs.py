@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest.mock import patch
 
+import orjson
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,6 +39,7 @@ from tests.generated.event_filters import FilteredTable
 from tests.generated.names import NAMES, Names
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.settings import DROPPED, gone_on, settings_of, stops
+from tests.generated.shards import SHARDS, Shards
 from tests.generated.tables import (
     COUNTED,
     RESERVED,
@@ -121,7 +123,8 @@ def make_case(
     choice = draw(random, forced, without)
     wire = WIRES[choice["protocol"]]
     tables = [make_table("t0", choice["shape"], choice["key type"], choice["collation"], choice["quarantine"], random)]
-    if choice["shape"] == "no key" and wire.has_commit_ts and random.random() < 0.5:
+    has_hidden = choice["shape"] == "no key" and wire.has_commit_ts and choice["route"] != "shards"
+    if has_hidden and random.random() < 0.5:
         tables = [replace(tables[0], hidden=("`mine` INT DEFAULT 5",))]
     if random.random() < 0.4 or choice["goes on with"] == "fewer tables":
         shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
@@ -198,7 +201,7 @@ class Run:
         """From the first message to the comparison."""
         self._make_tables()
         self._run_upstream()
-        log = Log(self._case, self._steps, self._random)
+        log = Log(self._case, self._steps, self._random, self._bench.equality)
         self._deliver(log, self._name, self._stop_at(log))
         if self._choice["redelivery"] == "from below":
             self._deliver(log, self._name + " again", len(log.messages))
@@ -454,8 +457,7 @@ class Run:
         [(applied_ts, pending)] = session.rows(
             "SELECT applied_ts, pending FROM _bridge.progress WHERE name = %s", [self._pipeline.table.name]
         )
-        if pending != "[]":
-            applied_ts = min(applied_ts, self._first_pending(applied_ts))
+        applied_ts = self._first_pending(pending, applied_ts)
         at = bisect_left([step.ts for step in self._steps], applied_ts)
         state = self._steps[at].before if at < len(self._steps) else self._steps[-1].after if self._steps else None
         if state is None:
@@ -470,9 +472,10 @@ class Run:
                     "a state that the upstream never had", f"at {applied_ts}, {_difference(name, rows, found)}"
                 )
 
-    def _first_pending(self, applied_ts: int) -> int:
-        """The rows are those before the schema changes that are still to run."""
-        return max((step.ts for step in self._steps if step.ddl and step.ts < applied_ts), default=applied_ts)
+    def _first_pending(self, pending: str, applied_ts: int) -> int:
+        """The rows are those before the schema change that is still to run; that of a late shard runs nothing."""
+        waiting = {change["commit_ts"] for change in orjson.loads(pending)}
+        return next((step.ts for step in self._steps if step.ddl and step.ts in waiting), applied_ts)
 
     def _work_through_quarantine(self) -> None:
         """A retry while the cause is there changes nothing; once it is cured, all is applied."""
@@ -630,8 +633,10 @@ class _Sent(NamedTuple):
 class Log:
     """The messages of a run in the order in which they are read."""
 
-    def __init__(self, case: Case, steps: Sequence[Step], random: Random) -> None:
+    def __init__(self, case: Case, steps: Sequence[Step], random: Random, equality: Equality) -> None:
         self._case, self._random = case, random
+        sharded = case.tables[0].name if case.choice["route"] == "shards" else ""
+        self._shards = Shards(sharded, equality, random.choice(SHARDS))
         self._wire = case.wire(random, case.choice["unique updates"] == "split")
         self._partitions = PARTITIONS[case.choice["partitions"]]
         self.growth = random.randrange(len(steps) + 1) if case.choice["partitions"] == "growing" else None
@@ -661,19 +666,35 @@ class Log:
             following = steps[number + 1].ts if number + 1 < len(steps) else step.ts + 1
             count = self._count(number)
             if step.ddl:
-                was, now = map(self._names.table, step.ddl[:2])
-                self._numbers[now.name] = self._numbers[was.name]
-                ddl = self._wire.ddl((was, now, self._names.sql(step.ddl[2])), step.ts)
-                batch = self._everywhere(ddl, now.name, count)
+                batch = self._schema_change(self._shards.first(step.ddl), step.ts, count)
             else:
-                messages = self._wire.transaction([*map(self._names.change, step.changes)], step.ts)
+                changes = [*map(self._names.change, self._shards.told(step.changes))]
+                messages = self._wire.transaction(changes, step.ts)
                 batch = [(self._place(m, count), m) for m in self._with_reserved(messages, step.ts)]
                 batch += self._unwanted(step.ts, count)
+            batch += self._late_shard(steps, number, count)
             batches.append([*batch, *self._boundaries(step.ts, following, count)])
         if self._wire.has_boundaries:
             last = steps[-1].ts + 1 if steps else BEGIN
             batches.append(self._to_all(self._wire.boundary(last), self._partitions))
         return batches
+
+    def _schema_change(
+        self, ddl: tuple[Table, Table, str], ts: int, count: int
+    ) -> list[tuple[tuple[str, int], Message]]:
+        was, now = map(self._names.table, ddl[:2])
+        self._numbers[now.name] = self._numbers[was.name]
+        return self._everywhere(self._wire.ddl((was, now, self._names.sql(ddl[2])), ts), now.name, count)
+
+    def _late_shard(self, steps: Sequence[Step], number: int, count: int) -> list[tuple[tuple[str, int], Message]]:
+        """The schema change that the late shard has behind a step, at the latest when a row needs it."""
+        if self._shards.waits is None:
+            return []
+        ts, following = steps[number].ts, steps[number + 1] if number + 1 < len(steps) else None
+        if not self._shards.must_come(following) and self._random.random() < 0.6:
+            return []
+        between = ts + 1 if following and following.ts > ts + 1 else ts
+        return self._schema_change(self._shards.later(), between, count)
 
     def _unwanted(self, ts: int, count: int) -> list[tuple[tuple[str, int], Message]]:
         """A schema change of a table that is not replicated."""

@@ -279,6 +279,7 @@ ROUTES: Final[dict[str, Routing]] = {
     "database": Routing(("m.* -> r.*",), {}, "r"),
     "tables": Routing(("M.t0 -> r.`a b`", "*.t1 -> *.one"), {"t0": ("r", "a b"), "t1": (SCHEMA, "one")}),
     "swap": Routing(("m.t0 -> m.t1", "m.t1 -> m.t0"), {"t0": (SCHEMA, "t1"), "t1": (SCHEMA, "t0")}),
+    "shards": Routing(("m?.t0 => m.t0",), {}),
     "chain": Routing(
         ("m.t0 -> m.renamed", "m.renamed -> r.other", "m.t1 -> m.t0"),
         {"t0": (SCHEMA, "renamed"), "renamed": ("r", "other"), "t1": (SCHEMA, "t0")},

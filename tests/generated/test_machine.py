@@ -11,8 +11,9 @@ import pytest
 from tests.generated.dimensions import ALL, DIMENSIONS, Coverage, draw, is_sound, possible
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.runs import Bench, Case, Failure, make_case
+from tests.generated.shards import SHARDS, Shards
 from tests.generated.shrinking import shrunk
-from tests.generated.tables import Equality, Unique, make_table
+from tests.generated.tables import Column, Equality, Unique, make_table
 from tests.generated.upstream import Alter, Delete, Insert, Statement, Transaction, Update, Upstream
 
 
@@ -72,6 +73,33 @@ def test_net_changes_of_a_transaction() -> None:
         step = upstream.run(Transaction(1, (Update(0, {"k": 1}, {"k": 2}), Update(0, {"k": 2}, {"k": 1}))), 2)
         assert step is not None
         assert {(b["k"], a["k"]) for _, b, a in step.changes if b is not None and a is not None} == keys
+
+
+def test_a_table_is_told_as_two_shards() -> None:
+    """A row that goes over is deleted in one shard and inserted in the other; rows of the late shard lack a new column
+    until one says more than its default, and then the schema change must come first."""
+    table = make_table("t", "single key", "int", "utf8mb4_bin", "none", Random(0))
+    shards = Shards("t", Equality(by_code_point), late="m2")
+    upstream = Upstream([table], shards.equality, nets=True)
+    insert = Transaction(1, (Insert(0, {"k": 1}), Insert(0, {"k": 2})))
+    move = Transaction(1, (Update(0, {"k": 1}, {"k": 4}),))
+    steps = [upstream.run(one, ts) for ts, one in enumerate((insert, move))]
+    inserted, moved = (shards.told(step.changes) for step in steps if step is not None)
+    assert {change.table.schema for change in inserted} == {*SHARDS}
+    assert [(change.before is None, change.after is None) for change in moved] == [(False, True), (True, False)]
+    alter = upstream.run(Transaction(1, (Alter(0, "add column", column=Column("a", "int", default=5)),)), 3)
+    assert alter is not None
+    assert alter.ddl is not None
+    assert [shards.first(alter.ddl)[1].schema, shards.waits and shards.waits[1].schema] == ["m1", "m2"]
+    for value, must_come in ((5, False), (6, True)):
+        rows = (Insert(0, {"k": value * 10, "a": value}), Insert(0, {"k": value * 10 + 1, "a": value}))
+        step = upstream.run(Transaction(1, rows), value)
+        assert step is not None
+        assert shards.must_come(step) is must_come
+        told = shards.told(step.changes)
+        assert {change.table.schema: "a" in (change.after or {}) for change in told} == {"m1": True, "m2": False}
+    assert "a" in shards.later()[1].names
+    assert shards.waits is None
 
 
 def test_a_seed_is_a_run() -> None:
