@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest.mock import patch
@@ -55,6 +56,7 @@ from tests.generated.tables import (
 from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream, written
 from tests.generated.verifying import verify
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
+from tests.support.clients import run_file
 from tests.support.pipelines import Pipeline, opened
 
 if TYPE_CHECKING:
@@ -141,12 +143,14 @@ def make_case(
 @dataclass
 class Bench:
     """A real server, and what runs share.  spark: of runs on executors.  verifies_one_in: of so many runs one has its
-    target verified against its messages; 0 for none."""
+    target verified against its messages; 0 for none.  fixes: the file in which verify then writes how it repairs
+    a row that is damaged; None for no damage."""
 
     url: str
     session: Session
     spark: SparkSession | None = None
     verifies_one_in: int = 1
+    fixes: Path | None = None
 
     def __post_init__(self) -> None:
         self.equality = Equality(self.session.rows)
@@ -532,13 +536,54 @@ class Run:
             ends[where] = mine[-1].offset + 1
             cut = self._random.randrange(len(mine) + 1)
             parts += [messages_of(part) for part in (mine[:cut], mine[cut:]) if part]
+        if different := self._different(parts, ends):
+            raise Failure("verify differs", different)
+        if (fixes := self._bench.fixes) and (damage := self._damage()):
+            if not self._different(parts, ends, fixes):
+                raise Failure("damage is not found", damage)
+            run_file(self._bench.url, fixes)
+            if "by hand" not in fixes.read_text() and (different := self._different(parts, ends)):
+                raise Failure("the fix does not repair", f"{damage}\n{fixes.read_text()}\n{different}")
+
+    def _different(self, parts: Sequence[Messages], ends: dict[tuple[str, int], int], fixes: Path | None = None) -> str:
         try:
-            report = verify(self._bench.url, self._settings, self._case.wire.protocol, parts, ends)
+            report = verify(self._bench.url, self._settings, self._case.wire.protocol, parts, ends, fixes)
         except BridgeError as error:
             text = "".join(traceback.format_exception(error))
             raise Failure(f"verify ended with {type(error).__name__}", text) from error
-        if not report.is_equal:
-            raise Failure("verify differs", "\n".join(str(one) for one in report.tables if not one.is_equal))
+        return "\n".join(str(one) for one in report.tables if not one.is_equal)
+
+    def _damage(self) -> str:
+        """Deletes a row that the messages tell of, or changes it; tells what, "" where there is none.  Of a table
+        without a key a changed row is another one, of which messages say nothing."""
+        told = [
+            (change.table.name, change.after)
+            for step in self._steps
+            for change in step.changes
+            if change.after in self._end_state.get(change.table.name, []) and change.table.name not in self._frozen
+        ]
+        if not told:
+            return ""
+        name, row = self._random.choice(told)
+        [table] = (content.table for content in self._upstream.contents if content.table.name == name)
+        free = [
+            column.name
+            for column in table.columns
+            if table.handle and column.type == "int" and not column.of
+            and column.name not in {"a", *table.handle, *table.unique_columns}
+        ]  # fmt: skip
+        where, values = [], []
+        for column, value in (row or {}).items():
+            if not table.column(column).of:
+                where.append(f"{quote_name(self._names(column))} <=> %s")
+                values.append(value)
+        there, rest = self._there(name), f" WHERE {' AND '.join(where)} LIMIT 1"
+        columns = [quote_name(self._names(column)) for column in free[:1]]
+        changes = [f"UPDATE {there} SET {column} = IF({column} <=> 7, 8, 7)" for column in columns]
+        statement = self._random.choice([*changes, f"DELETE FROM {there}"]) + rest
+        with self._bench.session._raw.cursor() as cursor:
+            cursor.execute(statement.replace("%", "%%").replace("<=> %%s", "<=> %s"), values)
+        return f"{statement}: {row}"
 
     def _compare_frozen(self, name: str) -> None:
         found = self._rows(name, None)

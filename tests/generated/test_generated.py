@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -93,10 +94,12 @@ def test_one_seed(bench: Bench, spark: SparkSession) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_generated_runs_for_long(bench: Bench, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for as long as GENERATED_MINUTES says (5), from the seed GENERATED_FROM on; prints which
-    pairs of dimensions have met."""
-    bench.spark = spark
+def test_generated_runs_for_long(
+    bench: Bench, spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The same for as long as GENERATED_MINUTES says (5), from the seed GENERATED_FROM on, and every run is verified: a
+    row that is damaged is found and repaired.  Prints which pairs of dimensions have met."""
+    bench.spark, bench.fixes = spark, tmp_path / "fixes.sql"
     coverage, failures = Coverage(), dict[str, str]()
     kinds = Counter[str]()
     first = seed = int(os.environ.get("GENERATED_FROM", "1000000"))

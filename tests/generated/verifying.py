@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
+from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -99,11 +100,16 @@ class Silent:
 
 
 def verify(
-    url: str, settings: Settings, protocol: str, parts: Sequence[Messages], ends: dict[PartitionId, int]
+    url: str,
+    settings: Settings,
+    protocol: str,
+    parts: Sequence[Messages],
+    ends: dict[PartitionId, int],
+    fixes: Path | None = None,
 ) -> Report:
-    """What `bridge verify` reports of a target and messages.  parts: as executors read them."""
+    """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql."""
     source = InMemory(parts, {where: Extent(0, end) for where, end in ends.items()})
-    options = VerifyOptions.of(settings, fix_file=None, resume=False)
+    options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
     with without_spark():
