@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -34,6 +35,8 @@ from bridge.secret_settings import resolve
 from bridge.tso import ms_tso
 
 Found = TypeVar("Found")
+_TOPIC: Final = re.compile("[A-Za-z0-9._-]+")
+"""The names that Kafka takes."""
 Tuning = Literal[
     "kept-memory",
     "small-pages",
@@ -387,7 +390,9 @@ def topic_starts(topics: tuple[str, ...]) -> dict[str, int | None]:
     read."""
     starts: dict[str, int | None] = {}
     for given in topics:
-        name, at, moment = given.partition("@")  # which no name holds (Kafka: letters, digits, . _ -)
+        name, at, moment = given.partition("@")
+        if at and not _TOPIC.fullmatch(name):  # a URL, which must be said as a whole to have its password hidden
+            raise UsageError(f"{given!r} is neither a topic nor a topic and a moment", fix="see --topic")
         if name in starts:
             raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
         starts[name] = parse_moment(moment) if at else None
