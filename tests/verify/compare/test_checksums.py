@@ -80,7 +80,7 @@ AS_BYTES = ("ascii_bin", "latin1_bin", "gbk_bin", "binary")
 
 
 @pytest.mark.parametrize("others", [(), AS_BYTES])
-@pytest.mark.parametrize("server", MIXED)
+@pytest.mark.parametrize("server", ["target", "mysql_target", pytest.param("tidb_target", marks=pytest.mark.soak)])
 def test_collations_of_all_kinds_in_one_row(
     request: pytest.FixtureRequest, server: str, others: tuple[str, ...]
 ) -> None:
