@@ -55,7 +55,7 @@ CASES = [(protocol, workload) for protocol in PROTOCOLS for workload in WORKLOAD
 
 @pytest.mark.parametrize(
     ("protocol", "workload"),
-    [case if case == ("ckafka", "hot") else pytest.param(*case, marks=pytest.mark.soak) for case in CASES],
+    [pytest.param(*case, marks=pytest.mark.soak) for case in CASES],
 )
 def test_generated_workloads(target: str, tmp_path: Path, protocol: str, workload: str) -> None:
     """Rows that come, change, go and come again, over four partitions: what the bridge wrote is equal; one that is
