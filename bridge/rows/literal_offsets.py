@@ -31,14 +31,29 @@ class Cells:
         self.images, self._shape_of, self._widths = images, shape_of, np.array(widths, np.int64)
         self.is_image = to_numpy(images.is_valid())
         self._offsets, self._data = _buffers(images)
-        characters = np.frombuffer(self._data, np.uint8)[self._offsets[0] : self._offsets[-1]]
-        separators = np.flatnonzero(characters == 0)
+        self.characters = np.frombuffer(self._data, np.uint8)
+        separators = np.flatnonzero(self.characters[self._offsets[0] : self._offsets[-1]] == 0)
         separators += self._offsets[0]
         counts = np.where(self.is_image, self._widths[shape_of] - 1, 0)
         firsts = np.cumsum(counts)
         if len(separators) != (firsts[-1] if len(firsts) else 0):
             raise ValueError("row images do not hold a literal for each of their columns")
         self._separators, self._firsts = np.append(separators, 0), firsts - counts
+
+    def begins(self, images: Longs, position: int) -> Longs:
+        """Tells where the literal at a position of each of these images, none of which is null, begins in
+        `characters`."""
+        if position == 0:
+            return self._offsets[images]
+        found: Longs = self._separators[self._firsts[images] + position - 1] + 1
+        return found
+
+    def ends(self, images: Longs, position: int) -> Longs:
+        """Tells where such a literal ends; all images have as many literals as the first."""
+        if len(images) and position == self._widths[self._shape_of[images[0]]] - 1:
+            return self._offsets[images + 1]
+        found: Longs = self._separators[self._firsts[images] + position]
+        return found
 
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
         """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,

@@ -131,7 +131,7 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
     if not shapes:
         return []
     after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
-    check_needs([(shape.table, shape.names) for shape in shapes], after.images, shape_of, changes)
+    check_needs([(shape.table, shape.names) for shape in shapes], after, shape_of, changes)
     by_table: dict[TableName, list[int]] = {}
     for number, shape in enumerate(shapes):
         by_table.setdefault(shape.table.name, []).append(number)

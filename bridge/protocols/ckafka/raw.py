@@ -12,9 +12,10 @@ from typing import Final
 
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, Usual, unquoted
+from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, unquoted
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
+from bridge.protocols.values.usual_values import Usual, as_double, without_quotes
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -75,11 +76,11 @@ def _unsaid(_value: str) -> str:
 
 _BINARIES: Final[dict[str, Callable[[str], str]]] = {"base64": _base64, "latin1": literals.latin1, "": _unsaid}
 
-_SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", unquoted=True)
-_UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", unquoted=True)
+_SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", without_quotes)
+_UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", without_quotes)
 _USUAL: Final = {
-    "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", unquoted=True),
-    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", unquoted=True, suffix="e0"),  # as repr writes it
+    "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", without_quotes),
+    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", as_double),  # as repr writes it
     "date": Usual(f"'{literals.DATE_PATTERN}'"),
     "time": Usual(f"'{literals.TIME_PATTERN}'"),
     "datetime": Usual(f"'{literals.DATETIME_PATTERN}'"),

@@ -20,8 +20,9 @@ from bridge.protocols.debezium import values as values
 from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, Usual, is_text, unquoted
+from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
 from bridge.protocols.values.literals import NULL
+from bridge.protocols.values.usual_values import Usual, decimals, moments
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
@@ -140,8 +141,13 @@ def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter
 
 
 def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    return _with_zero_dates(column, _temporal(_datetime_unit(modes, column)), lost)
+
+
+def _datetime_unit(modes: DebeziumModes, column: ColumnType) -> Callable[[int], str]:
+    """Gives the converter of the numbers as which DATETIMEs come."""
     adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
-    return _with_zero_dates(column, _temporal(_DATETIMES.get(modes.time, adaptive)), lost)
+    return _DATETIMES.get(modes.time, adaptive)
 
 
 def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
@@ -222,13 +228,36 @@ def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverte
 
 
 _NUMBER: Final = Usual("[0-9]+")
+_DOUBLE: Final = Usual(r"-?(?:0|[1-9][0-9]{0,10})\.(?:0|[0-9]{0,3}[1-9])e0")  # as repr writes it
+_MILLIS: Final = Usual("[1-9][0-9]{0,13}", moments("ms"))
+_MICROS: Final = Usual("[1-9][0-9]{0,16}", moments("us"))
+"""Moments after 1970-01-01, which may be a zero date, up to the year 5138."""
+_EXACT_DIGITS: Final = 15
+"""A double tells decimals of so many digits apart."""
+_USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
+    values.datetime_millis: _MILLIS,
+    values.datetime_micros: _MICROS,
+}
 
 
-def _usual(_arguments: str, column: ColumnType) -> Usual | None:
+def _usual_number(_arguments: str, column: ColumnType) -> Usual | None:
     return _NUMBER if column.word == "bigint" else None
 
 
-DEBEZIUM_USUAL: Final = {"json": _usual, "int64": _usual}
+def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
+    if column.word == "decimal" and 0 < column.scale < _EXACT_DIGITS:
+        most = _EXACT_DIGITS - column.scale - 1
+        return Usual(rf"-?(?:0|[1-9][0-9]{{0,{most}}})\.[0-9]{{1,{column.scale}}}e0", decimals(column.scale))
+    return _DOUBLE if column.word == "double" else None
+
+
+def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
+    if column.word == "datetime":
+        return _USUAL_DATETIMES.get(_datetime_unit(DebeziumModes.read(arguments), column))
+    return _usual_real(arguments, column) or _usual_number(arguments, column)
+
+
+DEBEZIUM_USUAL: Final = {"json": _usual_json, "int64": _usual_number, "float64": _usual_real}
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "int64": _form(_INTEGERS),

@@ -33,19 +33,6 @@ class ColumnType(NamedTuple):
     nullable: bool = True
 
 
-class Usual(NamedTuple):
-    """Raw literals that become ready without their converter, as most do.
-
-    pattern: matches the whole of such a literal; RE2 and Python read it alike.
-    unquoted: whether its quotation marks are removed.
-    suffix: the text that is added at its end.
-    """
-
-    pattern: str
-    unquoted: bool = False
-    suffix: str = ""
-
-
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
 """(arguments after the form's colon, the target's column, the function to call for losses) -> converter, or None where
 raw literals are ready as they are."""

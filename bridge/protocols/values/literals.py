@@ -4,7 +4,8 @@ Nothing from the wire reaches a literal unchecked: numbers are matched as a whol
 dates are matched as a whole, text is escaped.  No literal ever holds a real NUL (`events.SEP` depends on it).
 
 Converters take a value as JSON gave it, and must *fail* when it has another JSON type.  So they build strings by ``+``
-and ``join``, and never by f-strings, which would accept anything.
+and ``join``, and never by f-strings, which would accept anything.  ``value.join(("'", "'"))`` quotes with one copy, in
+half the time of ``+``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def text(value: str) -> str:
     r"""Quotes text: '...' with \ ' and NUL escaped."""
     if "\\" in value or "'" in value or "\0" in value:
         value = value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
-    return "".join(("'", value, "'"))  # one copy; + would make two
+    return value.join(("'", "'"))
 
 
 def binary(value: bytes) -> str:
@@ -198,21 +199,21 @@ def _real(value: str) -> float:
 def date(value: str) -> str:
     """Converts a DATE; zero dates and zero parts (2024-00-10) are legal."""
     if _DATE.fullmatch(value):
-        return "'" + value + "'"
+        return value.join(("'", "'"))
     raise DecodeError(f"{shown(value)} is not a date")
 
 
 def time(value: str) -> str:
     """Converts a TIME from -838:59:59.999999 to 838:59:59.999999."""
     if _TIME.fullmatch(value):
-        return "'" + value + "'"
+        return value.join(("'", "'"))
     raise DecodeError(f"{shown(value)} is not a time")
 
 
 def datetime(value: str) -> str:
     """Converts a DATETIME, which has no zone; zero dates and zero parts are legal."""
     if _DATETIME.fullmatch(value):
-        return "'" + value + "'"
+        return value.join(("'", "'"))
     raise DecodeError(f"{shown(value)} is not a date and time")
 
 

@@ -26,7 +26,8 @@ from typing import Final
 from bridge.events import RAW, SEP
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS, CKAFKA_USUAL
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, Usual
+from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter
+from bridge.protocols.values.usual_values import Usual
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
 _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}

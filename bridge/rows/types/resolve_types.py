@@ -22,10 +22,10 @@ from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.model import Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
-from bridge.protocols.values.column_types import ColumnType, Usual, column_type
+from bridge.protocols.values.column_types import ColumnType, column_type
 from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values
-from bridge.rows.arrow_images import TEXT, parts_of, wrapped
-from bridge.rows.grouping import Longs, distinct
+from bridge.rows.arrow_images import TEXT, parts_of
+from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.types.type_check import CheckedTypes, check_types
 
@@ -81,9 +81,17 @@ def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Tab
     of its shape."""
     if not any(RAW in columns for _, columns in shapes):
         return changes
-    for number, (table, columns) in enumerate(shapes):
-        if not checked.has(table, columns):
-            _compare(table, columns, changes.filter(pa.array(shape_of == number)), checked)
+    unchecked = [number for number, shape in enumerate(shapes) if not checked.has(*shape)]
+    firsts = pa.array(ends(shape_of)[0][unchecked])
+    moments = (changes[name].take(firsts).to_pylist() for name in ("commit_ts", "by_time"))
+    for number, commit_ts, by_time in zip(unchecked, *moments, strict=True):
+        table, columns = shapes[number]
+        types = declared_types(columns)
+        if _PADDED in types:
+            types = _padded_lengths(types, changes.filter(pa.array(shape_of == number)))
+        check_types(table, split_forms(columns)[0].split(SEP), types, commit_ts, by_time=by_time)
+        if _PADDED not in types:
+            checked.add(table, columns)
     names = [split_forms(columns)[0] for _, columns in shapes]
     places = [list(_places(table, columns)) for table, columns in shapes]
     if any(places):
@@ -95,17 +103,9 @@ def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Tab
     return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
 
 
-def _compare(table: Table, columns: str, changes: pa.Table, checked: CheckedTypes) -> None:
-    """Compares the declared types of row changes of one shape with the target's."""
-    types = [
-        _padded_length(changes, at) if declared == _PADDED else declared
-        for at, declared in enumerate(declared_types(columns))
-    ]
-    names = split_forms(columns)[0].split(SEP)
-    first = changes.slice(0, 1).to_pylist()[0]
-    check_types(table, names, types, first["commit_ts"], by_time=first["by_time"])
-    if _PADDED not in types:
-        checked.add(table, columns)
+def _padded_lengths(types: Sequence[str], changes: pa.Table) -> list[str]:
+    """Adds to types those lengths that only the values of row changes (of one shape) tell."""
+    return [_padded_length(changes, at) if declared == _PADDED else declared for at, declared in enumerate(types)]
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:
@@ -190,10 +190,10 @@ class _Values:
         if usual is None:
             return self._converted(kind, literals, numbers)
         is_usual = pc.match_substring_regex(literals, f"^(?:{usual.pattern})$")
-        ready = _as_usual(usual, literals)
         others = np.flatnonzero(~to_numpy(is_usual))
         if len(others) == 0:
-            return ready
+            return usual.convert(literals)
+        ready = pc.replace_with_mask(literals, is_usual, usual.convert(literals.filter(is_usual)))
         converted = self._converted(kind, literals.take(pa.array(others)), numbers[others])
         return pc.replace_with_mask(ready, pc.invert(is_usual), converted)
 
@@ -217,12 +217,6 @@ class _Values:
 
 def _places_of(encoded: pa.DictionaryArray, code: int) -> Longs:
     return np.flatnonzero(encoded.indices.to_numpy() == code)
-
-
-def _as_usual(usual: Usual, literals: pa.Array) -> pa.Array:
-    if usual.unquoted:
-        literals = pc.ascii_trim(literals, "'")
-    return wrapped(["", usual.suffix], [literals]) if usual.suffix else literals
 
 
 def _narrow(images: pa.Array) -> pa.ChunkedArray:

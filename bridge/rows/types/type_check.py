@@ -24,7 +24,8 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
 from bridge.model import Column, Table, TableName
 from bridge.rows.arrow_images import TEXT, parts_of
-from bridge.rows.grouping import Longs
+from bridge.rows.grouping import Bools, Longs
+from bridge.rows.literal_offsets import Cells, to_numpy
 from bridge.rows.types.type_widths import Fit, fit_of
 from bridge.tso import tso_ms
 
@@ -36,7 +37,8 @@ _ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
 """Matches a text by its first character, and no number, as which BIT, ENUM and SET values come."""
-_FIRST_OF_QUOTED: Final = np.frombuffer(b"'xN", np.uint8)
+_BEGINS_QUOTED: Final = np.isin(np.arange(256), np.frombuffer(b"'xN", np.uint8))
+"""Whether a literal that begins with a character is such a one."""
 _NO_BLANK_AT_THE_END: Final = r"(?:'(?:[^\x00]*[^\x00 ])?'|(?:x'|NULL)[^\x00]*)"
 _QUOTE: Final = ord("'")
 _BLANK: Final = ord(" ")
@@ -80,13 +82,13 @@ class CheckedTypes:
 
 
 def check_needs(
-    shapes: Sequence[tuple[Table, Sequence[str]]], after: pa.Array, shape_of: Longs, changes: pa.Table
+    shapes: Sequence[tuple[Table, Sequence[str]]], after: Cells, shape_of: Longs, changes: pa.Table
 ) -> None:
     """Raises ApplyError, naming table, column and commit ts, when a target's table lacks a column of the row changes
     (EVENT_SCHEMA, in order).  Raises RefusedRowsError when a column would change the value of some row in silence.
 
     shapes: tables, each with columns of messages in lower case.  shape_of: the number of each row change's
-    shape.  after: the images, as large strings.
+    shape.  after: the images.
     """
     fits: dict[_ImagePattern, int] = {}
     numbers = []
@@ -101,9 +103,8 @@ def check_needs(
         fit = _fit(tuple("" if column.generated else column.type for column in columns))
         numbers.append(fits.setdefault(fit, len(fits)))
     for fit, rows in _by_fit(list(fits), np.array(numbers, np.int64)[shape_of]):
-        row = _first_cut(after if rows is None else after.take(pa.array(rows)), fit)
+        row = _first_cut(after, rows, fit)
         if row is not None:
-            row = row if rows is None else int(rows[row])
             table, names = shapes[shape_of[row]]
             raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
 
@@ -132,46 +133,42 @@ def check_types(
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
 
 
-def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs | None]]:
-    """Gives each pattern with the numbers of its rows, None for all."""
-    if len(fits) == 1:
-        yield fits[0], None
-        return
+def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs]]:
+    """Gives each pattern with the numbers of its rows."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(len(fits) + 1))
     yield from ((fit, order[start:end]) for fit, (start, end) in zip(fits, pairwise(bounds), strict=True))
 
 
-def _first_cut(images: pa.Array, fit: _ImagePattern) -> int | None:
-    """Gives the number of the first image that would lose something, None without one."""
-    fits = [pc.match_substring_regex(images, fit.pattern)] if fit.pattern else []
-    fits += [_is_float(images, position) for position in fit.floats]
-    fits += _are_texts(images, fit)
-    for fitting in fits:
-        if pc.all(fitting, min_count=0).as_py() is False:
-            return int(pc.index(pc.fill_null(fitting, True), False).as_py())
+def _first_cut(after: Cells, rows: Longs, fit: _ImagePattern) -> int | None:
+    """Gives the first of these rows whose image would lose something, None without one."""
+    rows = rows[after.is_image[rows]]
+    for fitting in chain(_are_numbers(after, rows, fit), _are_texts(after, rows, fit)):
+        if not fitting.all():
+            return int(rows[np.argmin(fitting)])
     return None
 
 
-def _are_texts(images: pa.Array, fit: _ImagePattern) -> Iterator[pa.Array]:
-    """Tells for each text column which of its literals are texts that keep the blanks at their end."""
-    if not fit.texts or images.null_count == len(images):
+def _are_numbers(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
+    """Tells which images match the pattern of all columns but texts, and then for each FLOAT column which of its
+    literals it stores."""
+    if not fit.pattern and not fit.floats:
         return
-    columns = len(fit.columns)
-    is_image = images.is_valid().to_numpy(zero_copy_only=False)
-    offsets = np.frombuffer(images.buffers()[1], np.int64)[images.offset : images.offset + len(images) + 1]
-    characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
-    begins, ends = offsets[:-1][is_image], offsets[1:][is_image]
-    between = np.flatnonzero(characters[offsets[0] :] == 0).reshape(len(begins), columns - 1) + offsets[0]
+    images = after.images if len(rows) == len(after.images) else after.images.take(pa.array(rows))
+    if fit.pattern:
+        yield to_numpy(pc.match_substring_regex(images, fit.pattern))
+    yield from (to_numpy(_is_float(images, position)) for position in fit.floats)
+
+
+def _are_texts(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
+    """Tells for each text column which of its literals are texts, and for each CHAR column which keep the blanks at
+    their end."""
+    characters = after.characters
     for position in fit.texts:
-        begin = between[:, position - 1] + 1 if position else begins
-        fitting = np.isin(characters[begin], _FIRST_OF_QUOTED)
-        if position in fit.chars:
-            end = between[:, position] if position < columns - 1 else ends
-            fitting &= (characters[end - 2] != _BLANK) | (characters[end - 1] != _QUOTE)
-        found = np.ones(len(images), np.bool_)
-        found[is_image] = fitting
-        yield pa.array(found)
+        yield _BEGINS_QUOTED[characters[after.begins(rows, position)]]
+    for position in fit.chars:
+        ends = after.ends(rows, position)
+        yield (characters[ends - 2] != _BLANK) | (characters[ends - 1] != _QUOTE)
 
 
 def _is_float(images: pa.Array, position: int) -> pa.Array:

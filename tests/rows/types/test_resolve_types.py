@@ -16,6 +16,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
+from bridge.protocols.values.literals import double_number
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
 from bridge.rows.types import resolve_types
 from bridge.rows.types.resolve_types import all_typed, typed
@@ -130,7 +131,10 @@ STRINGS = (
     "9" * 31 + ".5", "2024-00-10", "2024-13-10", "2024-01-02 03:04:05.60", "2024-01-02 03:04:05", "-838:59:59",
     "839:00:00", "1999", "1900", "x", "", "a\\'b", "QUJD", "é", "1\n",
 )  # fmt: skip
-NUMBERS = ("0", "7", "-7", "18446744073709551615", "1.5e0", "-2.0e0", "1700000000000", "19000")
+NUMBERS = (
+    "0", "7", "-7", "18446744073709551615", "1.5e0", "-2.0e0", "1700000000000", "19000", "-0.0e0", "0.25e0", "0.125e0",
+    "9999999999.99e0", "12345678901234.5e0", "0.30000000000000004e0", "1e-05", "1704107881597146", "253402300799999",
+)  # fmt: skip
 FORMS = {"ckafka:UTC,base64": [f"'{text}'" for text in STRINGS], JSON: [*NUMBERS, "'1.5'", "'QUJD'", "'2024-01-02'"]}
 
 
@@ -217,6 +221,26 @@ def test_usual_values_are_what_the_converter_makes_of_them(form: str, kind: str)
     given = changes(*(row(with_forms("c", [form]), None, one) for one in literals))
     found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(form, column, one)[0] for one in literals]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(["decimal(12,2)", "decimal(20,4)", "decimal(30,14)", "decimal(9,0)", "double", "datetime(3)"])
+    | st.sampled_from(["datetime", "datetime(6)"]),
+    st.lists(
+        st.integers(-(10**15), 10**18).map(str)
+        | st.floats(-1e6, 1e6).map(double_number)
+        | st.decimals(-(10**13), 10**13, places=2).map(lambda number: double_number(float(number))),
+        min_size=1,
+    ),
+)
+def test_usual_numbers_are_what_the_converter_makes_of_them(kind: str, drawn: list[str]) -> None:
+    """Numbers of any size and with any number of digits, as Debezium writes decimals, doubles and moments."""
+    column = Column("c", kind, None, generated=False)
+    literals = [one for one in ["NULL", *drawn] if converted(JSON, column, one)[1] is None]
+    given = changes(*(row(with_forms("c", [JSON]), None, one) for one in literals))
+    found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
+    assert found["after"].to_pylist() == [converted(JSON, column, one)[0] for one in literals]
 
 
 def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.protocols.values.untyped import with_types
-from bridge.rows.literal_offsets import whole
+from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.type_check import check_needs
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
@@ -309,7 +309,9 @@ def test_what_passes_is_kept(session: Session, kind: str) -> None:
         event = row_change(10, "t", ["id", "v"], ["id"], after=[number, Literal(literal)])
         try:
             change = in_one_partition([event])
-            check_needs([(table, ["id", "v"])], whole(change["after"]), np.zeros(1, np.int64), change)
+            shape_of = np.zeros(1, np.int64)
+            after = Cells(whole(change["after"]), shape_of, [2])
+            check_needs([(table, ["id", "v"])], after, shape_of, change)
             session.write(f"INSERT INTO m.t VALUES ({number}, {literal})")
         except (RefusedRowsError, MySQLError):
             continue
