@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from bridge.local import Kafka
 from bridge.local.server import HOST, free_port
@@ -93,16 +95,20 @@ class SecuredKafka(Kafka):
         admin.alter_user_scram_credentials([change])[USER].result(30)
 
     def allow(self, acls: Iterable[Acl]) -> None:
-        """Allows the user these and nothing else, from now on."""
+        """Allows the user these and nothing else.  Returns when the broker judges by them: its controller, which
+        answers a change, is ahead of it."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         bound = [
             AclBinding(kind, name, ResourcePatternType.LITERAL, who, "*", operation, AclPermissionType.ALLOW)
             for operation, kind, name in acls
             for who in (f"User:{USER}", f"User:CN={USER}")
         ]
-        for asked in (admin.delete_acls([_EVERY_ACL]), admin.create_acls(bound) if bound else {}):
-            for done in asked.values():
-                done.result(30)
+        _wait_for_all(admin.delete_acls([_EVERY_ACL]))
+        if bound:
+            _wait_for_all(admin.create_acls(bound))
+        for attempt in Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.02), reraise=True):
+            with attempt:
+                assert set(admin.describe_acls(_EVERY_ACL).result(30)) == set(bound)
 
     def _prepare(self, folder: Path) -> None:
         taken: list[int] = []
@@ -135,6 +141,11 @@ class SecuredKafka(Kafka):
                 self._properties[name] = f"{_MODULES}.{login}".replace("\\", "\\\\")
         super()._prepare(folder)
         self.port = plain
+
+
+def _wait_for_all(asked: Mapping[Any, Future[Any]]) -> None:
+    for done in asked.values():
+        done.result(30)
 
 
 def _quoted(value: str) -> str:

@@ -1,4 +1,4 @@
-"""A Kafka behind TLS and SASL: both clients get in, or it is said why not, and no password is seen anywhere."""
+"""A Kafka behind TLS and SASL: the bridge gets in, or it is said why not, and no password is seen anywhere."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_an_acl_that_is_missing(
     try:
         checked = json.loads(bridge("check", *configured("SASL_SSL"), "--json").out)
         wrong = [one for one in checked if one["level"] == "fail" or (one["level"], one["check"]) in said]
-        assert {(one["level"], one["check"]) for one in wrong} == said
+        assert {(one["level"], one["check"]) for one in wrong} == said, wrong
         command = f"kafka-acls --bootstrap-server {secured[0].address('SASL_SSL')} --command-config ADMIN.properties"
         assert all(one["fix"] == f"{command} --add --allow-principal User:{USER} {grant}" for one in wrong)
         if any(level == "fail" for level, _ in said):
