@@ -43,7 +43,6 @@ Tuning = Literal[
     "frozen-modules",
     "niceness",
     "installed-modules",
-    "no-pandas",
     "zip-folders",
     "event-files",
 ]

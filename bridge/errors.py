@@ -21,7 +21,7 @@ BridgeError                 says what, where and what to do; has the exit code
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 def counted(number: int, thing: str) -> str:
@@ -54,10 +54,20 @@ class BridgeError(Exception):
             parts.append(f"fix: {self.fix}")
         return "; ".join(part.replace("\n", " ") for part in parts)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Tasks of Spark return errors: makes the same one in another process."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     @property
     def lines(self) -> tuple[str, ...]:
         """What is printed: one line for each thing that is wrong."""
         return (str(self),)
+
+
+def _restored(kind: type[BridgeError], args: tuple[Any, ...], state: dict[str, Any]) -> BridgeError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class UnknownPipelineError(BridgeError):

@@ -277,7 +277,7 @@ def spark(_class_archive: None) -> Iterator[SparkSession]:
     """The Spark session of this process, which every command that runs in it shares."""
     from bridge.spark.session import start_session
 
-    session = start_session({}, with_kafka=True)
+    session = start_session({})
     yield session
     session.stop()
 

@@ -18,6 +18,7 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.sources.source import Source
 from bridge.sources.topic_guard import attempts_at
+from bridge.spark.starting_session import StartingSession
 from bridge.verify.source.historical_rows import UpstreamRows
 from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Event, *, once: bool) -> Pipeline:
-    """Returns the pipeline of the settings, ready to run.
+    """Returns the pipeline of the settings, ready to run.  Spark starts as soon as the settings are known to be valid.
 
     say: prints a line; called with the protocol that was recognised.
     stop: set when a source or a target that is away is not waited for any more; raises Abandoned then.
@@ -39,8 +40,9 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     settings.ddl_rules()
     target, source = target_of(settings), source_of(settings)
     ends = ends_of(settings, target, source, stop, once=once)
+    spark = StartingSession(settings.spark, settings.log.spark, settings.stream.tuning_off)
     with _watching(settings, target, source, ends) as watch:
-        return Pipeline(_assembly(settings, target, source, ends, say), watch)
+        return Pipeline(_assembly(settings, target, source, ends, say), spark, watch)
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def _start(stack: ExitStack) -> Servers:
     kafka.create_topic(TOPIC, PARTITIONS, TOPIC_SETTINGS)
     target = Target(mariadb.url)
     replica = Replica(_bridge_arguments(kafka, mariadb), Path(tempfile.mkdtemp(prefix="bridge-demo-")))
-    _say(f"starting the bridge; the first start fetches Spark's Kafka connector; its log is {replica.log}")
+    _say(f"starting the bridge; its log is {replica.log}")
     stack.enter_context(replica)
     watcher = stack.enter_context(Watcher(target))
     bank, encoder = Bank(SEED), ENCODERS[PROTOCOL](PARTITIONS)

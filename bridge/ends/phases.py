@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 class Phase(StrEnum):
     """What the thread that applies is doing.
 
-    WAITING: no message is there: the pipeline has caught up, or Kafka or Spark's planning take their time.
+    WAITING: no message is there: the pipeline has caught up, or Kafka takes its time.
     DECODING: it waits for messages that are being read and decoded.
     FOLDING: it puts row changes in order, and makes net changes of them.
     RENDERING: it writes net changes as SQL.

@@ -96,6 +96,15 @@ class Target:
         self._url = parsed.set(drivername="mysql+pymysql")
         self._engine = self._make_engine(tls.driver_settings())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Gives what a task of Spark needs to connect as well: all but the engine."""
+        return {name: value for name, value in self.__dict__.items() if name != "_engine"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        keep_secret(str(self._url.password or ""))
+        self._engine = self._make_engine(self._tls.driver_settings())
+
     def _make_engine(self, tls: dict[str, Any]) -> Engine:
         return create_engine(
             self._url,

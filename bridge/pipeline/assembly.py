@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import structlog
-from pyspark.sql import SparkSession
 
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import End, Ends
@@ -17,9 +16,9 @@ from bridge.errors import UnansweredError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
-from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
+from bridge.mysql.parallel.parallel_writer import ParallelWriter
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -44,7 +43,7 @@ from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, 
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
-from bridge.spark.executor_rows import Executors
+from bridge.spark.kept_rows.window import Executors
 
 log = structlog.get_logger()
 
@@ -133,7 +132,6 @@ class Assembly:
 
     def applier(
         self,
-        spark: SparkSession,
         writer: Writer,
         progress: Progress,
         extents: Extents,
@@ -161,7 +159,7 @@ class Assembly:
             writer,
             progress,
             lows,
-            self._config(spark, extents, begins=begins, until=until, once=once, gate=gate),
+            self._config(extents, begins=begins, until=until, once=once, gate=gate),
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
@@ -169,7 +167,6 @@ class Assembly:
 
     def _config(
         self,
-        spark: SparkSession,
         extents: Extents,
         *,
         begins: Mapping[str, int],
@@ -186,7 +183,7 @@ class Assembly:
             until=until,
             boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
             idle=self._idle_policy(extents, once=once),
-            rows_of=Executors(spark, Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
+            rows_of=Executors(Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
             on_bad_message=OnBadMessage(
                 settings.on_bad_message == "quarantine",
                 self.protocol,

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.pipeline.control_events import ControlEvents, control_events
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.gathering import taken
-from bridge.rows.grouping import distinct
-from bridge.rows.order_and_slices import RowStore, TableStore, in_order
-from bridge.spark.frame_store import on_executors
+from bridge.rows.order_and_slices import RowStore, TableStore, ends_of, in_order
+from bridge.sources.source import MicroBatch
+from bridge.spark.kept_rows.keeping import export_kept, keep
 
 _ROWS_PER_SLICE: Final = 200
 """Making a slice costs as much as copying so many row changes."""
@@ -69,23 +70,25 @@ def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) ->
     others = _in_offset_order(_rows_at(events, np.flatnonzero(~is_row)))
     by_time = bool(pc.any(events["by_time"]).as_py())
     rows = TableStore(in_order(events, np.flatnonzero(is_row)))
-    return SortedBatch(rows, control_events(others, by_time=by_time), _read(events) | dict(ends))
+    return SortedBatch(rows, control_events(others, by_time=by_time), ends_of(events) | dict(ends))
 
 
-def batch_on_executors(events: DataFrame, ends: Mapping[PartitionId, int]) -> SortedBatch:
-    """Does the same as `sorted_batch`, but leaves the row changes on the executors.
+def batch_on_executors(batch: MicroBatch, decode: EventDecoder) -> SortedBatch:
+    """Reads and decodes a micro-batch on the executors, and does the same as `sorted_batch`, but leaves the row changes
+    there.
 
     Raises what Spark raises when a task fails.
     """
-    rows, others, read, by_time = on_executors(events)
-    return SortedBatch(rows, control_events(others, by_time=by_time), read | dict(ends))
+    exported = batch.decoded(decode, partial(export_kept, folder=batch.folder))
+    rows, others, read, by_time = keep(exported, batch.folder)
+    return SortedBatch(rows, control_events(others, by_time=by_time), read | dict(batch.ends))
 
 
 def unsorted_batch(
     events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False
 ) -> UnsortedBatch:
     """Makes a batch of the events (EVENT_SCHEMA) in the order in which they were read.  ends: as for `sorted_batch`."""
-    return UnsortedBatch(events, _read(events) | dict(ends), is_cut)
+    return UnsortedBatch(events, ends_of(events) | dict(ends), is_cut)
 
 
 def _rows_at(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
@@ -97,13 +100,3 @@ def _rows_at(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
 
 def _in_offset_order(events: pa.Table) -> pa.Table:
     return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
-
-
-def _read(events: pa.Table) -> dict[PartitionId, int]:
-    """Returns the offset after the last event of each partition."""
-    topics, numbers = distinct(events, ("topic",))
-    partitions = events["partition"].to_numpy().astype(np.int64)
-    widths = int(partitions.max(initial=0)) + 1
-    ends = np.zeros(len(topics) * widths, np.int64)
-    np.maximum.at(ends, numbers * widths + partitions, events["offset"].to_numpy() + 1)
-    return {(topics[n // widths][0], int(n % widths)): int(ends[n]) for n in np.flatnonzero(ends)}

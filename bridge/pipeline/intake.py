@@ -23,14 +23,12 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import prefetched
-from bridge.sources.source import MicroBatch, MicroBatches
+from bridge.sources.source import READING, MicroBatch, Stream
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
-READING: Final = "reading"
-"""What the intake does with the source."""
 DRIVER_DECODES: Final = 2_000
 """A micro-batch of at most so many messages is decoded on the driver: a Spark job costs more than it saves for so few
 (measured: 0.1 s)."""
@@ -89,8 +87,8 @@ class _Waiting(NamedTuple):
 
 
 class Intake:
-    """Accepts micro-batches from foreachBatch.  A thread decodes them and gives them to the applier, while Spark plans
-    the next one.
+    """Accepts micro-batches from foreachBatch.  A thread decodes them and gives them to the applier, while the
+    next one is planned.
 
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
@@ -119,20 +117,36 @@ class Intake:
         self._decoder = make_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
         self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
-        self._closed = threading.Event()
+        self._closed, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
 
-    def accept(self, micro_batches: MicroBatches, batch: DataFrame, batch_id: int) -> None:
-        """Accepts one micro-batch from Spark.
+    def take(self, stream: Stream, batch: DataFrame, _: int) -> None:
+        """Takes the next micro-batch of a stream; foreachBatch calls it.
 
         Returns when at most one micro-batch waits.  One whose messages only Spark can read (capture files) must be
-        processed before this returns.
+        processed before this returns.  When the stream has come to its end, or fails, this returns once the intake is
+        closed, so that Spark begins nothing more; a failure becomes the applier's.
         """
-        coming = _Waiting(micro_batches(batch, batch_id), threading.Event())
+        try:
+            coming = stream.next(batch, self._closed.wait)
+        except BaseException as error:  # noqa: BLE001  # nothing after it may be read
+            self._worker.fail(error)
+            coming = None
+        if coming is not None:
+            self._hand_over(_Waiting(coming, threading.Event()))
+        else:
+            self._ended.set()
+            self._closed.wait()
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Waits up to `seconds` until the stream has come to its end; returns whether it has."""
+        return self._ended.wait(seconds)
+
+    def _hand_over(self, coming: _Waiting) -> None:
         while self._is_taking():
             with suppress(queue.Full):
                 self._waiting.put(coming, timeout=_TICK_SECONDS)
@@ -176,7 +190,7 @@ class Intake:
 
     def _process(self, batch: MicroBatch) -> None:
         """Decodes a micro-batch in parts, so that it takes less memory and the applier can begin sooner."""
-        # Spark divides the limit among the partitions, and rounds.
+        # The planner divides the limit among the partitions, and rounds.
         is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
         for part, decoded in self._decoded_parts(batch, is_cut=is_full):
@@ -235,8 +249,8 @@ class Intake:
         self._ends.update(part.ends)
 
     def _with_added_partitions(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
-        """Adds the partitions of which nothing was read yet.  Spark finds added partitions later than Kafka has them,
-        and they may hold changes below the boundaries that were read."""
+        """Adds the partitions of which nothing was read yet.  The planner finds added partitions later than Kafka
+        has them, and they may hold changes below the boundaries that were read."""
         added = there - self._known - decoded.read.keys()
         self._known |= there | decoded.read.keys()
         if not added:
@@ -253,7 +267,7 @@ class Intake:
         elif has_room or self._order.on_executors is None:
             events = batch.collected(self._decode, self._most_bytes)
         else:
-            staying = self._order.on_executors(batch.decoded(self._decode), batch.ends)
+            staying = self._order.on_executors(batch, self._decode)
             return lambda: staying
         if batch.messages:
             self._part_size.fitted(batch.messages, events.nbytes)

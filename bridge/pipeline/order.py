@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from bridge.model import Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.segments import Segment
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import WindowRows
+from bridge.sources.source import MicroBatch
 
 Starts = dict[PartitionId, PartitionStart]
 
@@ -85,9 +86,9 @@ class Order(Protocol[BatchT]):
         ...
 
     @property
-    def on_executors(self) -> Callable[[DataFrame, Mapping[PartitionId, int]], BatchT] | None:
-        """Makes a batch whose row changes stay on Spark's executors; None for an order that needs them in the
-        driver."""
+    def on_executors(self) -> Callable[[MicroBatch, EventDecoder], BatchT] | None:
+        """Decodes a micro-batch to a batch whose row changes stay on Spark's executors; None for an order that needs
+        them in the driver."""
         ...
 
     def take(self, batch: BatchT) -> None:

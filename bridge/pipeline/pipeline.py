@@ -26,7 +26,6 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
-from bridge.pipeline.intake import READING
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.gate import Gate
@@ -40,13 +39,13 @@ from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.range_reader import dropped_error
-from bridge.sources.source import Extent
+from bridge.sources.source import READING, Extent
 from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
-from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, PartitionsAdded, source_error
-from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
-from bridge.spark.session import end_by_force, start_session
-from bridge.spark.tuning import switch_off
+from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
+from bridge.spark.process_memory import freeze_loaded_modules, use_small_pages
+from bridge.spark.session import end_by_force
+from bridge.spark.starting_session import StartingSession
 
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
@@ -57,8 +56,8 @@ log = structlog.get_logger()
 class Pipeline:
     """Runs one pipeline until it is stopped (`follow`) or has caught up (`catch_up`)."""
 
-    def __init__(self, assembly: Assembly, watcher: Watcher | None = None) -> None:
-        self._assembly, self._settings, self._watcher = assembly, assembly.settings, watcher
+    def __init__(self, assembly: Assembly, spark: StartingSession, watcher: Watcher | None = None) -> None:
+        self._assembly, self._settings, self._spark, self._watcher = assembly, assembly.settings, spark, watcher
         self._stop = threading.Event()
         self._break_off: Callable[[], None] | None = None
 
@@ -101,8 +100,6 @@ class Pipeline:
 
     def _run_owned(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
-        switch_off(self._settings.stream.tuning_off)
-        keep_freed_memory()
         ends = self._assembly.ends(self._stop, once=plan.once)
         if self._watcher is not None:
             self._watcher.starting(ends)
@@ -159,7 +156,6 @@ class Pipeline:
             progress = writer.progress()
             try:
                 applier = self._assembly.applier(
-                    spark,
                     writer,
                     progress,
                     extents,
@@ -178,8 +174,6 @@ class Pipeline:
                 has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
-            except PartitionsAdded as added:
-                log.info("partitions_added", partitions=str(added))
             except ExecutorLost as lost:
                 log.warning("executor_lost")
                 losses.count(lost, writer.progress().applied_ts)
@@ -200,12 +194,13 @@ class Pipeline:
                     extents = self._assembly.source.extents(spark)
 
     def _start_spark(self, end: End) -> _Started | None:
-        """Starts Spark and looks up what the source holds; None when a stop ended the JVM, or the waiting for the
-        source, meanwhile."""
+        """Waits for Spark and looks up what the source holds; None when a stop ended the JVM or the waiting."""
         source = self._assembly.source
         extents: dict[PartitionId, Extent] = {}
         try:
-            spark = start_session(self._settings.spark, with_kafka=source.is_kafka, log_level=self._settings.log.spark)
+            spark = self._spark.wait(self._stop.is_set)
+            if spark is None:
+                return None
             for attempt in attempts_at(end, "extents"):
                 with attempt:
                     extents = source.extents(spark)

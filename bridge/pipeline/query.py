@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
@@ -23,10 +22,10 @@ from bridge.pipeline.intake import DRIVER_DECODES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import load_imports
-from bridge.sources.source import Extent, Source
+from bridge.sources.source import Extent, Pacing, Source
 from bridge.sources.topic_guard import TopicGuard
-from bridge.spark.errors import SPARK_ENDED, ExecutorLost, PartitionsAdded, is_executor_lost, source_error
-from bridge.spark.session import checkpoint_folder, end_by_force, end_tasks
+from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
+from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
 
 STOP_SECONDS: Final = 20.0
 """How long a stop waits for the present transaction, which is broken off before (`stop_signals`).  A stop may take 30 s
@@ -36,9 +35,9 @@ _INTAKE_SECONDS: Final = 5.0
 _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
-_POLLING_DELAY: Final = "spark.sql.streaming.pollingDelay"
-"""How long Spark waits when there was nothing new."""
-_LEAST_DELAY_MS: Final = 10
+_AT_ONCE: Final = 0.001
+_PLANNING: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Switches off the compilation of the plan of a micro-batch, which is never run."""
 
 log = structlog.get_logger()
 
@@ -78,18 +77,21 @@ class Reading:
         With `once`, everything that is complete is then applied.  Returns whether it reached that end.
         pending: the schema changes that progress lists as still to run; they run first.
         ahead: about how many messages are to be read; for many, the Python workers are started early.
-        Raises ExecutorLost when an executor was lost that held row changes, PartitionsAdded when the query failed
-        because partitions were added, UnansweredError when Kafka does not answer, and whatever else ended the applier
-        or the query.
+        Raises ExecutorLost when an executor was lost that held row changes, UnansweredError when Kafka does not answer,
+        and whatever else ended the applier or the query.
         """
         starts = applier.order.positions
         worker = ApplierThread(applier, pending)
-        with checkpoint_folder() as folder, _ending_tasks(spark), _running(worker):
+        with checkpoint_folder(driver_folder(spark)) as folder, _ending_tasks(spark), _running(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
-                    query = self._start_query(spark, intake, starts, folder, ahead=ahead, once=once)
+                    pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once, folder)
+                    intake.start()
+                    if ahead > DRIVER_DECODES:
+                        warm_up(spark)
+                    query = self._start_query(spark, intake, starts, self._guard(applier), pacing)
                     self._watch(query, intake, worker)
                     has_ended = worker.drain(self._has_to_stop)
                     if has_ended:
@@ -107,12 +109,7 @@ class Reading:
                     raise ExecutorLost(str(failure)) from failure
                 if worker.failure is not error:
                     worker.raise_failure()
-                # If a topic is the cause, this raises a better error than Spark's.
-                present = self._guard(applier).partitions(lambda: True)
-                if added := (present or set()) - starts.keys():
-                    raise PartitionsAdded(
-                        ", ".join(f"{topic}/{partition}" for topic, partition in sorted(added))
-                    ) from error
+                self._guard(applier).partitions(lambda: True)  # if a topic is the cause, its error is the better one
                 raise source_error(error) from error
 
     def _has_to_stop(self) -> bool:
@@ -120,8 +117,8 @@ class Reading:
         return self.stop.is_set()
 
     def _end_query(self, query: StreamingQuery) -> None:
-        """Ends the query.  Kafka's client in the JVM cannot be interrupted while it waits for a silent broker: the JVM
-        is then ended by force, if the pipeline is to stop."""
+        """Ends the query.  A planner that waits for a silent broker cannot be interrupted: the JVM is then ended by
+        force, if the pipeline is to stop."""
         if not self.stop.is_set():
             query.stop()
             return
@@ -148,54 +145,25 @@ class Reading:
         )
 
     def _start_query(
-        self,
-        spark: SparkSession,
-        intake: Intake,
-        starts: Positions,
-        folder: str,
-        *,
-        ahead: int,
-        once: bool,
+        self, spark: SparkSession, intake: Intake, starts: Positions, guard: TopicGuard, pacing: Pacing
     ) -> StreamingQuery:
-        settings = self.settings
-        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": "0 seconds"}
-        intake.start()
-        if ahead > DRIVER_DECODES:
-            warm_up(spark)
-        micro_batches = self.source.micro_batches(spark, folder, starts)
-        accept = partial(intake.accept, micro_batches)
-        delay = {_POLLING_DELAY: f"{max(_LEAST_DELAY_MS, settings.trigger_ms)}ms"}
-        with _query_properties(spark, {**self.source.planning, **delay}):
+        stream = self.source.stream(spark, starts, guard, pacing)
+        with _query_properties(spark, _PLANNING if self.source.is_kafka else {}):
             return (
-                self.source.read_stream(spark, starts, settings.messages_per_batch)
-                .writeStream.foreachBatch(accept if once else self._paced(accept))
-                .option("checkpointLocation", folder)
-                .trigger(**trigger)
+                stream.frame.writeStream.foreachBatch(partial(intake.take, stream))
+                .option("checkpointLocation", pacing.folder)
+                .trigger(**stream.trigger)
                 .start()
             )
-
-    def _paced(self, accept: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-        """Gives micro-batches the pace of `trigger_ms`, by the monotonic clock.
-
-        Spark's own pace goes by the wall clock: set back by an hour, it would read nothing for an hour
-        (`SystemClock.waitTillTime`).
-        """
-
-        def paced(batch: DataFrame, batch_id: int) -> None:
-            next_at = time.monotonic() + self.settings.trigger_ms / 1000
-            accept(batch, batch_id)
-            self.stop.wait(max(0.0, next_at - time.monotonic()))
-
-        return paced
 
     def _guard(self, applier: Applier[Any]) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
-        """Waits until `stop`, or until the query has ended and the intake is done; raises what ended the applier."""
+        """Waits until `stop`, or until the stream has ended and the intake is done; raises what ended the applier."""
         while not self._has_to_stop():
             worker.raise_failure()
-            has_ended = query.awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]  # seconds may be a fraction
+            has_ended = intake.wait_for_end(_POLL_SECONDS) or query.awaitTermination(_AT_ONCE)  # type: ignore[arg-type]
             if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()
@@ -212,7 +180,7 @@ def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> 
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark plans the first micro-batch: each takes about two seconds."""
+    """Starts the Python workers while Spark starts the query: each takes about two seconds."""
     context = spark.sparkContext
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Decodes many messages to Arrow tables of events, by the same function on executors (mapInArrow) and on the driver."""
+"""Decodes many messages to Arrow tables of events, by the same function on executors and on the driver."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _TOGETHER_BYTES: Final = 32 << 20
 
 
 class Messages(NamedTuple):
-    """Messages as columns.  The fields are the columns of a source's DataFrame, of the types string, int, long, binary
-    and binary."""
+    """Messages as columns."""
 
     topic: list[str]
     partition: list[int]
@@ -52,14 +51,14 @@ def packed(events: pa.Table) -> bytes:
     return value
 
 
+def pack_each(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """Packs tables of events one by one."""
+    return map(packed, tables)
+
+
 def unpacked(batches: Iterable[bytes]) -> pa.Table:
     """Reads packed events into one table (EVENT_SCHEMA)."""
     return pa.Table.from_batches([events for batch in batches for events in pa.ipc.open_stream(batch)], EVENT_SCHEMA)
-
-
-def messages_of(batch: pa.RecordBatch) -> Messages:
-    """Reads the messages from a batch of a source's DataFrame."""
-    return Messages(*(batch.column(name).to_pylist() for name in Messages._fields))
 
 
 def decode_messages(decoder: Decoder, messages: Messages, when_large: Callable[[], None] = do_nothing) -> pa.Table:

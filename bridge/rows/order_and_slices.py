@@ -1,7 +1,7 @@
 """Defines what the applier asks of row changes, wherever they are kept, and answers it for those in the driver's
 memory.
 
-`spark.executor_rows` gives the same answers for row changes that stay on Spark's executors.
+`spark.kept_rows` gives the same answers for row changes that stay on Spark's executors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
 from bridge.rows.net_changes import fold
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import Rendering, Stage, Statement
+from bridge.rows.sql.statement import Rendering, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
 
@@ -109,6 +109,19 @@ class WindowRows(Protocol):
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Gives the statements of the net changes, stage by stage."""
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether other processes have the rows, which can write them (`written_apart`)."""
+
+    def written_apart(
+        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
+    ) -> WindowRows:
+        """Has the processes that have the rows write them over so many connections, and gives the rows that only one
+        transaction may write.
+
+        All rows of a key go by one call of `write`.  Raises NotWrittenError when some may not be written.
+        """
+
     def changes(self, name: TableName) -> pa.Table:
         """Gives the row changes of one table (EVENT_SCHEMA), in order."""
 
@@ -121,6 +134,16 @@ def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa
     which = np.arange(events.num_rows) if which is None else which
     keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
     return taken(events, which[np.lexsort(keys)])  # quick where most rows are in order already
+
+
+def ends_of(events: pa.Table) -> dict[PartitionId, int]:
+    """Gives the offset after the last event of each partition."""
+    topics, numbers = distinct(events, ("topic",))
+    partitions = events["partition"].to_numpy().astype(np.int64)
+    widths = int(partitions.max(initial=0)) + 1
+    ends = np.zeros(len(topics) * widths, np.int64)
+    np.maximum.at(ends, numbers * widths + partitions, events["offset"].to_numpy() + 1)
+    return {(topics[n // widths][0], int(n % widths)): int(ends[n]) for n in np.flatnonzero(ends)}
 
 
 @dataclass(frozen=True)
@@ -241,6 +264,15 @@ class DriverRows:
         nets = fold(catalog, all_typed(catalog, self._table, rendering.checked_types), rendering.same_keys)
         return in_stages(render(net, rendering) for net in nets)
 
+    is_apart: ClassVar[bool] = False
+
+    def written_apart(
+        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
+    ) -> DriverRows:
+        """Gives all rows: this process has them."""
+        del catalog, rendering, write, connections
+        return self
+
     def changes(self, name: TableName) -> pa.Table:
         """Gives the row changes of one table."""
         return self._table.filter(_is_of(self._table, name))
@@ -248,6 +280,18 @@ class DriverRows:
     def with_changes(self, name: TableName, changes: pa.Table) -> DriverRows:
         """Replaces the row changes of one table."""
         return DriverRows.of([self._table.filter(pc.invert(_is_of(self._table, name))), changes])
+
+
+@dataclass(frozen=True)
+class RowStatements:
+    """Gives the statements of row changes, as often as it is asked."""
+
+    rows: WindowRows
+    catalog: Mapping[TableName, Table]
+
+    def __call__(self, rendering: Rendering) -> Iterable[Statement]:
+        """Gives the statements of the net changes."""
+        return self.rows.statements(self.catalog, rendering)
 
 
 _NO_ROWS: Final = EVENT_SCHEMA.empty_table()

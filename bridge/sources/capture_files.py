@@ -9,24 +9,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import orjson
 import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import UsageError
-from bridge.events import EVENT_SCHEMA, Position
+from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
-from bridge.protocols.batch_decode import EventDecoder, Messages, messages_of, packed, unpacked
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
+from bridge.protocols.batch_decode import EventDecoder, Messages, pack_each, unpacked
+from bridge.sources.range_reader import joined_chunks
+from bridge.sources.source import (
+    Export,
+    Extent,
+    Guard,
+    KeyAndValue,
+    Message,
+    MicroBatch,
+    Pacing,
+    TopicNow,
+    Wait,
+    within_sample_bytes,
+)
+from bridge.spark.event_transfer import transfer_folder
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
-_PACKED_SCHEMA = pa.schema([pa.field("events", pa.binary(), nullable=False)])
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
@@ -37,7 +48,6 @@ class CaptureSource:
     """
 
     is_kafka = False
-    planning: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: str) -> None:
         self._path, self.place = Path(path), str(path)
@@ -81,10 +91,18 @@ class CaptureSource:
         """Returns no topics, since there is no Kafka."""
         return {}
 
-    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
+    def stream(
+        self,
+        spark: SparkSession,
+        starts: Positions,
+        guard: Guard,  # noqa: ARG002
+        pacing: Pacing,
+    ) -> CaptureStream:
         """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
         it."""
-        del messages_per_batch
+        return CaptureStream(self._streamed(spark, starts), transfer_folder(spark, pacing.folder))
+
+    def _streamed(self, spark: SparkSession, starts: Positions) -> DataFrame:
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
             return lines.select(*Messages._fields)
@@ -102,10 +120,6 @@ class CaptureSource:
         """Estimates the bytes of all events by those of the files: base64 makes messages larger, and events repeat the
         names of columns."""
         return sum(path.stat().st_size for path in self._paths())
-
-    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:  # noqa: ARG002
-        """Makes the micro-batches of the stream, without copies of a message (topic, partition and offset)."""
-        return lambda batch, _: CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]))
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
         """Makes one micro-batch of all lines, without copies of a message."""
@@ -178,10 +192,27 @@ class CaptureSource:
 
 
 @dataclass(frozen=True)
+class CaptureStream:
+    """The lines of all capture files.  folder: see CaptureBatch."""
+
+    frame: DataFrame
+    folder: str | None
+    trigger: ClassVar[Mapping[str, Any]] = {"availableNow": True}
+
+    def next(self, batch: DataFrame, wait: Wait) -> CaptureBatch:  # noqa: ARG002
+        """Returns the lines, without copies of a message (topic, partition and offset)."""
+        return CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self.folder)
+
+
+@dataclass(frozen=True)
 class CaptureBatch:
-    """Lines of capture files."""
+    """Lines of capture files.
+
+    folder: the folder in which executors on this machine leave files for the driver; None elsewhere.
+    """
 
     lines: DataFrame
+    folder: str | None = None
     messages: None = None
 
     @property
@@ -200,33 +231,28 @@ class CaptureBatch:
 
     def read(self) -> Iterator[Messages]:
         """Collects the messages in this process."""
-        return map(messages_of, self.lines.toArrow().to_batches())
+        return _messages(self.lines.collect())
 
     def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:  # noqa: ARG002
         """Decodes on the executors, in Spark's partitions of the files, and collects the events.  `most_bytes` is not
         used, since the batch cannot be divided."""
-        return unpacked(value.as_buffer() for value in self._packed(decode).toArrow().column(0))
+        return unpacked(self.decoded(decode, pack_each).collect())
 
-    def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """Decodes on the executors, and leaves the events there as Arrow IPC streams."""
-        return self._packed(decode).rdd.map(lambda row: bytes(row[0]))
-
-    def _packed(self, decode: EventDecoder) -> DataFrame:
-        return self.lines.mapInArrow(
-            lambda batches: map(_one_value, map(packed, decode(map(messages_of, batches)))),
-            from_arrow_schema(_PACKED_SCHEMA),
-        )
-
-    def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Decodes on the executors, in Spark's partitions of the files, and leaves the events there."""
-        return self.lines.mapInArrow(
-            lambda batches: (part for events in decode(map(messages_of, batches)) for part in events.to_batches()),
-            from_arrow_schema(EVENT_SCHEMA),
-        )
+    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+        """Reads and decodes in Spark's partitions of the files."""
+        return self.lines.rdd.mapPartitions(lambda rows: export(decode(_messages(rows))))
 
 
-def _one_value(value: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([value], pa.binary())], schema=_PACKED_SCHEMA)
+def _messages(rows: Iterable[tuple[str, int, int, bytearray | None, bytearray | None]]) -> Iterator[Messages]:
+    """Reads messages from the rows of a stream's DataFrame."""
+    return joined_chunks(
+        Messages([topic], [partition], [offset], [_bytes(key)], [_bytes(value)])
+        for topic, partition, offset, key, value in rows
+    )
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)
 
 
 def _decode_base64(text: str | None) -> bytes | None:

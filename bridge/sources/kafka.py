@@ -7,62 +7,63 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
-import orjson
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.errors import SourceError, UnansweredError, UsageError
-from bridge.events import EVENT_SCHEMA, Position
+from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.group_offsets import GroupNow, commit_offsets, end_offsets, group_client, read_group
 from bridge.sources.kafka_acls import NEEDED, Acls, may_not
-from bridge.sources.kafka_properties import client, for_java
+from bridge.sources.kafka_properties import check_login, client
+from bridge.sources.offset_planner import OffsetPlanner
 from bridge.sources.range_reader import (
     AWAY,
     ISOLATION,
     OffsetRange,
-    RangeLog,
     RangeReader,
     process_reader,
     shares,
     split_ranges,
 )
-from bridge.sources.source import Extent, KeyAndValue, Message, MicroBatch, MicroBatches, TopicNow, within_sample_bytes
+from bridge.sources.source import (
+    Export,
+    Extent,
+    Guard,
+    KeyAndValue,
+    Message,
+    MicroBatch,
+    Pacing,
+    TopicNow,
+    Wait,
+    within_sample_bytes,
+)
 from bridge.sources.topic_guard import read_operations, read_topics
-from bridge.spark.event_transfer import export_tables, import_events
-from bridge.spark.tuning import is_on
+from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
 
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
 _SAMPLE_SECONDS = 5
-_EVENTS = "events"
 _LEEWAY = 2
 """A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
 
 class KafkaSource:
-    """Kafka topics.  Spark plans which offsets are read; confluent-kafka reads messages and metadata.
+    """Kafka topics, whose messages and metadata confluent-kafka reads.
 
     properties: properties of the Kafka client (librdkafka).  Unless they set another isolation level, messages of
         aborted and open transactions are not read, and a partition ends before its first open transaction.
     """
 
     is_kafka = True
-    planning: ClassVar[Mapping[str, str]] = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    """Switches off the compilation of the plan: Spark only plans offsets with it and never runs it."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
         self._servers, self._topics = bootstrap_servers, tuple(topics)
@@ -75,8 +76,8 @@ class KafkaSource:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
 
     def check_properties(self) -> None:
-        """Raises UsageError for a property that one of the clients does not accept; does not connect to Kafka."""
-        for_java(self._properties)
+        """Raises UsageError for a property that the client does not accept; does not connect to Kafka."""
+        check_login(self._properties)
         _ = self._admin
 
     def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
@@ -111,47 +112,30 @@ class KafkaSource:
             self._committer = group_client(dict(self._client_properties()), group)
         commit_offsets(self._committer, group, offsets, self.acls)
 
-    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """Makes a stream that begins at the given offsets.  Spark lets it fail when Kafka has lost messages.
-
-        Nothing reads rows from it: the messages of a micro-batch are read where they are decoded.
-        """
-        offsets: dict[str, dict[str, int]] = {}
-        for (topic, partition), start in starts.items():
-            offsets.setdefault(topic, {})[str(partition)] = start.offset
-        reader = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._servers)
-            .option("subscribe", ",".join(self._topics))
-            .option("startingOffsets", orjson.dumps(offsets).decode())
-            .option("maxOffsetsPerTrigger", str(messages_per_batch))
-            .option("failOnDataLoss", "true")
+    def stream(self, spark: SparkSession, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
+        """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
+        planner = OffsetPlanner(
+            self.ends,
+            guard,
+            {partition: start.offset for partition, start in starts.items()},
+            pacing.messages,
+            pacing.seconds,
+            once=pacing.once,
         )
-        for name, value in for_java(self._properties).items():
-            reader = reader.option(f"kafka.{name}", value)
-        return reader.load()
+        clock = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        return KafkaStream(clock, planner, lambda ranges: self._batch(spark, ranges, pacing.folder))
 
     def batch_size(self, messages_per_batch: int) -> int:
-        """Returns `messages_per_batch`: Spark plans no more messages than that."""
+        """Returns `messages_per_batch`: no more messages than that are planned."""
         return messages_per_batch
 
     def batch_bytes(self, most_bytes: int) -> int:
         """Returns `most_bytes`, since a micro-batch can be divided."""
         return most_bytes
 
-    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
-        """Makes micro-batches of the offset ranges that Spark plans; messages are read where they are decoded
-        (`range_reader`)."""
-        log = RangeLog(folder, {partition: start.offset for partition, start in starts.items()})
-        return lambda _, batch_id: self._batch(spark, log.ranges(batch_id), folder)
-
     def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
         """Makes a micro-batch.  Executors on this machine transfer its events to the driver as files in a folder."""
-        events = Path(folder, _EVENTS)
-        is_here = is_on("event-files") and str(spark.sparkContext.master).startswith("local")
-        if is_here:
-            events.mkdir(exist_ok=True)
-        return KafkaBatch(spark, ranges, self._client_properties(), str(events) if is_here else None)
+        return KafkaBatch(spark, ranges, self._client_properties(), transfer_folder(spark, folder))
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""
@@ -306,6 +290,22 @@ def _refusal_fix(complaint: KafkaError) -> str:
 
 
 @dataclass(frozen=True)
+class KafkaStream:
+    """The messages of Kafka topics.  Spark's stream is only a clock: it calls foreachBatch again as soon as the call
+    before has returned, and the planner then waits for messages."""
+
+    frame: DataFrame
+    planner: OffsetPlanner
+    batch_of: Callable[[list[OffsetRange]], KafkaBatch]
+    trigger: ClassVar[Mapping[str, Any]] = {"processingTime": "0 seconds"}
+
+    def next(self, batch: DataFrame, wait: Wait) -> KafkaBatch | None:  # noqa: ARG002
+        """Waits for messages, and returns their ranges."""
+        ranges = self.planner.next(wait)
+        return None if ranges is None else self.batch_of(ranges)
+
+
+@dataclass(frozen=True)
 class KafkaBatch:
     """The messages of some offset ranges.
 
@@ -350,31 +350,19 @@ class KafkaBatch:
 
         An RDD passes the bytes on unchanged; as rows of a DataFrame they cost the JVM three times as much.
         """
-        return import_events(self._exported_events(decode, self.folder, most_bytes).collect())
-
-    def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """Reads and decodes on the executors, and leaves the events there as Arrow IPC streams."""
-        return self._exported_events(decode, None, math.inf)
-
-    def _exported_events(self, decode: EventDecoder, folder: str | None, most_bytes: float) -> RDD[bytes]:
-        """Reads and decodes on the executors, and packs the events for the driver.
-
-        most_bytes: the most bytes of all tasks together.
-        """
-        plan, read = self._plan(), self._reader(decode)
+        plan = self._plan()
         most = math.inf if self.messages <= 1 else _LEEWAY * most_bytes / max(1, len(plan))
+        export = partial(export_tables, folder=self.folder, most_bytes=most)
+        return import_events(self._exported(plan, decode, export).collect())
+
+    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+        """Reads and decodes in one task for each core, whatever the number of partitions."""
+        return self._exported(self._plan(), decode, export)
+
+    def _exported(self, plan: list[list[OffsetRange]], decode: EventDecoder, export: Export) -> RDD[bytes]:
+        read = self._reader(decode)
         tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
-        return tasks.mapPartitions(lambda numbers: export_tables(read(plan, numbers), folder, most))
-
-    def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Reads and decodes in one task for each core, whatever the number of partitions; leaves the events there."""
-        plan, read = self._plan(), self._reader(decode)
-
-        def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-            return (part for events in read(plan, numbers) for part in events.to_batches())
-
-        return self.spark.range(0, len(plan), 1, max(1, len(plan))).mapInArrow(decoded, from_arrow_schema(EVENT_SCHEMA))
+        return tasks.mapPartitions(lambda numbers: export(read(plan, numbers)))
 
     def _plan(self) -> list[list[OffsetRange]]:
         return shares(self.ranges, self.spark.sparkContext.defaultParallelism)

@@ -1,8 +1,8 @@
 """Offset ranges of Kafka partitions, read where they are decoded.
 
-Spark plans the ranges of a micro-batch and writes them to its log before it calls foreachBatch; the messages themselves
-are read by the Python process that decodes them.  They never pass through the JVM: to carry them through it took more
-processor time than to decode them.
+The driver plans the ranges of a micro-batch (`offset_planner`); the messages themselves are read by the Python process
+that decodes them.  They never pass through the JVM: to carry them through it took more processor time than to decode
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
@@ -56,7 +55,7 @@ use the consumer group that it has to name, which it does not use."""
 _DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 ISOLATION: Final = "read_committed"
-"""The same for all clients: Spark plans ranges that other clients read, up to an end that a third client looked up."""
+"""The same for all clients: one looks up the ends of ranges that others read."""
 
 CLIENT_DEFAULTS: Final = {
     "group.id": "bridge",
@@ -89,29 +88,6 @@ class OffsetRange(NamedTuple):
     def size(self) -> int:
         """The most messages that it can hold."""
         return max(0, self.end - self.start)
-
-
-class RangeLog:
-    """Tells which offsets each micro-batch of a stream reads, from Spark's offset log in the query's checkpoint folder.
-
-    Spark writes the log before it runs the batch (Structured Streaming, "Recovering from failures with checkpointing").
-    starts: where the stream begins.  A partition that is added later begins at 0: if its first messages are gone
-        already, reading them has to fail.
-    """
-
-    def __init__(self, folder: str, starts: Mapping[PartitionId, int]) -> None:
-        self._folder, self._next = Path(folder) / "offsets", dict(starts)
-
-    def ranges(self, batch_id: int) -> list[OffsetRange]:
-        """Returns the ranges of the next micro-batch.  Call it once for each, in order."""
-        ends = orjson.loads((self._folder / str(batch_id)).read_bytes().splitlines()[2])
-        ranges = [
-            OffsetRange(topic, int(partition), self._next.get((topic, int(partition)), 0), end)
-            for topic, partitions in ends.items()
-            for partition, end in partitions.items()
-        ]
-        self._next.update({(r.topic, r.partition): r.end for r in ranges})
-        return [r for r in ranges if r.size]
 
 
 def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
@@ -160,7 +136,7 @@ class RangeReader:
 
         Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for 60 s.
         """
-        return prefetched(_joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
+        return prefetched(joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
 
     def close(self) -> None:
         """Closes the client."""
@@ -225,7 +201,9 @@ class RangeReader:
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
 
 
-def _joined_chunks(messages_read: Iterable[Messages], on_size: Callable[[int, int], None]) -> Iterator[Messages]:
+def joined_chunks(
+    messages_read: Iterable[Messages], on_size: Callable[[int, int], None] = lambda *_: None
+) -> Iterator[Messages]:
     """Joins messages to larger chunks, as long as they take little memory: decoding few messages costs nearly as much
     as decoding many.
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
+from bridge.ends.end import End
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
@@ -52,6 +53,20 @@ def within_sample_bytes(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue
             return
 
 
+class Pacing(NamedTuple):
+    """How a stream is divided into micro-batches.
+
+    messages: the most messages of one.  seconds: the least time between two of them.
+    once: the stream ends at the present end of the input.
+    folder: a folder of the query, for what processes of this machine leave for each other.
+    """
+
+    messages: int
+    seconds: float
+    once: bool
+    folder: str
+
+
 class Message(NamedTuple):
     """A message and its position."""
 
@@ -60,12 +75,20 @@ class Message(NamedTuple):
     value: bytes | None
 
 
+Export = Callable[[Iterable[pa.Table]], Iterator[bytes]]
+"""Makes values of decoded events (EVENT_SCHEMA), in a task."""
+
+
 class MicroBatch(Protocol):
-    """The messages of one trigger of the stream."""
+    """The messages of one trigger of a stream."""
 
     @property
     def messages(self) -> int | None:
         """The most messages that it can hold; None when only reading tells."""
+
+    @property
+    def folder(self) -> str | None:
+        """The folder in which executors on this machine leave files for the driver; None elsewhere."""
 
     @property
     def starts(self) -> Mapping[PartitionId, int]:
@@ -88,15 +111,44 @@ class MicroBatch(Protocol):
         the micro-batch.
         """
 
-    def decoded(self, decode: EventDecoder) -> DataFrame:
-        """Reads and decodes on the executors, and leaves the events (EVENT_SCHEMA) there."""
-
-    def packed(self, decode: EventDecoder) -> RDD[bytes]:
-        """Reads and decodes on the executors, and leaves the events there as Arrow IPC streams."""
+    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+        """Reads and decodes on the executors, and leaves there what `export` makes of the events of each task."""
 
 
-MicroBatches = Callable[[DataFrame, int], MicroBatch]
-"""Makes a micro-batch from the arguments of foreachBatch: the batch and its id."""
+Wait = Callable[[float], bool]
+"""Waits for so many seconds; returns at once, and true, when nobody waits for the stream any more."""
+
+READING: Final = "reading"
+"""What a stream does with its source."""
+
+
+class Guard(Protocol):
+    """Watches the topics of a stream."""
+
+    @property
+    def end(self) -> End:
+        """The source as an end, which says how long Kafka may fail to answer."""
+
+    def partitions(self, stop_waiting: Callable[[], bool]) -> set[PartitionId] | None:
+        """Returns the present partitions; None when `stop_waiting` returned true before Kafka answered.  SourceError
+        when a topic was deleted or created again."""
+
+
+class Stream(Protocol):
+    """Micro-batches of a source, one after the other."""
+
+    trigger: ClassVar[Mapping[str, Any]]
+    """The trigger of the query (DataStreamWriter.trigger)."""
+
+    @property
+    def frame(self) -> DataFrame:
+        """What Spark streams."""
+
+    def next(self, batch: DataFrame, wait: Wait) -> MicroBatch | None:
+        """Returns the micro-batch for the batch with which Spark calls foreachBatch.
+
+        It may wait for messages.  None when the stream has come to its end, or when `wait` says that nobody waits.
+        """
 
 
 class Source(Protocol):
@@ -105,8 +157,6 @@ class Source(Protocol):
     is_kafka: bool
     place: str
     """Where it is: the brokers, or the path."""
-    planning: ClassVar[Mapping[str, str]]
-    """Properties of the session in which Spark plans the micro-batches."""
 
     def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
         """Looks up every partition, and the offsets that it holds now."""
@@ -122,17 +172,14 @@ class Source(Protocol):
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""
 
-    def read_stream(self, spark: SparkSession, starts: Positions, messages_per_batch: int) -> DataFrame:
-        """Makes a stream that begins at `starts`; `micro_batches` turns its batches into messages."""
+    def stream(self, spark: SparkSession, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
+        """Makes a stream that begins at `starts`."""
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns the most messages that a micro-batch can hold."""
 
     def batch_bytes(self, most_bytes: int) -> int:
         """Estimates the bytes of the events of a micro-batch or, if it can be divided, of one of its parts."""
-
-    def micro_batches(self, spark: SparkSession, folder: str, starts: Positions) -> MicroBatches:
-        """Returns what makes the micro-batches of a query of `read_stream`.  folder: the query's checkpoint."""
 
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""

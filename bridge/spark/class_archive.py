@@ -14,23 +14,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from bridge.errors import UsageError
 from bridge.local.cache import cached, remove_unused
 from bridge.spark.java_options import ARCHIVE, PREFIX, QUIET, archive_name, java_options
-from bridge.spark.kafka_source_api import jars_in
 from bridge.spark.process_memory import machine_memory
 from bridge.spark.session import is_submitted, start_session
 
@@ -45,20 +40,6 @@ _LEAST_BYTES: Final = 4 << 30
 _BESIDE: Final = "--beside"
 _MAKE: Final = ("nice", "-n", "19", sys.executable, "-m", "bridge.spark.class_archive", _BESIDE)
 _TICK_SECONDS: Final = 1.0
-_FETCH: Final = "from bridge.spark.session import start_session; start_session({}, with_kafka=True).stop()"
-_NO_KAFKA: Final = {
-    "kafka.bootstrap.servers": "127.0.0.1:1",
-    "kafka.default.api.timeout.ms": "500",
-    "kafka.request.timeout.ms": "500",
-    "fetchOffset.numRetries": "1",
-    "fetchOffset.retryIntervalMs": "1",
-    "subscribe": "none",
-    "maxOffsetsPerTrigger": "1",
-    "startingOffsets": '{"none": {"0": 0}}',
-}
-_CLASSES_OF_MESSAGES: Final = ("ApiKeys", "Errors")
-"""These load the classes of all messages and errors, as a Kafka client does at the first answer of a broker."""
-
 log = structlog.get_logger()
 
 
@@ -66,12 +47,8 @@ def make_archive() -> Path:
     """Makes the archive unless it exists, and returns its path: runs a small stream, and lets the JVM write the classes
     that it has loaded.  Those that nobody has used for 30 days are removed.
 
-    The process must not have a Spark session.  Raises UsageError when Spark does not start.
+    The process must not have a Spark session.  Raises UsageError when Spark does not start, or Java writes no archive.
     """
-    if not jars_in() and subprocess.run([sys.executable, "-c", _FETCH], check=False).returncode:
-        raise UsageError(
-            "Spark's connector for Kafka was not fetched", fix="the lines above tell why; fix that and try again"
-        )
     archive = cached(archive_name(), _write_archive) / ARCHIVE
     remove_unused(PREFIX, _UNUSED_SECONDS)
     return archive
@@ -79,7 +56,7 @@ def make_archive() -> Path:
 
 def _write_archive(folder: Path) -> None:
     options = f"-XX:ArchiveClassesAtExit={folder / ARCHIVE} {QUIET}"
-    spark = start_session({"spark.driver.extraJavaOptions": options}, with_kafka=True)
+    spark = start_session({"spark.driver.extraJavaOptions": options})
     _run_a_stream(spark)
     gateway = SparkContext._gateway
     spark.stop()
@@ -99,60 +76,17 @@ def _run_a_stream(spark: SparkSession) -> None:
     batches: list[int] = []
 
     def process(batch: DataFrame, number: int) -> None:
-        spark.sparkContext.parallelize(batch.collect(), 2).map(str).collect()
+        del batch
+        spark.sparkContext.parallelize(range(2), 2).map(str).collect()
         batches.append(number)
 
-    without_kafka = spark.readStream.format("kafka").options(**_NO_KAFKA)
-    with suppress(PySparkException), _streaming(without_kafka, process) as query:
-        query.awaitTermination(_SECONDS)  # its classes are loaded by then
-    for name in _CLASSES_OF_MESSAGES:
-        spark.sparkContext._gateway.jvm.java.lang.Class.forName(f"org.apache.kafka.common.protocol.{name}")  # type: ignore[union-attr]
-    with _streaming(spark.readStream.format("rate"), process) as query:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        query = stream.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint).start()
         end = time.monotonic() + _SECONDS
         while len(batches) < _MICRO_BATCHES and query.isActive and time.monotonic() < end:
             time.sleep(0.1)
-
-
-@contextmanager
-def _streaming(reader: DataStreamReader, process: Callable[[DataFrame, int], None]) -> Iterator[StreamingQuery]:
-    with tempfile.TemporaryDirectory() as checkpoint:
-        query = reader.load().writeStream.foreachBatch(process).option("checkpointLocation", checkpoint).start()
-        try:
-            yield query
-        finally:
-            query.stop()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is there now.
-
-    connector: the jars of Spark's connector for Kafka.
-    archive: the archive of Spark's classes, "" without one; why: why there is none.
-    """
-
-    connector: tuple[str, ...]
-    archive: str
-    why: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Returns it as a JSON document."""
-        return asdict(self)
-
-
-def prepare() -> Prepared:
-    """Fetches Spark's connector for Kafka, and makes the archive of Spark's classes, unless they are there.
-
-    Raises UsageError when the connector cannot be fetched; a bridge starts without the archive, but slower.
-    """
-    archive, why = "", ""
-    try:
-        archive = str(make_archive())
-    except UsageError as error:
-        if not jars_in():
-            raise
-        why = error.what
-    return Prepared(tuple(map(str, jars_in())), archive, why)
+        query.stop()
 
 
 @contextmanager

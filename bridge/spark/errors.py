@@ -38,22 +38,12 @@ _GIVES_A_REASON: Final = re.compile(
 """What a JVM, or the script that starts it, says when it cannot start."""
 _SHOWN_LINES: Final = 5
 _BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
-_AWAY: Final = re.compile(
-    r"(?:bridge\.errors\.UnansweredError|org\.apache\.kafka\.common\.errors\."
-    r"(?:Timeout|Disconnect|Network|NotLeaderOrFollower|LeaderNotAvailable|BrokerNotAvailable|CoordinatorLoadInProgress"
-    r"|CoordinatorNotAvailable|NotCoordinator|KafkaStorage|FencedLeaderEpoch|UnknownLeaderEpoch|OffsetNotAvailable)"
-    r"Exception)\b.*|No resolvable bootstrap urls.*"
-)
-"""What Kafka's clients say while brokers, names or leaders are away."""
+_AWAY: Final = re.compile(r"bridge\.errors\.UnansweredError\b.*")
+"""What an executor says that Kafka did not answer."""
 
 
 class ExecutorLost(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
     """An executor was lost, and with it the row changes that it held.  The text is Spark's."""
-
-
-class PartitionsAdded(Exception):  # noqa: N818  # not an error: the bridge starts the query again with all of them
-    """Partitions were added to a topic after their offsets were looked up and before the query started.  Spark refuses
-    this; the text names the partitions."""
 
 
 class Losses:
@@ -97,8 +87,7 @@ def start_error(error: Exception, printed: str) -> BridgeError:
         )
     return UsageError(
         f"Spark did not start: {error}; the JVM printed: {' | '.join(lines[-_SHOWN_LINES:])}",
-        fix="check that Java 17 is on the path (java -version) and that the Kafka connector can be fetched; if it says"
-        " 'download failed', remove the POM without a jar from ~/.m2",
+        fix="check that Java 17 is on the path (java -version), and the properties in [spark]",
     )
 
 

@@ -7,23 +7,27 @@ Spark.  On a cluster, and when there is no room for files, the events themselves
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from bridge.events import EVENT_SCHEMA
-from bridge.protocols.batch_decode import packed
 from bridge.rows.amount import Amount
+from bridge.spark.tuning import is_on
 
 RESERVE_BYTES: Final = 16 << 20
 """How many bytes stay free in the file system of the folder.  Spark writes its own log there, and the temporary folder
 of a container may be small.  A file that the driver has mapped takes its room until its events are applied."""
 _FILE_NAME: Final = b"/"
 _TOO_LARGE: Final = b"!"
-"""First bytes of values that are not Arrow streams, which never begin with them."""
+"""First bytes of values that are not Arrow data, which never begins with them."""
+Write = Callable[[pa.NativeFile], None]
+"""Writes Arrow data."""
 
 
 class TooLargeError(Exception):
@@ -58,20 +62,54 @@ def export_tables(tables: Iterable[pa.Table], folder: str | None, most_bytes: fl
 
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:
-    """Writes events (EVENT_SCHEMA) to a new file in `folder`, and returns its name.
+    """Exports events (EVENT_SCHEMA) as an Arrow IPC stream; see `exported`."""
+    return exported(partial(_write_stream, events), events.nbytes, folder)
 
-    Without a folder, or when it has no room, returns the events as an Arrow IPC stream.
+
+def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+
+
+def exported(write: Write, size: int, folder: str | None) -> bytes:
+    """Writes Arrow data of about `size` bytes to a new file in `folder`, and returns its name.
+
+    Without a folder, or when it has no room, returns the data itself.
     """
-    if folder is None or _free_bytes(folder) < events.nbytes + RESERVE_BYTES:
-        return packed(events)
-    file = Path(folder, f"{uuid4().hex}.events")
-    try:
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, EVENT_SCHEMA) as stream:
-            stream.write_table(events)
-    except OSError:
-        file.unlink(missing_ok=True)
-        return packed(events)
-    return str(file).encode()
+    if folder is not None and _free_bytes(folder) >= size + RESERVE_BYTES:
+        file = Path(folder, f"{uuid4().hex}.events")
+        try:
+            with pa.OSFile(str(file), "wb") as sink:
+                write(sink)
+        except OSError:
+            file.unlink(missing_ok=True)
+        else:
+            return str(file).encode()
+    buffer = pa.BufferOutputStream()
+    write(buffer)
+    value: bytes = buffer.getvalue().to_pybytes()
+    return value
+
+
+def is_file(value: bytes) -> bool:
+    """Tells whether an exported value is the name of a file."""
+    return value.startswith(_FILE_NAME)
+
+
+def opened(value: bytes) -> pa.NativeFile:
+    """Opens an exported value for reading.  A file is mapped into memory, and stays so as long as what was read from it
+    lives."""
+    return pa.memory_map(value.decode()) if is_file(value) else pa.BufferReader(value)
+
+
+def transfer_folder(spark: SparkSession, checkpoint: str) -> str | None:
+    """Makes the folder through which executors on this machine transfer data to the driver, beside the query's
+    checkpoint; None where they are elsewhere."""
+    if not is_on("event-files") or not str(spark.sparkContext.master).startswith("local"):
+        return None
+    folder = Path(checkpoint, "events")
+    folder.mkdir(exist_ok=True)
+    return str(folder)
 
 
 def _free_bytes(folder: str) -> int:
@@ -100,10 +138,8 @@ def import_events(values: Iterable[bytes]) -> pa.Table:
 
 
 def _batches(value: bytes) -> list[pa.RecordBatch]:
-    if not value.startswith(_FILE_NAME):
-        return list(pa.ipc.open_stream(value))
-    file = Path(value.decode())
-    with pa.memory_map(str(file)) as source:
+    with opened(value) as source:
         batches = list(pa.ipc.open_stream(source))
-    file.unlink()
+    if is_file(value):
+        Path(value.decode()).unlink()
     return batches

@@ -11,7 +11,6 @@ from typing import Final
 import pyspark
 
 from bridge.local.cache import cache_folder
-from bridge.spark.kafka_source_api import jars_in
 
 _ALWAYS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"
 """The JVM only plans and passes values on.  Its optimising compiler took a third of its processor time and made a
@@ -39,10 +38,9 @@ def java_options() -> str:
 
 
 def archive_name() -> str:
-    """Returns the name of the archive, which depends on Java, Spark, the class path, and the times of Spark's jars: the
-    JVM accepts no archive that is older than its jars."""
+    """Returns the name of the archive, which depends on Java, Spark, and the times of Spark's jars: the JVM accepts no
+    archive that is older than its jars."""
     java = str(Path(shutil.which("java") or "java").resolve())
     identity = "\0".join([java, os.environ.get("JAVA_HOME", ""), pyspark.__version__, str(_SPARK)])
-    identity += "\0" + "\0".join(map(str, jars_in()))
     identity += f"\0{max((jar.stat().st_mtime_ns for jar in (_SPARK / 'jars').glob('*.jar')), default=0)}"
     return f"{PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"

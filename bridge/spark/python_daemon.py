@@ -34,21 +34,8 @@ if is_on("installed-modules"):
 
 from pyspark import daemon  # noqa: E402
 
-
-class WithoutPandas:
-    """Hides pandas from PyArrow, which imports it for its first array.  That takes longer than all other imports
-    together."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        """Raises ModuleNotFoundError for pandas."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
-
-
 if __name__ == "__main__":
-    if is_on("no-pandas"):
-        sys.meta_path.insert(0, WithoutPandas())
     keep_freed_memory()
     if is_on("niceness"):
         os.nice(_NICENESS)
-    daemon.manager()  # type: ignore[no-untyped-call]
+    daemon.manager()

@@ -1,4 +1,4 @@
-"""Starts the Spark session of the bridge: in classic mode, with the Kafka connector, without output."""
+"""Starts the Spark session of the bridge: in classic mode, without output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 from pyspark import SparkConf, SparkContext
-from pyspark.accumulators import AccumulatorServer
+from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from bridge.errors import UsageError
@@ -27,7 +28,6 @@ from bridge.local.cache import mark_used
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
 from bridge.spark.java_options import archive_name, driver_java_options
-from bridge.spark.kafka_source_api import connector, is_local
 from bridge.spark.tuning import VARIABLE
 
 _CHECKPOINT: Final = "bridge-stream-"
@@ -43,10 +43,8 @@ _DEFAULTS: Final = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     # The default manager starts a process for every file, to resolve links.
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
     "spark.sql.session.timeZone": "UTC",
     "spark.redaction.regex": SECRET_NAMES,
     # Java's serializer keeps the last hundred rows that it wrote to the disk: a gigabyte, if they are large.
@@ -63,7 +61,7 @@ _LOCAL_DEFAULTS: Final = {"spark.python.daemon.module": "bridge.spark.python_dae
 """Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
 
-def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: str = "off") -> SparkSession:
+def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> SparkSession:
     """Starts a session with `settings` (Spark properties), which override the properties of spark-submit, which
     override the bridge's defaults.
 
@@ -75,13 +73,12 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    AccumulatorServer.handle_error = _do_not_print  # type: ignore[method-assign, assignment]
+    AccumulatorTCPServer.handle_error = _do_not_print  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
     given = {**_submitted_properties(), **settings}
     defaults = {
         **_DEFAULTS,
-        **connector(given, fetch=with_kafka),
-        **(_LOCAL_DEFAULTS if is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
+        **(_LOCAL_DEFAULTS if _is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
     }
     mark_used(archive_name())
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
@@ -91,9 +88,11 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
-            output = jvm_output.fileno() if log_level == "off" else 2
-            with _standard_error_to(output), _kept_interrupt_handler():
-                _start_jvm(properties)
+            with _kept_interrupt_handler():
+                importing = threading.Thread(target=_import_what_calls_import, daemon=True)
+                importing.start()
+                _start_jvm(properties, jvm_output if log_level == "off" else None)
+                importing.join()
                 session: SparkSession = builder.getOrCreate()
         except ConnectionError as error:
             raise source_error(error) from error  # the JVM was there, and has ended
@@ -107,6 +106,11 @@ def start_session(settings: Mapping[str, str], *, with_kafka: bool, log_level: s
     return session
 
 
+def _is_local(given: Mapping[str, str]) -> bool:
+    """Tells whether Spark runs on this machine alone, which is the default."""
+    return given.get("spark.master", "local").startswith("local")
+
+
 def _show_log(session: SparkSession, level: str) -> None:
     """Shows Spark's log from a level on.  In a JVM that serves Python, Spark drops what is below WARN unless a logger
     has a level of its own, whatever `spark.log.level` says."""
@@ -114,12 +118,23 @@ def _show_log(session: SparkSession, level: str) -> None:
     log4j.core.config.Configurator.setLevel("org.apache.spark", log4j.Level.toLevel(level.upper()))
 
 
-def _start_jvm(properties: Mapping[str, str]) -> None:
-    """Starts the JVM.  Its command line, which every user of the machine can read, holds all properties but the secret
-    ones; those are set on the session."""
+def _import_what_calls_import() -> None:
+    """Imports what PySpark imports at its first call of the JVM, where it looks for NumPy (0.2 s)."""
+    import_module("pyspark.testing.utils")
+
+
+def _start_jvm(properties: Mapping[str, str], output: IO[str] | None) -> None:
+    """Starts the JVM, unless it is there.  Its command line, which every user of the machine can read, holds all
+    properties but the secret ones; those are set on the session.
+
+    output: what the JVM writes its standard error to; None for that of this process.
+    """
+    if SparkContext._gateway is not None:
+        return
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
-    SparkContext._ensure_initialized(conf=public)
+    gateway = launch_gateway(public, {"stderr": output})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def is_submitted() -> bool:
@@ -176,19 +191,33 @@ def _do_not_print(*_: object) -> None:
     The bridge uses no accumulators."""
 
 
+def spill_folder(properties: Mapping[str, str]) -> str:
+    """Returns the folder of this machine where Spark, and what works for it, keeps what is not held in memory."""
+    places = properties.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    return places.split(",")[0]
+
+
+def driver_folder(spark: SparkSession) -> str:
+    """Returns the folder of this machine for what a query of the session leaves: where executors work here, the one
+    for what they spill."""
+    properties = dict(spark.sparkContext.getConf().getAll())
+    return spill_folder(properties) if _is_local(properties) else tempfile.gettempdir()
+
+
 @contextmanager
-def checkpoint_folder() -> Iterator[str]:
-    """Makes a folder for the query's checkpoint, which is removed at the end: the target holds the progress.
+def checkpoint_folder(base: str | None = None) -> Iterator[str]:
+    """Makes a folder for the query's checkpoint, and for what executors on this machine leave there; it is removed at
+    the end, since the target holds the progress.  base: where it is made (`driver_folder`).
 
     Also removes the folders of processes that were killed.  A living process holds a lock on its folder.  Process ids
     would not do, since processes in other containers may share the temporary folder.
     """
-    base = Path(tempfile.gettempdir())
-    for old in base.glob(f"{_CHECKPOINT}*"):
+    folders = Path(base or tempfile.gettempdir())
+    for old in folders.glob(f"{_CHECKPOINT}*"):
         with suppress(OSError), _locked(old):
             shutil.rmtree(old, ignore_errors=True)
     with ExitStack() as stack:
-        created = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=base, ignore_cleanup_errors=True)))
+        created = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folders, ignore_cleanup_errors=True)))
         stack.enter_context(_locked(created))
         folder = created.rename(
             created.with_name(_CHECKPOINT + created.name)
@@ -231,16 +260,3 @@ def _kept_interrupt_handler() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _standard_error_to(descriptor: int) -> Iterator[None]:
-    """Redirects standard error to a descriptor; a JVM that is started inside inherits it."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)

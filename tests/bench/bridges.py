@@ -64,7 +64,7 @@ def command(
 
 
 def started(arguments: Sequence[str], stdout: int, log: Path) -> subprocess.Popen[str]:
-    """`python -m bridge ...`, with bytecode kept: without it every start compiles PySpark and pandas anew."""
+    """`python -m bridge ...`, with bytecode kept: without it every start compiles PySpark anew."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with log.open("wb") as stderr:
         return subprocess.Popen(

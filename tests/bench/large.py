@@ -12,8 +12,8 @@ from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, START_TS, TICK, WORKLOADS, Upstream, messages
 
-LIMIT_MIB = 4096
-"""Of issue 4, for Python and JVM together."""
+LIMIT_MIB = 3072
+"""For Python and JVM together."""
 
 Fill = Callable[[Upstream, Encoder, int], Iterator[EncodedMessage]]
 

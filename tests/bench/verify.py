@@ -20,9 +20,11 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import pack_each
 from bridge.settings.load import load_settings
 from bridge.sources.kafka import KafkaSource
 from bridge.spark.session import start_session
+from bridge.spark.starting_session import StartingSession
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
@@ -107,12 +109,12 @@ def _against_log(events: int) -> dict[str, Any]:
         fill(kafka.bootstrap_servers, "bench", messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
         target, source = Target(mariadb.url), KafkaSource(kafka.bootstrap_servers, ["bench"], {})
         settings = load_settings(None, {}, {"name": "bench", "target": mariadb.url}, [])
-        pipeline = Pipeline(Assembly(settings, target, source, "canal-json"))
+        pipeline = Pipeline(Assembly(settings, target, source, "canal-json"), StartingSession({}, "off", ()))
         pipeline.catch_up(None, lambda _: None, take_over=False)
-        spark = start_session({}, with_kafka=True)
+        spark = start_session({})
         decode = event_decoder("canal-json", DecodeOptions(None))
         extents = source.extents(spark)
-        alone = _seconds(lambda: source.everything(spark, extents).packed(decode).map(len).sum())
+        alone = _seconds(lambda: source.everything(spark, extents).decoded(decode, pack_each).map(len).sum())
         options = VerifyOptions(TableFilter())
         table = ProgressTable("bench")
         check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())

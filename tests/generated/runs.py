@@ -11,29 +11,28 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest.mock import patch
 
 import orjson
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.commands.quarantine import Quarantine
 from bridge.errors import BridgeError
-from bridge.events import EVENT_SCHEMA
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
-from bridge.pipeline.decoded_batch import batch_on_executors, sorted_batch
+from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
 from bridge.rows.sql import conditions, render, statement
-from bridge.spark import executor_rows as executors
-from bridge.spark.executor_rows import Executors
+from bridge.spark.kept_rows import window
+from bridge.spark.kept_rows.window import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.event_filters import FilteredTable
@@ -57,6 +56,7 @@ from tests.generated.upstream import Alter, Change, Step, Transaction, Upstream,
 from tests.generated.verifying import verify
 from tests.generated.wires import ROWS, STATEMENTS, WIRES, Message, Wire
 from tests.support.clients import run_file
+from tests.support.kept import kept_batch
 from tests.support.pipelines import Pipeline, opened
 
 if TYPE_CHECKING:
@@ -198,6 +198,7 @@ class Run:
         """Rows of tables that are not replicated any more, from then on."""
         self._steps: list[Step] = []
         self._read: Sequence[Placed] = ()
+        self._folder: str | None = None
         """Since the bridge began, or began anew."""
         self.met: dict[str, set[str]] = {name: {value} for name, value in self._choice.items()}
 
@@ -369,7 +370,7 @@ class Run:
         if self._now["where"] == "driver":
             return driver_rows
         assert self._bench.spark is not None
-        return Executors(self._bench.spark, Amount(self._random.choice((0, 0, 0, 2, 1000)), 1 << 30)).rows_of
+        return Executors(Amount(self._random.choice((0, 0, 0, 2, 1000)), 1 << 30)).rows_of
 
     @contextmanager
     def _sizes(self) -> Iterator[None]:
@@ -381,11 +382,9 @@ class Run:
             if self._now["statements"] == "loads":
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if self._now["where"] == "executors":
-                stack.enter_context(
-                    patch.object(
-                        executors, "_RENDERED_TOGETHER", Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
-                    )
-                )
+                shard = Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
+                stack.enter_context(patch.object(window, "_SHARD", shard))
+                self._folder = stack.enter_context(TemporaryDirectory()) if self._random.random() < 0.5 else None
             yield
 
     def _decoder(self) -> Decoder:
@@ -421,8 +420,7 @@ class Run:
         if self._random.random() < 0.2:
             pipeline.applier.take(sorted_batch(events))
             return
-        frame = self._bench.spark.createDataFrame(events, from_arrow_schema(EVENT_SCHEMA))
-        pipeline.applier.take(batch_on_executors(frame.repartition(2), {}))
+        pipeline.applier.take(kept_batch(self._bench.spark, events, self._folder))
 
     def _trace(self, step: str) -> None:
         if self._crash_at and step == self._choice["crash"]:

@@ -13,8 +13,8 @@ from bridge.config import Settings
 from bridge.model import PartitionId, TableName
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols.batch_decode import EventDecoder, Messages, packed
-from bridge.sources.source import Extent, Source
+from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.sources.source import Export, Extent, Source
 from bridge.verify.log import verification
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
@@ -81,9 +81,9 @@ class InMemory:
         del spark, extents
         return self
 
-    def packed(self, decode: EventDecoder) -> InProcess:
+    def decoded(self, decode: EventDecoder, export: Export) -> InProcess:
         """All events, by the parts in which they were given."""
-        return InProcess([[packed(events) for events in decode([part])] for part in self._parts])
+        return InProcess([list(export(decode([part]))) for part in self._parts])
 
 
 class Silent:

@@ -18,8 +18,11 @@ from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import MAY_LACK_BOUNDARIES
+from bridge.rows.sql.statement import Sharing, Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
 from tests.mysql.state import test_ownership as ownership
@@ -193,6 +196,20 @@ def test_a_part_that_was_overtaken_cannot_commit(tidb_target: str, session: Sess
         pipeline.take(in_one_partition([row, boundary(11)]))
     assert heirs == 1
     assert session.rows("SELECT * FROM m.t") == []
+
+
+def test_a_task_that_comes_late_commits_nothing(tidb_target: str, session: Session) -> None:
+    """What an executor writes is fenced by its step, too, at the end."""
+    insert = Statement(Stage.WRITE, TableName("m", "t"), "INSERT INTO m.t VALUES (1, 1)", None, Sharing.ANY)
+    with opened(tidb_target, [("cdc", 0)], writers=1) as pipeline:
+        fence = Fence(pipeline.table, pipeline.ownership.epoch, 0)
+        write = ExecutorWriter(Target(tidb_target), fence, pipeline.ownership.lock)
+        assert write([insert]) is None
+        pipeline.take(in_one_partition([boundary(20)]))
+        late = write([insert._replace(sql="INSERT INTO m.t VALUES (2, 2)")])
+        assert late is not None
+        assert "progress is not where the step begins" in late.why
+    assert session.rows("SELECT * FROM m.t") == [(1, 1)]
 
 
 def test_a_lock_that_has_lapsed_is_no_free_pipeline(tidb_target: str, monkeypatch: pytest.MonkeyPatch) -> None:

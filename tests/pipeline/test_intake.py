@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from bridge.demo.encode import ENCODERS
 from bridge.ends.end import End
 from bridge.ends.phases import PhaseClock
-from bridge.errors import ApplyError
+from bridge.errors import ApplyError, SourceError
 from bridge.events import EVENT_SCHEMA
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka
@@ -114,16 +114,22 @@ def _intake(
     )
 
 
+def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> None:
+    """As Spark's callback does for one micro-batch."""
+    stream = SimpleNamespace(next=lambda batch, _: planned(batch, number))
+    intake.take(cast("Any", stream), cast("Any", None), number)
+
+
 def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
     """As a query does that ends behind these micro-batches."""
     intake.start()
     for number in numbers:
-        intake.accept(planned, cast("Any", None), number)
+        _take(intake, planned, number)
     assert any(intake.wait_until_done(0.2) for _ in range(150))
 
 
 def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Spark planned the micro-batch before it saw the partition; what lies there may be earlier than the boundary that
+    """The micro-batch was planned before the partition was seen; what lies there may be earlier than the boundary that
     was read.  So it is admitted with the boundary, once."""
     name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 2)
@@ -204,8 +210,8 @@ def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callabl
     intake = _intake(kafka, name, taker)
     intake.start()
     for number in (0, 1):
-        intake.accept(planned, cast("Any", None), number)
-    third = threading.Thread(target=intake.accept, args=(planned, None, 2))
+        _take(intake, planned, number)
+    third = threading.Thread(target=_take, args=(intake, planned, 2))
     third.start()
     third.join(0.3)
     assert third.is_alive()
@@ -248,7 +254,7 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     intake = _alone(taker)
     intake.start()
     only_here = Part(None, lambda: None)
-    query = threading.Thread(target=intake.accept, args=(lambda *_: only_here, None, 0))
+    query = threading.Thread(target=_take, args=(intake, lambda *_: only_here, 0))
     query.start()
     query.join(0.3)
     assert query.is_alive()
@@ -258,6 +264,42 @@ def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
     assert intake.wait_until_done(10)
 
 
+def _ended(made: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
+    """An intake whose stream has nothing to give, and Spark's callback, which has asked for it."""
+    taker = Taker()
+    intake = _alone(taker)
+    intake.start()
+    callback = threading.Thread(target=_take, args=(intake, lambda *_: made(), 0))
+    callback.start()
+    assert intake.wait_for_end(10)
+    return intake, taker, callback
+
+
+def test_spark_begins_nothing_after_the_end_of_the_stream() -> None:
+    """Its clock would call again at once, and for ever; the pipeline ends the query when the rest is applied."""
+    intake, taker, callback = _ended(lambda: None)
+    assert intake.wait_until_done(10)
+    callback.join(0.3)
+    assert callback.is_alive()
+    intake.close()
+    callback.join(10)
+    assert not callback.is_alive()
+    assert taker.failure is None
+
+
+def test_a_stream_that_cannot_be_planned_fails_as_itself() -> None:
+    """Not as an error of Spark, which would name its callback."""
+
+    def lost() -> None:
+        raise SourceError("Kafka has lost messages")
+
+    intake, taker, callback = _ended(lost)
+    assert isinstance(taker.failure, SourceError)
+    intake.close()
+    callback.join(10)
+    assert not callback.is_alive()
+
+
 def test_one_part_is_decoded_ahead() -> None:
     """While the one before it is handed over; no more, so that the memory is bounded."""
     taker, decoded = Slow(), list[int]()
@@ -265,7 +307,7 @@ def test_one_part_is_decoded_ahead() -> None:
     intake.start()
     parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
     whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
-    intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
+    _take(intake, lambda *_: cast("Any", whole), 0)
     assert not intake.wait_until_done(0.5)
     assert decoded == [0, 1]
     taker.takes.set()
@@ -292,7 +334,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
     intake.start()
-    intake.accept(lambda *_: KafkaBatch(cast("Any", None), whole, properties), cast("Any", None), 0)
+    _take(intake, lambda *_: KafkaBatch(cast("Any", None), whole, properties), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(300))
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]
@@ -310,7 +352,7 @@ def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bo
     intake.start()
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
     whole = Part(messages, lambda: None, parts)
-    intake.accept(lambda *_: cast("Any", whole), cast("Any", None), 0)
+    _take(intake, lambda *_: cast("Any", whole), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(50))
     assert [batch.is_cut for batch in taker.came] == [True, True, last]
 
@@ -333,7 +375,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
 
     def query() -> None:
         for number in range(5):
-            intake.accept(planned, cast("Any", None), number)
+            _take(intake, planned, number)
 
     thread = threading.Thread(target=query)
     thread.start()

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from bridge.errors import OwnedError
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.parallel_writer import _all_of, units
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
+from bridge.mysql.parallel.parallel_writer import _all_of, units
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.sql.load_format import load_of, load_statement
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
@@ -107,6 +107,27 @@ def test_crash_after_crash(target: str, victims: Victims, bank: pa.Table) -> Non
 
     die_again_and_again(target, victims, bank, look, writers=3, **BANK_OPTIONS)
     assert sum(marked) > 10, "parts were there without their progress"
+
+
+def test_parts_that_a_failover_lost_are_written_again(target: str) -> None:
+    """The connection is cut before progress moves, and the server that answers then lacks what was committed in
+    parts: progress says the same there, so the whole step is written again."""
+    rows = [t_row(10 + i, i, i) for i in range(3)]
+    lost = []
+
+    def trace(step: str) -> None:
+        if step == "before commit" and not lost:
+            with admin(target) as old:
+                lost.append(old.rows("SELECT COUNT(*) FROM m.t"))
+                old.execute("DELETE FROM m.t")
+                old.execute(f"KILL {pipeline.writer.session().connection_id}")
+
+    with admin(target) as session:
+        begin(session, [T])
+        with opened(target, [("cdc", 0)], writers=2, trace=trace) as pipeline:
+            pipeline.take(in_one_partition([*rows, boundary(20)]))
+        assert lost == [[(3,)]]
+        assert session.rows("SELECT COUNT(*) FROM m.t") == [(3,)]
 
 
 def test_an_owner_that_slept_in_a_part_cannot_commit_it(target: str, victims: Victims) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +19,8 @@ from bridge.sources import range_reader as ranges
 from bridge.sources.range_reader import (
     READ_AT_ONCE,
     OffsetRange,
-    RangeLog,
     RangeReader,
-    _joined_chunks,
+    joined_chunks,
     shares,
     split_ranges,
 )
@@ -83,22 +80,6 @@ def test_the_pace_follows_the_rate() -> None:
     assert pace.by_rate == LEAST_AT_ONCE
     pace.note(10_000, 0.05)
     assert pace.by_rate == 100_000
-
-
-def test_the_log_of_offsets_gives_each_batch_its_ranges(tmp_path: Path) -> None:
-    """A batch begins where the one before ended, the first at the start, a new partition at 0."""
-    folder = tmp_path / "offsets"
-    folder.mkdir()
-
-    def log(batch: int, **partitions: int) -> None:
-        ends = {"t": {name.removeprefix("p"): end for name, end in partitions.items()}}
-        (folder / str(batch)).write_bytes(b"v1\n{}\n" + orjson.dumps(ends))
-
-    log(0, p0=10, p1=7)
-    log(1, p0=10, p1=9, p2=3)
-    ranges = RangeLog(str(tmp_path), {("t", 0): 4, ("t", 1): 7})
-    assert ranges.ranges(0) == [OffsetRange("t", 0, 4, 10)]
-    assert ranges.ranges(1) == [OffsetRange("t", 1, 7, 9), OffsetRange("t", 2, 0, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +186,7 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
         Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
         for n, size in enumerate(sizes)
     ]
-    lots = list(_joined_chunks(some, _nobody))
+    lots = list(joined_chunks(some, _nobody))
     places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
     assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
     assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
@@ -244,4 +225,4 @@ def test_large_messages_wait_for_no_others() -> None:
     large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
     small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
     lots = [small, large, small, small, large, large]
-    assert [len(lot.value) for lot in _joined_chunks(lots, _nobody)] == [3, 5, 1]
+    assert [len(lot.value) for lot in joined_chunks(lots, _nobody)] == [3, 5, 1]

@@ -38,22 +38,21 @@ def test_an_archive_of_another_kind_does_no_harm(tmp_path: Path, monkeypatch: py
 def test_archives_that_no_bridge_starts_with_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`bridge setup` does it: each Java and each folder of jars that ever was had one of 70 MB."""
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise OSError("no Java")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(class_archive, "jars_in", lambda: [tmp_path])
     monkeypatch.setattr(class_archive, "_write_archive", lambda folder: (folder / "classes.jsa").touch())
     monkeypatch.setattr(session, "_start_jvm", refuse)
     for name in ("gone", "used"):
-        monkeypatch.setattr(java_options, "jars_in", lambda name=name: [name])
+        monkeypatch.setenv("JAVA_HOME", name)
         class_archive.make_archive()
     for path in (tmp_path / "bridge").iterdir():
         os.utime(path, (0, 0))
     with pytest.raises(UsageError, match="no Java"):
-        session.start_session({}, with_kafka=False)
+        session.start_session({})
     kept = {java_options.archive_name()}
-    monkeypatch.setattr(java_options, "jars_in", lambda: ["new"])
+    monkeypatch.setenv("JAVA_HOME", "new")
     class_archive.make_archive()
     kept.add(java_options.archive_name())
     assert {path.name for path in (tmp_path / "bridge").iterdir() if path.is_dir()} == kept

@@ -47,13 +47,6 @@ def test_the_innermost_exception_is_shown() -> None:
 @pytest.mark.parametrize(
     ("said", "is_away"),
     [
-        ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.", True),
-        ("org.apache.kafka.common.errors.NotLeaderOrFollowerException: not the leader", True),
-        ("org.apache.kafka.common.errors.CoordinatorLoadInProgressException: loading", True),
-        (
-            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given",
-            True,
-        ),
         ("bridge.errors.UnansweredError: no message came for 60 s; at cdc/0/7", True),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: gone", False),
         ("org.apache.kafka.common.errors.SaslAuthenticationException: refused", False),

@@ -14,7 +14,7 @@ START = """
 from bridge.errors import BridgeError
 from bridge.spark.session import start_session
 try:
-    start_session({}, with_kafka=False)
+    start_session({})
 except BridgeError as error:
     print(error.exit_code, error)
 """

@@ -19,7 +19,7 @@ def test_what_is_switched_off_is_off_for_all_processes(monkeypatch: pytest.Monke
     monkeypatch.setenv(VARIABLE, "")
     assert is_on("niceness")
     switch_off(["niceness", "event-files"])
-    assert [is_on(name) for name in ("niceness", "event-files", "no-pandas")] == [False, False, True]
+    assert [is_on(name) for name in ("niceness", "event-files", "zip-folders")] == [False, False, True]
     switch_off([])
     assert is_on("niceness")
 

@@ -1,6 +1,6 @@
 """Imported before anything else: what is compiled is kept.
 
-Where PYTHONDONTWRITEBYTECODE is set, every process of the bridge and every Python worker of Spark compiles pandas and
+Where PYTHONDONTWRITEBYTECODE is set, every process of the bridge and every Python worker of Spark compiles
 PySpark anew, and every process of pytest rewrites all of Hypothesis, which takes it a second.
 """
 

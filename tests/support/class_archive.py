@@ -30,7 +30,7 @@ def begin(folder: Path) -> Callable[[], None]:
 
 
 def ensure(folder: Path) -> None:
-    """Waits for whoever makes it, or makes it.  It fetches Spark's connector as well: Ivy takes no lock of its own."""
+    """Waits for whoever makes it, or makes it."""
     with _locked(folder):
         if not java_options():
             subprocess.run(_MAKE, check=True, stdout=subprocess.DEVNULL)

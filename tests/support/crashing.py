@@ -19,9 +19,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import pandas  # type: ignore[import-untyped]  # noqa: F401  # pyarrow imports these two late; here once for all children
 import pyarrow as pa
-import pyarrow.acero
+import pyarrow.acero  # pyarrow imports it late; here once for all children
 
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import BridgeError

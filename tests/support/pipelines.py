@@ -18,9 +18,9 @@ from bridge.ends.end import End
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import goes_by_partition
-from bridge.mysql.apply.parallel_writer import ParallelWriter
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel.parallel_writer import ParallelWriter
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_routes

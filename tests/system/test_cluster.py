@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 import bridge
 from bridge.local import Kafka
 from bridge.spark.java_options import driver_java_options
-from bridge.spark.kafka_source_api import KAFKA_PACKAGE, jars_in
 from tests.bench.database import fingerprint, make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
@@ -27,24 +25,17 @@ from tests.support.feeds import Feed
 
 
 def submit(folder: Path, master: str, *arguments: str) -> Process:
-    """The bridge as an application of a cluster, by its URL.  The driver's class path is the one that the archive of
-    Spark's classes was made of."""
+    """The bridge as an application of a cluster, by its URL."""
     properties = {
         "spark.pyspark.python": sys.executable,
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     conf = [part for name, value in properties.items() for part in ("--conf", f"{name}={value}")]
-    program = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *_connector(master), *conf]
+    program = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *conf]
     script = str(Path(bridge.__file__).with_name("__main__.py"))
     sooner = {"SPARK_SUBMIT_OPTS": driver_java_options()}
     return Process(folder, script, *arguments, program=program, environment=sooner)
-
-
-def _connector(master: str) -> list[str]:
-    """Executors get the package as the manual says; a driver that is alone needs no Ivy."""
-    packages = [] if master.startswith("local") else ["--packages", KAFKA_PACKAGE]
-    return ["--driver-class-path", os.pathsep.join(map(str, jars_in())), *packages]
 
 
 def ends_with_0(process: Process, number: signal.Signals) -> None:

@@ -12,9 +12,9 @@ from bridge.events import EVENT_SCHEMA, Event, Kind
 from bridge.mysql.connection import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
-from bridge.spark import executor_rows
-from bridge.spark.executor_rows import ExecutorRows
-from bridge.spark.frame_store import FrameStore
+from bridge.spark.kept_rows import window
+from bridge.spark.kept_rows.window import ExecutorRows
+from tests.support.kept import kept_store
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -29,14 +29,13 @@ def session(target: str) -> Iterator[Session]:
         yield session
 
 
-def apply(spark: SparkSession, target: str, events: list[Event]) -> None:
+def apply(spark: SparkSession, target: str, events: list[Event], folder: str | None = None) -> None:
     """All of them as one window, on executors."""
 
     def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
         held = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-        return ExecutorRows(
-            [FrameStore.of(spark, pa.concat_tables([EVENT_SCHEMA.empty_table(), *held]))], Amount(0, 0), low, high
-        )
+        rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *held])
+        return ExecutorRows([kept_store(spark, rows, folder)], Amount(0, 0), low, high)
 
     with opened(target, [("cdc", 0)], rows_of=rows_of) as pipeline:
         pipeline.take(in_one_partition([*events, boundary(1000)]))
@@ -47,7 +46,7 @@ def test_pieces_keep_values_of_target_only_columns_apart(
 ) -> None:
     """Unique values that change places among rows of many Spark partitions: all statements run in one session, and
     each row keeps what only the target has."""
-    monkeypatch.setattr(executor_rows, "_RENDERED_TOGETHER", Amount(1, 1 << 30))
+    monkeypatch.setattr(window, "_SHARD", Amount(1, 1 << 30))
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
     count = 12
     session.execute("INSERT INTO m.t VALUES " + ",".join(f"({i},{i},{100 + i})" for i in range(count)))
@@ -55,6 +54,20 @@ def test_pieces_keep_values_of_target_only_columns_apart(
     apply(spark, target, moved)
     found = session.rows("SELECT id, u, extra FROM m.t ORDER BY id")
     assert found == [(i, (i + 1) % count, 100 + i) for i in range(count)]
+
+
+def test_a_row_comes_under_a_spelling_by_which_another_goes(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, target: str, session: Session
+) -> None:
+    """Blanks at the end make no other key, and one spelling goes by one shard, the other one by another: whatever the
+    order of the shards, no row goes after it came."""
+    monkeypatch.setattr(window, "_SHARD", Amount(1, 1 << 30))
+    session.execute("CREATE TABLE m.t (k VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, v INT)")
+    session.execute("INSERT INTO m.t VALUES " + ",".join(f"('{n}',0)" for n in range(8)))
+    goes = [row_change(10, "t", ["k", "v"], ["k"], before=[f"{n}", 0]) for n in range(8)]
+    comes = [row_change(11, "t", ["k", "v"], ["k"], after=[f"{n} ", 1]) for n in range(8)]
+    apply(spark, target, [*goes, *comes])
+    assert session.rows("SELECT k, v FROM m.t ORDER BY k") == [(f"{n} ", 1) for n in range(8)]
 
 
 def test_spellings_of_one_key_are_one_key(spark: SparkSession, target: str, session: Session) -> None:

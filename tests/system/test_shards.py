@@ -9,20 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from bridge.config import Settings
 from bridge.errors import ApplyError
-from bridge.events import EVENT_SCHEMA
-from bridge.pipeline.decoded_batch import batch_on_executors
 from bridge.protocols.ruled_rows import ruled
 from bridge.rows.amount import Amount
-from bridge.spark.errors import source_error
-from bridge.spark.executor_rows import Executors
+from bridge.spark.kept_rows.window import Executors
 from tests.support.captures import write_lines
 from tests.support.command import bridge
+from tests.support.kept import kept_batch
 from tests.support.pipelines import opened, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.verify_servers import execute
@@ -105,16 +101,14 @@ def test_on_executors(target: str, spark: SparkSession) -> None:
     met = row_change(12, "t", ["id"], ["id"], after=[6], schema="s2")
 
     def apply(events: pa.Table) -> None:
-        frame = spark.createDataFrame(ruled(events, settings.row_rules), from_arrow_schema(EVENT_SCHEMA))
-        rows_of = Executors(spark, Amount(0, 1 << 30)).rows_of
+        rows_of = Executors(Amount(0, 1 << 30)).rows_of
         with opened(target, [("cdc", 0)], rows_of=rows_of, ddl=settings.ddl_rules()) as pipeline:
-            pipeline.applier.take(batch_on_executors(frame.repartition(2), {}))
+            pipeline.applier.take(kept_batch(spark, ruled(events, settings.row_rules)))
             pipeline.applier.finish()
 
-    with pytest.raises(PythonException) as raised:
+    with pytest.raises(
+        ApplyError, match=r"two shards of s.t have a row with the same key \(id = 6\): s1.t .* and s2.t"
+    ):
         apply(in_one_partition([*rows, met, boundary(20)]))
-    error = source_error(raised.value)
-    assert isinstance(error, ApplyError)
-    assert "two shards of s.t have a row with the same key (id = 6): s1.t (commit ts 10) and s2.t" in str(error)
     apply(in_one_partition([*rows, boundary(20)]))
     assert sql(target, "SELECT COUNT(*) FROM s.t") == [(40,)]

@@ -10,8 +10,8 @@ import pytest
 from bridge.mysql.connection import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore
-from bridge.spark.executor_rows import Executors
-from bridge.spark.frame_store import FrameStore
+from bridge.spark.kept_rows.window import Executors
+from tests.support.kept import kept_store
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -33,10 +33,10 @@ def session(target: str) -> Iterator[Session]:
 
 def keep_on_executors(spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever comes."""
-    executors = Executors(spark, Amount(0, 0))
+    executors = Executors(Amount(0, 0))
 
     def moved(stores: list[RowStore], low: int, high: int) -> object:
-        return executors.rows_of([FrameStore.of(spark, store.table) for store in stores], low, high)  # type: ignore[attr-defined]
+        return executors.rows_of([kept_store(spark, store.table) for store in stores], low, high)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(pipeline.applier.order, "_rows_of", moved)
 
@@ -66,5 +66,5 @@ def test_progress_stays_below_what_is_resolved(
 def test_a_window_may_hold_any_number_of_schema_changes(spark: SparkSession) -> None:
     """Each parts it; the first row behind each is found without a plan that grows with them."""
     changes = [row_change(TS + n, "t", ["id"], ["id"], after=[n]) for n in range(0, 3000, 3)]
-    rows = Executors(spark, Amount(0, 0)).rows_of([FrameStore.of(spark, in_one_partition(changes))], TS, TS + 3000)
+    rows = Executors(Amount(0, 0)).rows_of([kept_store(spark, in_one_partition(changes))], TS, TS + 3000)
     assert rows.marks([TS + n for n in range(1, 3000)]) == [TS + n for n in range(0, 3000, 3)]

@@ -1,4 +1,4 @@
-"""Checks of this machine: Java, Python, memory, the folders for files in memory and for what is spilled."""
+"""Checks of this machine: Java, Python, memory, the folder for temporary files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from typing import Final
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.config import Settings
 from bridge.spark.process_memory import machine_memory
+from bridge.spark.session import spill_folder
 
 JAVA: Final = 17
-_TESTED_PYTHON: Final = ((3, 11), (3, 13))
-_SHM: Final = Path("/dev/shm")  # where Linux keeps files in memory
-_SHM_BYTES: Final = 512 << 20
-"""Decoded messages of one micro-batch reach the driver through files there."""
+_TESTED_PYTHON: Final = ((3, 11), (3, 14))
 _SPILL_BYTES: Final = 2 << 30
 _BESIDE_BYTES: Final = 1 << 30
 """What Python workers, the driver's own code and the JVM beside its heap take."""
@@ -48,15 +46,16 @@ class MachineFacts:
     java: str
     python: tuple[int, int]
     memory: int | None
-    shm: Folder
     spill: Folder
 
 
 def gather(settings: Settings) -> MachineFacts:
     """Looks at this machine."""
-    spill = settings.spark.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
     return MachineFacts(
-        _java(os.environ), sys.version_info[:2], machine_memory(), _folder(str(_SHM)), _folder(spill.split(",")[0])
+        _java(os.environ),
+        sys.version_info[:2],
+        machine_memory(),
+        _folder(spill_folder(settings.spark)),
     )
 
 
@@ -65,15 +64,6 @@ def judge(facts: MachineFacts, settings: Settings) -> Iterator[Finding]:
     yield _judge_java(facts.java)
     yield _judge_python(facts.python)
     yield _judge_memory(facts.memory, settings)
-    if facts.shm.free is None or facts.shm.free < _SHM_BYTES:
-        free = "cannot be written" if facts.shm.free is None else f"has {_mib(facts.shm.free)} free"
-        yield warn(
-            "shm",
-            f"{facts.shm.path} {free}: decoded messages go to the driver without files in memory, which is slower",
-            "give the container --shm-size=1g",
-        )
-    else:
-        yield ok("shm", f"{facts.shm.path} has {_mib(facts.shm.free)} free")
     yield _judge_spill(facts.spill)
 
 
@@ -91,7 +81,7 @@ def _judge_java(said: str) -> Finding:
 def _judge_python(version: tuple[int, int]) -> Finding:
     text = ".".join(map(str, version))
     if version > _TESTED_PYTHON[1]:
-        return warn("python", f"Python {text} is later than what PySpark 4.0 knows", "take Python 3.11, 3.12 or 3.13")
+        return warn("python", f"Python {text} is later than what PySpark 4.3 knows", "take Python 3.11 to 3.14")
     return ok("python", f"Python {text}")
 
 
@@ -112,9 +102,8 @@ def _judge_spill(spill: Folder) -> Finding:
     fix = "set spark.local.dir in [spark], or TMPDIR, to a folder with room"
     if spill.free is None:
         return fail("spill", f"nothing can be written to the folder for temporary files, {spill.path}", fix)
-    if spill.free < _SPILL_BYTES:
-        return warn("spill", f"{_mib(spill.free)} are free in {spill.path}, where a long catch-up spills to", fix)
-    return ok("spill", f"{_mib(spill.free)} are free in {spill.path}, where a long catch-up spills to")
+    said = f"{_mib(spill.free)} are free in {spill.path}, where decoded messages lie until they are applied"
+    return warn("spill", said, fix) if spill.free < _SPILL_BYTES else ok("spill", said)
 
 
 def size_of(text: str) -> int:

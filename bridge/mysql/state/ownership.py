@@ -42,6 +42,7 @@ _CONTROL: Final = ":control"
 _BREAK_OFF_SECONDS: Final = 3.0
 """How long a target that does not answer may take to end connections at a stop."""
 _UNKNOWN_THREAD: Final = 1094
+_LOCK_NAME: Final = 64
 _LOCK_WAIT: Final = 1205
 
 
@@ -63,7 +64,7 @@ class Ownership:
 
     def __init__(self, target: Target, table: ProgressTable) -> None:
         self._target, self._table = target, table
-        self._lock = pipeline_lock(table.schema, table.name)
+        self.lock = pipeline_lock(table.schema, table.name)
         self.control = target.connect(autocommit=True)
         self.epoch = 0
         self._is_broken_off = False
@@ -186,11 +187,8 @@ class Ownership:
                 raise self.lost()
 
     def mark(self, session: Session) -> None:
-        """Takes a lock on a connection, by which a take-over recognises the connection as this pipeline's: a restarted
-        server uses the ids of connections again.  TiDB takes locks away after a time; there it gets a name, too."""
-        session.value("SELECT GET_LOCK(%s, 0)", (self._mark_of(session.connection_id),))
-        if session.is_tidb:
-            tidb.set_name(session, self._lock)
+        """Has a connection recognised as this pipeline's (`mark_connection`)."""
+        mark_connection(session, self.lock)
 
     def end(self, connection: int) -> None:
         """Ends an earlier connection of this pipeline, which the server may still hold although the network has cut it.
@@ -227,7 +225,7 @@ class Ownership:
         with suppress(MySQLError, OSError, TargetError):
             session = self._target.connect(autocommit=True)
             try:
-                for connection in self._marked(session, connections):
+                for connection in self._marked(session, connections) | self._others(session):
                     _kill(session, connection)
                 self._give_back(session)
             finally:
@@ -251,30 +249,32 @@ class Ownership:
         return quote_name(self._table.schema, "owner")
 
     def _try_lock(self, seconds: int) -> bool:
-        return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self._lock, seconds)) == 1)
+        return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self.lock, seconds)) == 1)
 
     def _holder(self) -> int | None:
         """Gives the connection that holds the lock.  Of another's lock TiDB tells only that it is held (1)."""
-        holder = self.control.value("SELECT IS_USED_LOCK(%s)", (self._lock,))
+        return self._holder_on(self.control)
+
+    def _holder_on(self, session: Session) -> int | None:
+        holder = session.value("SELECT IS_USED_LOCK(%s)", (self.lock,))
         return None if holder is None else int(holder)
 
     def _rival(self) -> int | None:
         """Gives the control session of another owner, or an earlier one of this owner; None when there is none."""
         if self.control.is_tidb:
-            return next(iter(tidb.connections_named(self.control, self._lock + _CONTROL)), None)
+            return next(iter(tidb.connections_named(self.control, self.lock + _CONTROL)), None)
         holder = self._holder()
         return None if holder == self.control.connection_id else holder
 
     def _name_control(self) -> None:
         """Has the control session recognised as the pipeline's, now that it holds the lock."""
         if self.control.is_tidb:
-            tidb.set_name(self.control, self._lock + _CONTROL)
+            tidb.set_name(self.control, self.lock + _CONTROL)
         else:
             self.mark(self.control)
 
     def _mark_of(self, connection: int) -> str:
-        """Names the lock that only this connection takes; a name has 64 characters at most."""
-        return f"{self._lock}:{connection}"[-64:]
+        return _mark_of(self.lock, connection)
 
     def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
         """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB, which tells
@@ -284,8 +284,19 @@ class Ownership:
         holders = {number: session.value("SELECT IS_USED_LOCK(%s)", (mark,)) for number, mark in marks.items()}
         if not session.is_tidb:
             return {number for number, holder in holders.items() if holder is not None and int(holder) == number}
-        named = tidb.connections_named(session, self._lock) if marks else set()
+        named = tidb.connections_named(session, self.lock) if marks else set()
         return {number for number, holder in holders.items() if holder is not None} | (named & marks.keys())
+
+    def _others(self, session: Session) -> set[int]:
+        """Finds all connections of the pipeline but control sessions: those of Spark's executors are not recorded."""
+        if session.is_tidb:
+            return tidb.connections_named(session, self.lock)
+        rows = session.rows(
+            "SELECT id FROM information_schema.processlist"
+            f" WHERE IS_USED_LOCK(RIGHT(CONCAT(%s, ':', id), {_LOCK_NAME})) = id AND id <> %s",
+            (self.lock, self._holder_on(session) or 0),
+        )
+        return {int(number) for (number,) in rows}
 
     def _has_lapsed(self) -> bool:
         """Tells whether the owner lives although its lock was free: TiDB takes locks away after an hour
@@ -309,7 +320,7 @@ class Ownership:
         rival = self._rival()
         if not wait_while_running(self.control, pipeline_tag(self._table.name), connection=rival, stop=stop):
             raise Abandoned
-        for connection in self._marked(self.control, connections) | self._sure(rival):
+        for connection in self._marked(self.control, connections) | self._others(self.control) | self._sure(rival):
             _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
@@ -327,7 +338,7 @@ class Ownership:
 
     def _end_left(self) -> None:
         """Ends what an owner that is gone has left: its lock is free, but a transaction may still hold the row."""
-        for connection in self._current_owner()[2]:
+        for connection in {*self._current_owner()[2], *self._others(self.control)}:
             self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:
@@ -342,6 +353,19 @@ class Ownership:
             return "?", 0, [], 0
         host, pid, connections, age = rows[0]
         return host, pid, [int(part) for part in connections.split(",") if part], int(age)
+
+
+def mark_connection(session: Session, lock: str) -> None:
+    """Takes a lock on a connection, by which a take-over recognises the connection as the pipeline's: a restarted
+    server uses the ids of connections again.  TiDB takes locks away after a time; there it gets a name, too."""
+    session.value("SELECT GET_LOCK(%s, 0)", (_mark_of(lock, session.connection_id),))
+    if session.is_tidb:
+        tidb.set_name(session, lock)
+
+
+def _mark_of(lock: str, connection: int) -> str:
+    """Names the lock that only this connection takes; a name has 64 characters at most."""
+    return f"{lock}:{connection}"[-_LOCK_NAME:]
 
 
 def _kill(session: Session, connection: int) -> None:

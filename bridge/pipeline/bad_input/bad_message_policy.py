@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from bridge.errors import RefusedRowsError
 from bridge.events import Code
@@ -13,7 +12,7 @@ from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry
 from bridge.pipeline.bad_input.refused_rows import apply_or_quarantine, with_position
 from bridge.pipeline.bad_input.truncated_rows import CutRows
-from bridge.rows.order_and_slices import WindowRows
+from bridge.rows.order_and_slices import RowStatements, WindowRows
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class OnBadMessage:
         if self.quarantine:
             return apply_or_quarantine(writer, step, rows, catalog, self.protocol)
         try:
-            writer.apply(step, partial(rows.statements, catalog))
+            writer.apply(step, RowStatements(rows, catalog))
         except RefusedRowsError as refusal:
             raise with_position(writer, rows, catalog, refusal) from refusal
         return step

@@ -24,7 +24,7 @@ from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import linked
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody, spellings
 from bridge.rows.net_changes import choose_key
-from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, WindowRows
+from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, RowStatements, WindowRows
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
@@ -48,7 +48,7 @@ def apply_or_quarantine(
     """
     while True:
         try:
-            writer.apply(step, partial(rows.statements, catalog))
+            writer.apply(step, RowStatements(rows, catalog))
         except RefusedRowsError as refusal:
             name = TableName(*refusal.table)
             kept, refused = separate_refused(

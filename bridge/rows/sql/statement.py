@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple
@@ -59,6 +59,29 @@ class Statement(NamedTuple):
     def size(self) -> int:
         """About how many bytes are sent for it."""
         return len(self.sql) + (self.load.body.size if self.load else 0)
+
+
+class NotWritten(NamedTuple):
+    """Why statements were not committed by the process that has their rows.
+
+    refused_load: the table that refused a load.  cannot_connect: whether the process cannot reach the target.
+    """
+
+    why: str
+    refused_load: TableName | None = None
+    cannot_connect: bool = False
+
+
+class NotWrittenError(Exception):
+    """Raised when other processes have not written all that they were to write."""
+
+    def __init__(self, found: NotWritten) -> None:
+        super().__init__(found.why)
+        self.found = found
+
+
+WritePart = Callable[[Sequence[Statement]], NotWritten | None]
+"""Commits statements in one transaction, and tells why not when it cannot; it may be sent to another process."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark import RDD, StorageLevel
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, without_left_out
-from bridge.protocols.batch_decode import EventDecoder, unpacked
+from bridge.protocols.batch_decode import EventDecoder, pack_each, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
@@ -56,7 +56,9 @@ class Log:
     """All events of the messages, decoded once and kept with the executors."""
 
     def __init__(self, messages: MicroBatch, decode: EventDecoder) -> None:
-        self._packed: RDD[bytes] = messages.packed(decode).map(_compressed).persist(StorageLevel.MEMORY_AND_DISK)
+        self._packed: RDD[bytes] = (
+            messages.decoded(decode, pack_each).map(_compressed).persist(StorageLevel.MEMORY_AND_DISK)
+        )
 
     def close(self) -> None:
         """Releases the events."""

@@ -97,9 +97,7 @@ class LogVerification:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
         began = time.monotonic()
         self._listener.stage("starting Spark")
-        spark = start_session(
-            self._settings.spark, with_kafka=self._source.is_kafka, log_level=self._settings.log.spark
-        )
+        spark = start_session(self._settings.spark, log_level=self._settings.log.spark)
         with self._expected_errors(), ExitStack() as stack:
             routes = self._options.row_rules.routes
             snapshot = open_target_snapshot(self._target, self._table, self._options.workers, routes)

@@ -227,6 +227,7 @@ def test_the_epoch_fences_a_session_that_nobody_killed(target: str, session: Ses
     with owner(target) as first:
         survivor = first.writer.session()
         session.execute("UPDATE _bridge.owner SET connections = ''")
+        survivor.value("SELECT RELEASE_ALL_LOCKS()")
         with owner(target, take_over=True):
             before = contents(session), journal(session)
             with pytest.raises(OwnedError):

@@ -5,15 +5,18 @@ Every connection commits its part on its own, so a reader may see one part of a 
 applied twice: connections write the last images of keys, which give the same result when they are written again, and
 after a crash all of them are written again.  Rows that must not be written twice (rows without a key, and rows
 completed from old ones that are deleted) are part of the transaction that moves progress.
+
+The connections are the driver's, for rows that the driver has, or those of Spark's executors, for rows that they have.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import Thread
 from typing import Any, Final
 
@@ -23,15 +26,16 @@ from pymysql.err import MySQLError
 from bridge.ends.phases import Phase
 from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
-from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import check_matched
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
 from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.rows.sql.statement import Rendering, Sharing, Statement
+from bridge.rows.order_and_slices import RowStatements
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024
 """A step with fewer bytes to write than this is one transaction: spreading it costs more for commits than it saves."""
@@ -39,6 +43,9 @@ LOAD_BYTES: Final = 1024 * 1024
 """How many bytes are loaded at once: fewer than by a single connection, so that there are parts for all connections."""
 _ATTEMPTS: Final = 5
 """How often a connection begins anew after a lock conflict, before one connection writes the whole step."""
+
+_UNREACHED: Final = 3
+"""After so many steps, one after the other, that executors could not connect for, they are asked no more."""
 
 INTERLEAVED: Final = 2
 """The value of innodb_autoinc_lock_mode with which loads do not lock the whole table."""
@@ -71,6 +78,8 @@ class ParallelWriter(Writer):
     ) -> None:
         super().__init__(target, table, ownership, **options)
         self._min_bytes = min_bytes
+        self._unreached = 0
+        self._marked_on: Session | None = None
         self._shards = [
             _Shard(target, table, ownership, self._left, self._loadable.discard, self._trace) for _ in range(writers)
         ]
@@ -86,6 +95,56 @@ class ParallelWriter(Writer):
         Raises what `Writer.apply` raises: if a connection cannot write its part, one transaction writes the whole step,
         and its outcome counts.
         """
+        if isinstance(source, RowStatements) and source.rows.is_apart:
+            super().apply(step, self._left_apart(step, source))
+        else:
+            self._apply_here(step, source)
+
+    def _left_apart(self, step: Advance, source: RowStatements) -> StatementSource:
+        """Has executors write what they have, and gives what is left for the transaction that moves progress."""
+        if self._unreached >= _UNREACHED:
+            return source
+
+        def again(rendering: Rendering) -> Iterable[Statement]:
+            return source(replace(rendering, load_bytes=0))  # a load may be the cause
+
+        try:
+            self._mark(step)
+            fence = Fence(self._table, self._ownership.epoch, step.old_ts)
+            write = ExecutorWriter(self._target, fence, self._ownership.lock)
+            rendering = self._rendering(may_load=True)
+            self.phases.enter(Phase.SERVER)
+            left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
+        except (MySQLError, OSError, StoppedError) as error:
+            log.warning("written_again", why=str(error))
+        except NotWrittenError as error:
+            log.warning("written_again", why=str(error))
+            self._note(error.found)
+        else:
+            self._unreached = 0
+            rest = replace(source, rows=left)
+            return lambda rendering: rest(rendering) if self._has_parts else again(rendering)
+        return again
+
+    @property
+    def _has_parts(self) -> bool:
+        """Whether the server is sure to have the parts that were committed: after a failover another one may answer,
+        which lagged."""
+        return self._session is self._marked_on
+
+    def _note(self, found: NotWritten) -> None:
+        if found.refused_load is not None:
+            self._loadable.discard(found.refused_load)
+        self._unreached = self._unreached + 1 if found.cannot_connect else 0
+        if self._unreached == _UNREACHED:
+            log.warning(
+                "executors_do_not_write",
+                why=found.why,
+                fix="nothing is lost: the driver writes alone; let executors reach the target, and start the bridge"
+                " again, if that is too slow",
+            )
+
+    def _apply_here(self, step: Advance, source: StatementSource) -> None:
         first = self._rendering(may_load=True)
         try:
             statements = self._all(source, first)
@@ -97,7 +156,7 @@ class ParallelWriter(Writer):
         is_done = is_large and self._spread(step, units(shared))
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
-            if is_large and (rendering.safe_mode or not is_done):  # a load may be the cause
+            if is_large and (rendering.safe_mode or not is_done or not self._has_parts):  # a load may be the cause
                 return source(replace(rendering, load_bytes=0))
             all_of_it = statements if rendering == first else source(rendering)
             return (one for one in all_of_it if one.sharing is Sharing.ONCE) if is_done else all_of_it
@@ -142,7 +201,8 @@ class ParallelWriter(Writer):
         try:
             self._mark(step)
             self._open()
-            _all_of([partial(shard.write, waiting) for shard in self._shards])
+            fence = Fence(self._table, self._ownership.epoch, step.old_ts)
+            _all_of([partial(shard.write, fence, waiting) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             log.warning("written_again", why=str(error))
             return False
@@ -158,6 +218,7 @@ class ParallelWriter(Writer):
         except (MySQLError, OSError):
             super().close()
             raise
+        self._marked_on = session
         self._trace("marked")
 
     def _open(self) -> None:
@@ -214,7 +275,7 @@ class _Shard:
             self._session.close()
             self._session = None
 
-    def write(self, waiting: deque[Unit]) -> None:
+    def write(self, fence: Fence, waiting: deque[Unit]) -> None:
         """Writes units until none is left, all in one transaction.  After a lock conflict it puts them back and begins
         anew.
 
@@ -223,7 +284,10 @@ class _Shard:
         for attempt in range(_ATTEMPTS):
             taken: list[Unit] = []
             try:
-                self._transact(waiting, taken)
+                self._transact(fence, waiting, taken)
+            except FencedError as error:
+                self.close()
+                raise self._ownership.lost() from error
             except (MySQLError, OSError, LoadRefusedError) as error:
                 waiting.extend(taken)
                 self._abandon(error)
@@ -237,35 +301,11 @@ class _Shard:
             else:
                 return
 
-    def _transact(self, waiting: deque[Unit], taken: list[Unit]) -> None:
+    def _transact(self, fence: Fence, waiting: deque[Unit], taken: list[Unit]) -> None:
         session = self._session
         if session is None:
             raise OSError("the connection is closed")
-        session.begin()
-        if not session.is_tidb:
-            self._hold_epoch(session, "LOCK IN SHARE MODE")
-        self._trace("part begun")
-        while True:
-            try:
-                taken.append(waiting.popleft())
-            except IndexError:
-                break
-            for statement in taken[-1]:
-                if statement.load is not None:
-                    load_data.run(session, statement.sql, statement.load)
-                else:
-                    check_matched(statement, session.write(statement.sql))
-        if session.is_tidb:
-            self._hold_epoch(session, "FOR UPDATE")
-        self._trace("before part commit")
-        session.commit()
-        self._trace("part committed")
-
-    def _hold_epoch(self, session: Session, lock: str) -> None:
-        """Nobody can take over from here to the end of the transaction.  TiDB has no shared lock: there the connections
-        take turns, one COMMIT long."""
-        if self._table.epoch_now(session, lock) != self._ownership.epoch:
-            raise self._ownership.lost()
+        write_part(session, fence, chain.from_iterable(_taken_from(waiting, taken)), self._trace)
 
     def _abandon(self, error: BaseException) -> None:
         if isinstance(error, LOST):
@@ -273,6 +313,16 @@ class _Shard:
         elif self._session is not None:
             with suppress(MySQLError, OSError):
                 self._session.rollback()
+
+
+def _taken_from(waiting: deque[Unit], taken: list[Unit]) -> Iterator[Unit]:
+    """Takes units until none is left, and notes them."""
+    while True:
+        try:
+            taken.append(waiting.popleft())
+        except IndexError:
+            return
+        yield taken[-1]
 
 
 def _all_of(parts: list[Callable[[], None]]) -> None:

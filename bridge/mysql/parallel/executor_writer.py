@@ -1,0 +1,87 @@
+"""Writes parts of a step in Spark's tasks, over one connection of each Python worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.errors import BridgeError
+from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
+from bridge.mysql.server_errors import LOST, LockConflictError, server_words
+from bridge.mysql.state.ownership import mark_connection
+from bridge.rows.sql.statement import NotWritten, Statement
+
+_ATTEMPTS: Final = 5
+"""How often a part is begun anew after a lock conflict, before one connection writes the whole step."""
+
+_sessions: Final[dict[tuple[str, int], Session]] = {}
+"""The session of this process, by the lock of its pipeline and the epoch."""
+
+
+@dataclass(frozen=True)
+class ExecutorWriter:
+    """Writes parts of one step; it is sent to tasks.
+
+    lock: the name of the pipeline's lock, by which others recognise its connections.
+    """
+
+    target: Target
+    fence: Fence
+    lock: str
+
+    def __call__(self, statements: Sequence[Statement]) -> NotWritten | None:
+        """Commits the statements in one transaction; tells why not when it cannot."""
+        outcome: NotWritten | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                session = self._session()
+            except (MySQLError, OSError, BridgeError) as error:
+                return NotWritten(_words(error), cannot_connect=True)
+            outcome, may_help = self._attempt(session, statements)
+            if outcome is None or not may_help:
+                break
+        return outcome
+
+    def _attempt(self, session: Session, statements: Sequence[Statement]) -> tuple[NotWritten | None, bool]:
+        """Returns why the statements are not committed, and whether another attempt may help."""
+        try:
+            write_part(session, self.fence, statements)
+        except LoadRefusedError as refusal:
+            self._close()
+            return NotWritten(str(refusal), refused_load=refusal.table), False
+        except (MySQLError, OSError, BridgeError, FencedError) as error:
+            if isinstance(error, LockConflictError):
+                with suppress(MySQLError, OSError):
+                    session.rollback()
+            else:
+                self._close()
+            return NotWritten(_words(error)), isinstance(error, (LockConflictError, *LOST))
+        except BaseException:
+            self._close()
+            raise
+        return None, False
+
+    def _session(self) -> Session:
+        key = (self.lock, self.fence.epoch)
+        if key not in _sessions:
+            self._close()
+            session = self.target.connect()
+            mark_connection(session, self.lock)
+            _sessions[key] = session
+        return _sessions[key]
+
+    @staticmethod
+    def _close() -> None:
+        """Ends the session of this process; an open transaction is rolled back."""
+        while _sessions:
+            _sessions.popitem()[1].close()
+
+
+def _words(error: Exception) -> str:
+    return server_words(error) if isinstance(error, MySQLError) else str(error)

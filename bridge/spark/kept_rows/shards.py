@@ -1,0 +1,122 @@
+"""Divides the row changes of a window into shards by the keys of their rows, and renders each: what tasks do.
+
+An error of the bridge comes to the driver as it is, in the place of a shard: as the error of a Spark task it would
+arrive without its table and code.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import RDD
+
+from bridge.errors import BridgeError
+from bridge.events import EVENT_SCHEMA
+from bridge.model import Table, TableName
+from bridge.rows.keys.key_spellings import KnownSpellings
+from bridge.rows.net_changes import fold
+from bridge.rows.order_and_slices import in_order, in_stages
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import NotWritten, Rendering, Sharing, Statement, WritePart
+from bridge.spark.event_transfer import export_events, opened
+from bridge.spark.kept_rows.chunks import Chunk
+from bridge.spark.kept_rows.places import Parts
+from bridge.spark.kept_rows.row_keys import divided, keyed, shards_of
+from bridge.spark.kept_rows.statements import Rendered, export_statements
+
+_ERROR: Final = b"E"
+"""The first byte of a pickled error in the place of events."""
+Shard = tuple[int, bytes]
+"""The number of a shard, and some of its events, or an error."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How a window is divided and rendered.
+
+    same: what the target said of keys that it compares as equal.
+    folder: where tasks leave files; None where they may not.
+    """
+
+    catalog: Mapping[TableName, Table]
+    rendering: Rendering
+    same: KnownSpellings
+    count: int
+    folder: str | None
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Mapping[TableName, Table],
+        rendering: Rendering,
+        same: KnownSpellings,
+        count: int,
+        folder: str | None,
+    ) -> Shards:
+        """Makes what can be sent to tasks."""
+        return cls(dict(catalog), replace(rendering, same_keys=same), same, count, folder)
+
+    def rendered(self, parts: Parts) -> RDD[Rendered | BridgeError]:
+        """Has tasks divide and render the row changes: one Spark partition for each shard."""
+        shards = parts.spread(self._divide).partitionBy(self.count, int)
+        return shards.mapPartitionsWithIndex(self._render)
+
+    def _divide(self, chunks: Iterator[Chunk]) -> Iterator[Shard]:
+        """Divides chunks.  An error takes the place of shard 0."""
+        for chunk in chunks:
+            try:
+                found = list(keyed(self.catalog, chunk.rows(), self.same, self.rendering.checked_types))
+            except BridgeError as error:
+                yield 0, _ERROR + pickle.dumps(error)
+                return
+            rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(some.changes for some in found)])
+            numbers = [shards_of(some.table, some.keys, self.count) for some in found]
+            for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
+                yield number, export_events(some, self.folder)
+
+    def _render(self, number: int, shard: Iterable[Shard]) -> Iterator[Rendered | BridgeError]:
+        """Folds and renders one shard."""
+        try:
+            yield from export_statements(number, self._statements(number, shard), self.folder)
+        except BridgeError as error:
+            yield error
+
+    def _statements(self, number: int, shard: Iterable[Shard]) -> Iterator[Statement]:
+        """Folds and renders one shard.  One session may run the statements of several, so each gives its scratch tables
+        names of its own."""
+        values = [value for _, value in shard]
+        for value in values:
+            if value.startswith(_ERROR):
+                raise pickle.loads(value[len(_ERROR) :])  # of `_divide`
+        batches = [batch for value in values for batch in pa.ipc.open_stream(opened(value))]
+        changes = in_order(pa.Table.from_batches(batches, EVENT_SCHEMA))
+        nets = fold(self.catalog, changes, self.same)
+        rendering = replace(self.rendering, piece=number)
+        return in_stages(render(net, rendering) for net in nets)
+
+    def written(self, parts: Parts, write: WritePart, connections: int) -> list[NotWritten]:
+        """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Returns
+        why shards were not written."""
+        shards = parts.spread(self._divide).partitionBy(min(connections, self.count), int)
+        return shards.mapPartitions(partial(self._write, write)).collect()
+
+    def _write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
+        for number, some in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
+            try:
+                statements = list(self._statements(number, some))
+            except BridgeError as error:
+                yield NotWritten(str(error))
+                return
+            once = any(one.sharing is Sharing.ONCE for one in statements)
+            found = NotWritten("rows may be written only once") if once else write(statements)
+            if found is not None:
+                yield found
+                return

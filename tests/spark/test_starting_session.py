@@ -1,0 +1,50 @@
+"""Spark starts while the rest is put together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.spark import starting_session
+from bridge.spark.starting_session import StartingSession
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Set when Spark may have started."""
+    may_answer = threading.Event()
+
+    def start(settings: Any, **_: str) -> Any:
+        may_answer.wait(60)
+        if settings:
+            raise UsageError("no such property")
+        return "the session"
+
+    monkeypatch.setattr(starting_session, "start_session", start)
+    yield may_answer
+    may_answer.set()
+
+
+def test_it_is_waited_for(answers: threading.Event) -> None:
+    """By whoever needs it first."""
+    starting = StartingSession({}, "off", ())
+    threading.Timer(0.1, answers.set).start()
+    assert starting.wait(lambda: False) == "the session"
+
+
+def test_a_stop_does_not_wait_for_it(answers: threading.Event) -> None:
+    """The JVM ends with the process."""
+    assert not answers.is_set()
+    assert StartingSession({}, "off", ()).wait(lambda: True) is None
+
+
+def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: threading.Event) -> None:
+    """Not in a thread whose errors nobody reads."""
+    starting = StartingSession({"spark.none": "1"}, "off", ())
+    answers.set()
+    with pytest.raises(UsageError, match="no such property"):
+        starting.wait(lambda: False)

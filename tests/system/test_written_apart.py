@@ -1,0 +1,243 @@
+"""Rows that Spark's executors write (`parallel` consistency), against a real server."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.errors import RefusedRowsError
+from bridge.events import Event
+from bridge.model import TableName
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel import parallel_writer
+from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.server_errors import LOST
+from bridge.mysql.state.ownership import mark_connection
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Sharing, Stage, Statement
+from bridge.spark.kept_rows import window
+from bridge.spark.kept_rows.window import ExecutorRows
+from tests.support.kept import kept_store
+from tests.support.pipelines import admin, opened
+from tests.support.upstreams import boundary, in_one_partition, row_change
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = {
+    "t": "(id INT PRIMARY KEY, v INT NOT NULL)",
+    "u": "(id INT PRIMARY KEY, v INT UNIQUE)",
+    "n": "(id INT, v INT)",
+    "s": "(id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)",
+}
+COUNT = 12
+
+
+class Crash(BaseException):
+    """The end of a process, where a test wants it."""
+
+
+@pytest.fixture
+def session(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """With empty tables; several shards are made of few rows."""
+    monkeypatch.setattr(window, "_SHARD", Amount(20, 1 << 30))
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        for name, columns in TABLES.items():
+            session.execute(f"CREATE TABLE m.{name} {columns}")
+        yield session
+
+
+def changes(names: str = "tuns", ts: int = 10, value: int = 0) -> list[Event]:
+    """Rows of these tables."""
+    return [
+        row_change(
+            ts, name, ["id", "v"], ["id"] if name != "n" else [], after=[i if name != "s" else f"k{i}", i + value]
+        )
+        for name in names
+        for i in range(COUNT)
+    ]
+
+
+def apart(spark: SparkSession, folder: str | None = None) -> Callable[[list[RowStore], int, int], WindowRows]:
+    """Every window is on executors."""
+
+    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
+        return ExecutorRows(
+            [kept_store(spark, s.table, folder) for s in stores if isinstance(s, TableStore)], Amount(0, 0), low, high
+        )
+
+    return rows_of
+
+
+def apply(spark: SparkSession, target: str, events: Sequence[Event], **options: Any) -> None:
+    """All of them as one step."""
+    with opened(target, [("cdc", 0)], writers=2, rows_of=apart(spark, options.pop("folder", None)), **options) as made:
+        made.take(in_one_partition([*events, boundary(1000)]))
+
+
+def counts(session: Session) -> dict[str, tuple[int, int]]:
+    """Rows and the sum of their values, by table."""
+    return {name: session.rows(f"SELECT COUNT(*), COALESCE(SUM(v), 0) FROM m.{name}")[0] for name in TABLES}
+
+
+ALL = (COUNT, sum(range(COUNT)))
+
+
+def test_executors_write_what_may_be_written_twice(
+    spark: SparkSession, target: str, session: Session, tmp_path: Path
+) -> None:
+    """Rows of a table with one exact key are there before progress moves; those of others come with it.  A process that
+    dies between has them written again."""
+    seen = []
+
+    def trace(step: str) -> None:
+        if step == "before commit":
+            session.rollback()
+            seen.append(counts(session))
+            raise Crash
+
+    with pytest.raises(Crash):
+        apply(spark, target, changes(), trace=trace, folder=str(tmp_path))
+    assert seen == [{"t": ALL, "u": (0, 0), "n": (0, 0), "s": (0, 0)}]
+    session.rollback()
+    assert session.value("SELECT applying_ts > applied_ts FROM _bridge.progress") == 1
+    apply(spark, target, changes())
+    assert set(counts(session).values()) == {ALL}
+    assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(1000, 1000)]
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()], "what tasks left for one another"
+
+
+@pytest.mark.soak
+def test_parts_that_a_failover_lost_are_written_again(spark: SparkSession, target: str, session: Session) -> None:
+    """As in `tests/pipeline/test_parallel.py`."""
+    lost = []
+
+    def trace(step: str) -> None:
+        if step == "before commit" and not lost:
+            lost.append(counts(session))
+            session.execute("DELETE FROM m.t")
+            session.execute(f"KILL {pipeline.writer.session().connection_id}")
+
+    with opened(target, [("cdc", 0)], writers=2, rows_of=apart(spark), trace=trace) as pipeline:
+        pipeline.take(in_one_partition([*changes("tn"), boundary(1000)]))
+    assert lost[0]["t"] == ALL
+    assert counts(session)["t"] == counts(session)["n"] == ALL
+
+
+def test_a_row_that_executors_cannot_write_has_its_words(spark: SparkSession, target: str, session: Session) -> None:
+    """One transaction writes the whole step then, and says why not; with quarantine, the rest is applied."""
+    bad = row_change(10, "t", ["id", "v"], ["id"], after=[COUNT, 1 << 40])
+    with pytest.raises(RefusedRowsError, match="Out of range value") as raised:
+        apply(spark, target, [*changes("t"), bad])
+    assert raised.value.table == ("m", "t")
+    assert f"key (id={COUNT})" in raised.value.where
+    apply(spark, target, [*changes("tn"), bad], quarantine=True)
+    assert counts(session)["t"] == counts(session)["n"] == ALL
+    assert session.value("SELECT COUNT(*) FROM _bridge.quarantine") == 1
+
+
+@dataclass(frozen=True)
+class _KillOnce:
+    """Kills the process that writes the first shard."""
+
+    write: ExecutorWriter
+    flag: str
+
+    def __call__(self, statements: Sequence[Statement]) -> NotWritten | None:
+        try:
+            Path(self.flag).touch(exist_ok=False)
+        except FileExistsError:
+            return self.write(statements)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+def test_a_worker_that_is_killed(
+    spark: SparkSession, target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In mid-step: all rows come all the same, each once."""
+
+    def made(*fields: Any) -> _KillOnce:
+        return _KillOnce(ExecutorWriter(*fields), str(tmp_path / "killed"))
+
+    monkeypatch.setattr(parallel_writer, "ExecutorWriter", made)
+    apply(spark, target, changes())
+    assert (tmp_path / "killed").exists()
+    assert set(counts(session).values()) == {ALL}
+
+
+def shard(value: int) -> list[Statement]:
+    sql = f"INSERT INTO m.t VALUES (1, {value}) ON DUPLICATE KEY UPDATE v = VALUES(v)"
+    return [Statement(Stage.WRITE, TableName("m", "t"), sql, None, Sharing.ANY)]
+
+
+def test_a_task_that_comes_late_commits_nothing(target: str, session: Session) -> None:
+    """After its step, or after a take-over, which also ends what it has open."""
+    with opened(target, [("cdc", 0)], writers=2) as pipeline:
+        ownership = pipeline.ownership
+        write = ExecutorWriter(Target(target), Fence(pipeline.table, ownership.epoch, 0), ownership.lock)
+        write = pickle.loads(pickle.dumps(write))
+        assert write(shard(1)) is None
+        pipeline.take(in_one_partition([boundary(20)]))
+        late = write(shard(2))
+        assert late is not None
+        assert "progress is not where the step begins" in late.why
+        write = ExecutorWriter(Target(target), Fence(pipeline.table, ownership.epoch, 20), ownership.lock)
+        assert write(shard(3)) is None
+        sleeping = Target(target).connect()
+        mark_connection(sleeping, ownership.lock)
+        with opened(target, [("cdc", 0)], take_over=True):
+            with pytest.raises(LOST):
+                sleeping.rows("SELECT 1")
+            assert write(shard(4)) is not None
+    session.rollback()
+    assert session.rows("SELECT * FROM m.t") == [(1, 3)]
+
+
+class _Unreached(DriverRows):
+    """Rows of a process that cannot reach the target."""
+
+    is_apart = True
+
+    def between(self, low: int, high: int) -> DriverRows:
+        """All of them."""
+        del low, high
+        return self
+
+    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
+        """All of them."""
+        del most
+        yield None, self
+
+    def written_apart(self, *_: object) -> DriverRows:
+        """Fails."""
+        asked.append(1)
+        raise NotWrittenError(NotWritten("no route to host", cannot_connect=True))
+
+
+asked: list[int] = []
+
+
+def test_executors_that_cannot_reach_the_target_are_asked_no_more(target: str, session: Session) -> None:
+    """The driver writes then, as it did before."""
+    asked.clear()
+
+    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
+        [rows] = [s.due(low, high) for s in stores if isinstance(s, TableStore)]
+        return _Unreached(rows)
+
+    with opened(target, [("cdc", 0)], writers=2, rows_of=rows_of) as pipeline:
+        for n in range(1, 6):
+            pipeline.take(in_one_partition([*changes("t", 100 * n, n), boundary(100 * n + 1)], 100 * n))
+    assert len(asked) == 3
+    assert counts(session)["t"] == (COUNT, ALL[1] + 5 * COUNT)
