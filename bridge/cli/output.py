@@ -180,7 +180,7 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
 
 def _spent(outcome: Outcome) -> Iterator[str]:
     """Tells how long the start and each phase took."""
-    yield f"start {outcome.seconds - outcome.stream_seconds:.1f} s"
+    yield f"start {outcome.seconds - sum(outcome.phases.values()):.1f} s"
     for phase, name in WORDS.items():
         yield f"{name} {outcome.phases.get(phase, 0.0):.1f} s"
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import prefetched
-from bridge.sources.source import READING, MicroBatch, Stream
+from bridge.sources.source import READING, MicroBatch, Stream, Wait
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.process_memory import return_freed_memory
@@ -110,7 +111,7 @@ class Intake:
         limit: int,
     ) -> None:
         self._order, self._worker, self._room, self._topics = order, worker, room, topics
-        self._limit, self._most_bytes = limit, bytes_at_once
+        self._most_bytes = bytes_at_once
         self._part_size = PartSize(min(limit, MOST_AT_ONCE), bytes_at_once)
         self._known = set(order.positions)
         self._decode = event_decoder(protocol, options)
@@ -131,16 +132,39 @@ class Intake:
         processed before this returns.  When the stream has come to its end, or fails, this returns once the intake is
         closed, so that Spark begins nothing more; a failure becomes the applier's.
         """
-        try:
-            coming = stream.next(batch, self._closed.wait)
-        except BaseException as error:  # noqa: BLE001  # nothing after it may be read
-            self._worker.fail(error)
-            coming = None
+        coming = self._next_of(partial(stream.next, batch, self._closed.wait))
         if coming is not None:
             self._hand_over(_Waiting(coming, threading.Event()))
         else:
             self._ended.set()
             self._closed.wait()
+
+    def take_ahead(self, stream: Stream, is_over: Wait) -> None:
+        """Takes micro-batches of a stream before Spark is there, small ones, which the driver decodes.
+
+        Returns when `is_over` (see Wait) says so, or when the stream has come to its end; a failure becomes the
+        applier's.
+        """
+        while not is_over(_TICK_SECONDS if self._waiting.full() else 0.0) and not self._ended.is_set():
+            if self._waiting.full():
+                continue
+            coming = self._next_of(partial(stream.ahead, DRIVER_DECODES, is_over))
+            if coming is not None:
+                self._waiting.put(_Waiting(coming, threading.Event()))
+            elif not is_over(0.0):
+                self._ended.set()
+
+    def _next_of(self, plan: Callable[[], MicroBatch | None]) -> MicroBatch | None:
+        try:
+            return plan()
+        except BaseException as error:  # noqa: BLE001  # nothing after it may be read
+            self._worker.fail(error)
+            return None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the stream has come to its end."""
+        return self._ended.is_set()
 
     def wait_for_end(self, seconds: float) -> bool:
         """Waits up to `seconds` until the stream has come to its end; returns whether it has."""
@@ -190,10 +214,8 @@ class Intake:
 
     def _process(self, batch: MicroBatch) -> None:
         """Decodes a micro-batch in parts, so that it takes less memory and the applier can begin sooner."""
-        # The planner divides the limit among the partitions, and rounds.
-        is_full = batch.messages is not None and batch.messages + len(batch.ends) >= self._limit
         began = time.monotonic()
-        for part, decoded in self._decoded_parts(batch, is_cut=is_full):
+        for part, decoded in self._decoded_parts(batch):
             there = self._topics.partitions(self._closed.is_set)
             if there is None:
                 return
@@ -204,21 +226,21 @@ class Intake:
             self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()
 
-    def _decoded_parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
+    def _decoded_parts(self, batch: MicroBatch) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
         """Yields each part, decoded; the next one is decoded while the caller works.  Ends when the intake is closed:
         after a restart, the bridge reads again what was not applied."""
-        for part, decoded in prefetched(self._parts(batch, is_cut=is_cut), "decoding"):
+        for part, decoded in prefetched(self._parts(batch), "decoding"):
             yield part, decoded()
             if self._closed.is_set():
                 return
 
-    def _parts(self, batch: MicroBatch, *, is_cut: bool) -> Iterator[tuple[MicroBatch, _Decoded]]:
+    def _parts(self, batch: MicroBatch) -> Iterator[tuple[MicroBatch, _Decoded]]:
         """Decodes part after part.  One that is too large is divided again."""
         rest: MicroBatch | None = batch if batch.messages != 0 else None
         while rest is not None and not self._closed.is_set():
             part, remaining = rest.split(self._size())
             try:
-                decoded = self._decoded(part, is_cut=is_cut or remaining is not None)
+                decoded = self._decoded(part, is_cut=batch.is_cut or remaining is not None)
             except TooLargeError as error:
                 self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue

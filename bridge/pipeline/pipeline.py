@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import structlog
 from pymysql.err import MySQLError
-from pyspark.sql import SparkSession
 
 from bridge.config import parse_moment
 from bridge.ends.end import Abandoned, End, Ends
@@ -43,7 +42,6 @@ from bridge.sources.source import READING, Extent
 from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
-from bridge.spark.process_memory import freeze_loaded_modules, use_small_pages
 from bridge.spark.session import end_by_force
 from bridge.spark.starting_session import StartingSession
 
@@ -112,13 +110,11 @@ class Pipeline:
                 self._assembly.steering(owned.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(StartReporter(owned.applied_ts, ends))
-                started = self._start_spark(ends.source)
-                if started is None:
+                extents = self._first_extents(ends.source)
+                if extents is None:
                     seconds = time.monotonic() - began
                     return Outcome(applied_ts=owned.applied_ts, seconds=seconds, interrupted=True)
-                freeze_loaded_modules()
-                use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
-                streaming = time.monotonic()
+                reading = time.monotonic()
                 with (
                     nullcontext() if plan.once else made_beside(),
                     self._assembly.source_watch(ends.source) as source_watch,
@@ -127,28 +123,27 @@ class Pipeline:
                     working = _Working(
                         writer, ends, heartbeat, source_watch, steering.gate, group_offsets, self._watcher
                     )
-                    applier, has_ended = self._read_and_apply(started, owned, working, plan)
+                    applier, has_ended = self._read_and_apply(extents, owned, working, plan)
                 ended = time.monotonic()
             tables = applier.counts.tables
             return outcome_of(
                 applier,
                 writer,
                 seconds=ended - began,
-                stream_seconds=ended - streaming,
+                stream_seconds=ended - max(reading, self._spark.started_at or 0),
                 apply_seconds=ended - (applier.counts.applying_since or ended),
                 unmatched=self._assembly.unmatched(tables),
                 interrupted=not has_ended,
             )
 
     def _read_and_apply(
-        self, started: _Started, owned: _Owned, working: _Working, plan: _Plan
+        self, extents: Mapping[PartitionId, Extent], owned: _Owned, working: _Working, plan: _Plan
     ) -> tuple[Applier[Any], bool]:
-        """Reads and applies until the end of the input, or until `stop`.
+        """Reads and applies until the end of the input, or until `stop`.  extents: what the source held at the start.
 
         When the order changes, an executor is lost, partitions were added or an end was away, it reads again from the
         progress.  Returns the last applier, which has the counts of all, and whether it reached the end.
         """
-        spark, extents = started
         counts, losses = Counts(), Losses()
         writer, ends = working.writer, working.ends
         reading = self._assembly.reading(self._keep_topics(owned, ends), ends.source, self._stop, working.watch)
@@ -171,7 +166,7 @@ class Pipeline:
                 if not ahead:
                     ends.source.answered(READING)
                 working.report_on(applier, counts.messages + ahead)
-                has_ended = reading.run(spark, applier, progress.pending, ahead=ahead, once=plan.once)
+                has_ended = reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
             except ExecutorLost as lost:
@@ -191,24 +186,23 @@ class Pipeline:
                 return applier, has_ended
             for attempt in attempts_at(ends.source, "extents"):
                 with attempt:
-                    extents = self._assembly.source.extents(spark)
+                    extents = self._extents()
 
-    def _start_spark(self, end: End) -> _Started | None:
-        """Waits for Spark and looks up what the source holds; None when a stop ended the JVM or the waiting."""
-        source = self._assembly.source
+    def _extents(self) -> dict[PartitionId, Extent]:
+        return self._assembly.source.extents(partial(self._spark.get, self._stop.is_set))
+
+    def _first_extents(self, end: End) -> dict[PartitionId, Extent] | None:
+        """Looks up what the source holds; None when a stop ended the JVM or the waiting."""
         extents: dict[PartitionId, Extent] = {}
         try:
-            spark = self._spark.wait(self._stop.is_set)
-            if spark is None:
-                return None
             for attempt in attempts_at(end, "extents"):
                 with attempt:
-                    extents = source.extents(spark)
+                    extents = self._extents()
         except (Abandoned, BridgeError, *SPARK_ENDED):
             if not self._stop.is_set():
                 raise
             return None
-        return spark, extents
+        return extents
 
     def _keep_topics(self, owned: _Owned, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them."""
@@ -298,10 +292,6 @@ class _Working:
         """Raises what ended a thread that the pipeline cannot do without."""
         self.heartbeat.raise_failure()
         self.source_watch.raise_failure()
-
-
-_Started = tuple[SparkSession, dict[PartitionId, Extent]]
-"""Spark's session, and what the source held after its start."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Runs one Spark query, which reads, and the applier's thread, from the start to the end of both."""
+"""Runs one Spark query, which reads, and the applier's thread, from the start to the end of both.  The driver reads
+alone until Spark is there."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -22,10 +23,11 @@ from bridge.pipeline.intake import DRIVER_DECODES, MOST_AT_ONCE, Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import load_imports
-from bridge.sources.source import Extent, Pacing, Source
+from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
+from bridge.spark.starting_session import StartingSession
 
 STOP_SECONDS: Final = 20.0
 """How long a stop waits for the present transaction, which is broken off before (`stop_signals`).  A stop may take 30 s
@@ -64,7 +66,7 @@ class Reading:
 
     def run(
         self,
-        spark: SparkSession,
+        session: StartingSession,
         applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
         *,
@@ -74,24 +76,29 @@ class Reading:
         """Reads from the positions of the applier's order, until `stop`, or with `once` to the present end of the
         input.
 
-        With `once`, everything that is complete is then applied.  Returns whether it reached that end.
+        Begins before Spark is there.  With `once`, everything that is complete is then applied.  Returns whether it
+        reached that end.
         pending: the schema changes that progress lists as still to run; they run first.
         ahead: about how many messages are to be read; for many, the Python workers are started early.
         Raises ExecutorLost when an executor was lost that held row changes, UnansweredError when Kafka does not answer,
         and whatever else ended the applier or the query.
         """
-        starts = applier.order.positions
         worker = ApplierThread(applier, pending)
-        with checkpoint_folder(driver_folder(spark)) as folder, _ending_tasks(spark), _running(worker):
+        with ExitStack() as of_query, _running(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
                 try:
-                    pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once, folder)
+                    stream = self._stream(session, applier, once=once)
                     intake.start()
-                    if ahead > DRIVER_DECODES:
-                        warm_up(spark)
-                    query = self._start_query(spark, intake, starts, self._guard(applier), pacing)
+                    intake.take_ahead(stream, partial(session.is_over, abandoned=partial(self._is_over, worker)))
+                    if not intake.has_ended and not self._is_over(worker):
+                        spark = session.get(partial(self._is_over, worker))
+                        folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
+                        of_query.enter_context(_ending_tasks(spark))
+                        if ahead > DRIVER_DECODES:
+                            warm_up(spark)
+                        query = self._start_query(stream, intake, spark, folder)
                     self._watch(query, intake, worker)
                     has_ended = worker.drain(self._has_to_stop)
                     if has_ended:
@@ -115,6 +122,9 @@ class Reading:
     def _has_to_stop(self) -> bool:
         self.watch()
         return self.stop.is_set()
+
+    def _is_over(self, worker: ApplierThread) -> bool:
+        return self._has_to_stop() or worker.failure is not None
 
     def _end_query(self, query: StreamingQuery) -> None:
         """Ends the query.  A planner that waits for a silent broker cannot be interrupted: the JVM is then ended by
@@ -144,14 +154,17 @@ class Reading:
             limit=settings.messages_per_batch,
         )
 
-    def _start_query(
-        self, spark: SparkSession, intake: Intake, starts: Positions, guard: TopicGuard, pacing: Pacing
-    ) -> StreamingQuery:
-        stream = self.source.stream(spark, starts, guard, pacing)
+    def _stream(self, session: StartingSession, applier: Applier[Any], *, once: bool) -> Stream:
+        pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
+        spark = partial(session.get, self.stop.is_set)
+        return self.source.stream(spark, applier.order.positions, self._guard(applier), pacing)
+
+    def _start_query(self, stream: Stream, intake: Intake, spark: SparkSession, folder: str) -> StreamingQuery:
         with _query_properties(spark, _PLANNING if self.source.is_kafka else {}):
             return (
-                stream.frame.writeStream.foreachBatch(partial(intake.take, stream))
-                .option("checkpointLocation", pacing.folder)
+                stream.frame(spark, folder)
+                .writeStream.foreachBatch(partial(intake.take, stream))
+                .option("checkpointLocation", folder)
                 .trigger(**stream.trigger)
                 .start()
             )
@@ -159,11 +172,13 @@ class Reading:
     def _guard(self, applier: Applier[Any]) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
 
-    def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
+    def _watch(self, query: StreamingQuery | None, intake: Intake, worker: ApplierThread) -> None:
         """Waits until `stop`, or until the stream has ended and the intake is done; raises what ended the applier."""
         while not self._has_to_stop():
             worker.raise_failure()
-            has_ended = intake.wait_for_end(_POLL_SECONDS) or query.awaitTermination(_AT_ONCE)  # type: ignore[arg-type]
+            has_ended = intake.wait_for_end(_POLL_SECONDS)
+            if query is not None and not has_ended:
+                has_ended = bool(query.awaitTermination(_AT_ONCE))  # type: ignore[arg-type]
             if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()

@@ -30,6 +30,7 @@ from bridge.sources.source import (
     Message,
     MicroBatch,
     Pacing,
+    Session,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -38,6 +39,7 @@ from bridge.spark.event_transfer import transfer_folder
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
+_TICK_SECONDS = 0.2
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
@@ -66,9 +68,9 @@ class CaptureSource:
     def __str__(self) -> str:
         return f"capture files {self._path}"
 
-    def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
+    def extents(self, spark: Session) -> dict[PartitionId, Extent]:
         """Looks up every partition in the files, and its offsets; UsageError for a line that cannot be read."""
-        lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
+        lines = self._select(spark().read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         found = lines.groupBy("topic", "partition").agg(
             F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("broken")
         )
@@ -91,18 +93,13 @@ class CaptureSource:
         """Returns no topics, since there is no Kafka."""
         return {}
 
-    def stream(
-        self,
-        spark: SparkSession,
-        starts: Positions,
-        guard: Guard,  # noqa: ARG002
-        pacing: Pacing,
-    ) -> CaptureStream:
+    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> CaptureStream:  # noqa: ARG002
         """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
         it."""
-        return CaptureStream(self._streamed(spark, starts), transfer_folder(spark, pacing.folder))
+        return CaptureStream(self, starts)
 
-    def _streamed(self, spark: SparkSession, starts: Positions) -> DataFrame:
+    def streamed(self, spark: SparkSession, starts: Positions) -> DataFrame:
+        """Returns the lines from `starts` on, as a stream."""
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
             return lines.select(*Messages._fields)
@@ -191,17 +188,28 @@ class CaptureSource:
         )
 
 
-@dataclass(frozen=True)
 class CaptureStream:
-    """The lines of all capture files.  folder: see CaptureBatch."""
+    """The lines of all capture files."""
 
-    frame: DataFrame
-    folder: str | None
     trigger: ClassVar[Mapping[str, Any]] = {"availableNow": True}
+
+    def __init__(self, source: CaptureSource, starts: Positions) -> None:
+        self._source, self._starts = source, starts
+        self._folder: str | None = None
+
+    def ahead(self, most: int, wait: Wait) -> None:  # noqa: ARG002
+        """Waits until nobody waits any more: only Spark reads the files."""
+        while not wait(_TICK_SECONDS):
+            pass
+
+    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
+        """Returns the lines from the beginning of the stream on."""
+        self._folder = transfer_folder(spark, folder)
+        return self._source.streamed(spark, self._starts)
 
     def next(self, batch: DataFrame, wait: Wait) -> CaptureBatch:  # noqa: ARG002
         """Returns the lines, without copies of a message (topic, partition and offset)."""
-        return CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self.folder)
+        return CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self._folder)
 
 
 @dataclass(frozen=True)
@@ -214,6 +222,7 @@ class CaptureBatch:
     lines: DataFrame
     folder: str | None = None
     messages: None = None
+    is_cut: ClassVar[bool] = False
 
     @property
     def starts(self) -> Mapping[PartitionId, int]:

@@ -23,7 +23,7 @@ from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.group_offsets import GroupNow, commit_offsets, end_offsets, group_client, read_group
 from bridge.sources.kafka_acls import NEEDED, Acls, may_not
 from bridge.sources.kafka_properties import check_login, client
-from bridge.sources.offset_planner import OffsetPlanner
+from bridge.sources.offset_planner import OffsetPlanner, Plan
 from bridge.sources.range_reader import (
     AWAY,
     ISOLATION,
@@ -41,6 +41,7 @@ from bridge.sources.source import (
     Message,
     MicroBatch,
     Pacing,
+    Session,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -80,7 +81,7 @@ class KafkaSource:
         check_login(self._properties)
         _ = self._admin
 
-    def extents(self, spark: SparkSession | None = None) -> dict[PartitionId, Extent]:
+    def extents(self, spark: Session | None = None) -> dict[PartitionId, Extent]:
         """Looks up every partition of the topics and its present offsets; SourceError when Kafka does not answer."""
         del spark
         with self._consumer() as consumer:
@@ -112,7 +113,7 @@ class KafkaSource:
             self._committer = group_client(dict(self._client_properties()), group)
         commit_offsets(self._committer, group, offsets, self.acls)
 
-    def stream(self, spark: SparkSession, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
+    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
         """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
         planner = OffsetPlanner(
             self.ends,
@@ -122,8 +123,7 @@ class KafkaSource:
             pacing.seconds,
             once=pacing.once,
         )
-        clock = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-        return KafkaStream(clock, planner, lambda ranges: self._batch(spark, ranges, pacing.folder))
+        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()))
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""
@@ -133,14 +133,10 @@ class KafkaSource:
         """Returns `most_bytes`, since a micro-batch can be divided."""
         return most_bytes
 
-    def _batch(self, spark: SparkSession, ranges: list[OffsetRange], folder: str) -> KafkaBatch:
-        """Makes a micro-batch.  Executors on this machine transfer its events to the driver as files in a folder."""
-        return KafkaBatch(spark, ranges, self._client_properties(), transfer_folder(spark, folder))
-
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
-        return KafkaBatch(spark, ranges, self._client_properties())
+        return KafkaBatch(lambda: spark, ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads up to `count` messages from the beginning of the partitions."""
@@ -289,34 +285,51 @@ def _refusal_fix(complaint: KafkaError) -> str:
     return ""
 
 
-@dataclass(frozen=True)
 class KafkaStream:
     """The messages of Kafka topics.  Spark's stream is only a clock: it calls foreachBatch again as soon as the call
-    before has returned, and the planner then waits for messages."""
+    before has returned, and the planner then waits for messages.
 
-    frame: DataFrame
-    planner: OffsetPlanner
-    batch_of: Callable[[list[OffsetRange]], KafkaBatch]
+    nothing: a micro-batch without messages, of which all others are made.
+    """
+
     trigger: ClassVar[Mapping[str, Any]] = {"processingTime": "0 seconds"}
+
+    def __init__(self, planner: OffsetPlanner, nothing: KafkaBatch) -> None:
+        self._planner, self._nothing = planner, nothing
+
+    def ahead(self, most: int, wait: Wait) -> KafkaBatch | None:
+        """Waits for messages, and returns the ranges of about so many at most."""
+        return self._batch(self._planner.next(wait, most))
+
+    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
+        """Returns the clock.  From now on executors on this machine transfer events to the driver as files in
+        `folder`."""
+        self._nothing = replace(self._nothing, folder=transfer_folder(spark, folder))
+        return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
 
     def next(self, batch: DataFrame, wait: Wait) -> KafkaBatch | None:  # noqa: ARG002
         """Waits for messages, and returns their ranges."""
-        ranges = self.planner.next(wait)
-        return None if ranges is None else self.batch_of(ranges)
+        return self._batch(self._planner.next(wait))
+
+    def _batch(self, plan: Plan | None) -> KafkaBatch | None:
+        return None if plan is None else replace(self._nothing, ranges=plan.ranges, is_cut=plan.is_cut)
 
 
 @dataclass(frozen=True)
 class KafkaBatch:
     """The messages of some offset ranges.
 
+    spark: see Session.  Few messages are read without it.
     properties: properties of the Kafka client that reads them, sorted.
     folder: the folder in which executors on this machine leave events for the driver; None sends them through Spark.
+    is_cut: see MicroBatch.
     """
 
-    spark: SparkSession
+    spark: Session
     ranges: list[OffsetRange]
     properties: tuple[tuple[str, str], ...]
     folder: str | None = None
+    is_cut: bool = False
 
     @property
     def messages(self) -> int:
@@ -361,11 +374,11 @@ class KafkaBatch:
 
     def _exported(self, plan: list[list[OffsetRange]], decode: EventDecoder, export: Export) -> RDD[bytes]:
         read = self._reader(decode)
-        tasks = self.spark.sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
+        tasks = self.spark().sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
         return tasks.mapPartitions(lambda numbers: export(read(plan, numbers)))
 
     def _plan(self) -> list[list[OffsetRange]]:
-        return shares(self.ranges, self.spark.sparkContext.defaultParallelism)
+        return shares(self.ranges, self.spark().sparkContext.defaultParallelism)
 
     def _reader(self, decode: EventDecoder) -> Callable[[list[list[OffsetRange]], Iterable[int]], Iterator[pa.Table]]:
         properties = self.properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
@@ -22,6 +22,13 @@ _BEHIND_SECONDS: Final = 15.0
 
 Ends = Callable[[Iterable[PartitionId]], Mapping[PartitionId, int]]
 """Asks Kafka where partitions end now; raises UnansweredError when it does not answer."""
+
+
+class Plan(NamedTuple):
+    """What a micro-batch holds: ranges, none of them empty.  is_cut: whether partitions hold more."""
+
+    ranges: list[OffsetRange]
+    is_cut: bool
 
 
 class OffsetPlanner:
@@ -52,12 +59,13 @@ class OffsetPlanner:
         self._plan_at = self._look_at = time.monotonic()
         self._behind_since: float | None = None
 
-    def next(self, wait: Wait) -> list[OffsetRange] | None:
-        """Waits until there are messages, and returns the ranges of the next micro-batch.
+    def next(self, wait: Wait, most: int | None = None) -> Plan | None:
+        """Waits until there are messages, and plans the next micro-batch.
 
-        wait: see Wait.  Returns None when the stream has come to its end, or when `wait` says that nobody waits.
-        Raises SourceError when a topic was deleted or created again, or has lost messages that were read;
-        UnansweredError when Kafka was away for too long.
+        wait: see Wait.  most: about the most messages of this one, if that is less than the limit.
+        Returns None when the stream has come to its end, or when `wait` says that nobody waits.  Raises SourceError
+        when a topic was deleted or created again, or has lost messages that were read; UnansweredError when Kafka was
+        away for too long.
         """
         while not wait(max(0.0, self._plan_at - time.monotonic())):
             self._plan_at = time.monotonic() + self._pace
@@ -65,10 +73,10 @@ class OffsetPlanner:
                 ends = self._ends(lambda: wait(0.0))
             except Abandoned:
                 return None
-            ranges = planned(self._next, ends, self._limit)
-            self._next.update({(r.topic, r.partition): r.end for r in ranges})
-            if ranges:
-                return ranges
+            plan = planned(self._next, ends, min(most or self._limit, self._limit))
+            self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
+            if plan.ranges:
+                return plan
             if self._last is not None:
                 return None
         return None
@@ -107,14 +115,14 @@ class OffsetPlanner:
             raise _lost_error(behind[0], self._next[behind[0]], ends[behind[0]])
 
 
-def planned(starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int) -> list[OffsetRange]:
-    """Returns the ranges from `starts` to `ends`, none of them empty.  If they hold more than `limit` messages, each is
+def planned(starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int) -> Plan:
+    """Plans what lies between `starts` and `ends`.  If they hold more than `limit` messages, each is
     cut in the same proportion, so that the boundaries of all partitions arrive together; none is cut to nothing."""
     whole = [OffsetRange(*where, starts[where], end) for where, end in sorted(ends.items())]
     total = sum(one.size for one in whole)
     if total > limit:
         whole = [one._replace(end=min(one.end, one.start + max(1, one.size * limit // total))) for one in whole]
-    return [one for one in whole if one.size]
+    return Plan([one for one in whole if one.size], sum(one.size for one in whole) < total)
 
 
 def _lost_error(where: PartitionId, read: int, end: int) -> SourceError:

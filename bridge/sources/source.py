@@ -58,13 +58,11 @@ class Pacing(NamedTuple):
 
     messages: the most messages of one.  seconds: the least time between two of them.
     once: the stream ends at the present end of the input.
-    folder: a folder of the query, for what processes of this machine leave for each other.
     """
 
     messages: int
     seconds: float
     once: bool
-    folder: str
 
 
 class Message(NamedTuple):
@@ -74,6 +72,9 @@ class Message(NamedTuple):
     key: bytes | None
     value: bytes | None
 
+
+Session = Callable[[], SparkSession]
+"""Returns Spark's session, and waits for its start."""
 
 Export = Callable[[Iterable[pa.Table]], Iterator[bytes]]
 """Makes values of decoded events (EVENT_SCHEMA), in a task."""
@@ -85,6 +86,10 @@ class MicroBatch(Protocol):
     @property
     def messages(self) -> int | None:
         """The most messages that it can hold; None when only reading tells."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there were more messages when it was planned."""
 
     @property
     def folder(self) -> str | None:
@@ -140,9 +145,15 @@ class Stream(Protocol):
     trigger: ClassVar[Mapping[str, Any]]
     """The trigger of the query (DataStreamWriter.trigger)."""
 
-    @property
-    def frame(self) -> DataFrame:
-        """What Spark streams."""
+    def ahead(self, most: int, wait: Wait) -> MicroBatch | None:
+        """Returns a micro-batch of about so many messages at most, without Spark.
+
+        It may wait for messages.  None when the stream has come to its end, or when `wait` says that nobody waits.
+        """
+
+    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
+        """Returns what Spark streams.  folder: the query's, where processes of this machine leave files for each
+        other."""
 
     def next(self, batch: DataFrame, wait: Wait) -> MicroBatch | None:
         """Returns the micro-batch for the batch with which Spark calls foreachBatch.
@@ -158,7 +169,7 @@ class Source(Protocol):
     place: str
     """Where it is: the brokers, or the path."""
 
-    def extents(self, spark: SparkSession) -> dict[PartitionId, Extent]:
+    def extents(self, spark: Session) -> dict[PartitionId, Extent]:
         """Looks up every partition, and the offsets that it holds now."""
 
     def topics(self) -> Mapping[str, TopicNow]:
@@ -172,7 +183,7 @@ class Source(Protocol):
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""
 
-    def stream(self, spark: SparkSession, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
+    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
         """Makes a stream that begins at `starts`."""
 
     def batch_size(self, messages_per_batch: int) -> int:

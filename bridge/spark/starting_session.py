@@ -1,14 +1,18 @@
-"""Starts Spark while the rest of a pipeline is put together: the JVM takes most of a start, and works by itself."""
+"""Starts Spark while a pipeline is put together and begins to read: the JVM takes most of a start, and works by
+itself."""
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from bridge.spark.process_memory import keep_freed_memory
+from bridge.ends.end import Abandoned
+from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
 
@@ -16,36 +20,56 @@ if TYPE_CHECKING:
     from bridge.config import Tuning
 
 _TICK_SECONDS: Final = 0.05
+_END_SECONDS: Final = 5.0
+"""How long the end of the process waits for a start: PySpark removes a temporary folder then."""
 
 
 class StartingSession:
     """A Spark session that a thread starts.  If nobody waits for it, it ends with the process.
 
     settings: properties of Spark.  log_level: see start_session.  tuning_off: the speed-ups that are switched off.
+    started_at: when it was there, by the monotonic clock; None before.
     """
 
     def __init__(self, settings: Mapping[str, str], log_level: str, tuning_off: Collection[Tuning]) -> None:
         self._settings, self._log_level = settings, log_level
-        self._started: SparkSession | None = None
+        self._session: SparkSession | None = None
         self._failure: BaseException | None = None
+        self.started_at: float | None = None
+        self._is_over = threading.Event()
         switch_off(tuning_off)
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()
+        atexit.register(self._thread.join, _END_SECONDS)
 
-    def wait(self, abandoned: Callable[[], bool]) -> SparkSession | None:
-        """Waits for the session, and returns it; None when `abandoned` said so before.
+    def is_over(self, seconds: float, abandoned: Callable[[], bool]) -> bool:
+        """Waits up to `seconds` for the end of the start; returns whether the session is there, or has failed to start,
+        or `abandoned` says that nobody waits."""
+        until = time.monotonic() + seconds
+        while not self._is_over.is_set() and not abandoned() and (left := until - time.monotonic()) > 0:
+            self._is_over.wait(min(left, _TICK_SECONDS))
+        return self._is_over.is_set() or abandoned()
 
-        Raises what `start_session` raises.
+    def get(self, abandoned: Callable[[], bool] = lambda: False) -> SparkSession:
+        """Waits for the session, and returns it.
+
+        Raises what `start_session` raises, and Abandoned when `abandoned` said so before.
         """
-        while self._thread.is_alive() and not abandoned():
-            self._thread.join(_TICK_SECONDS)
+        while not self.is_over(_TICK_SECONDS, abandoned):
+            pass
         if self._failure is not None:
             raise self._failure
-        return self._started
+        if self._session is None:
+            raise Abandoned
+        return self._session
 
     def _start(self) -> None:
         try:
-            self._started = start_session(self._settings, log_level=self._log_level)
+            self._session = start_session(self._settings, log_level=self._log_level)
+            freeze_loaded_modules()
+            use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
+            self.started_at = time.monotonic()
         except BaseException as failure:  # noqa: BLE001  # raised where the session is waited for
             self._failure = failure
+        self._is_over.set()

@@ -113,7 +113,7 @@ def _against_log(events: int) -> dict[str, Any]:
         pipeline.catch_up(None, lambda _: None, take_over=False)
         spark = start_session({})
         decode = event_decoder("canal-json", DecodeOptions(None))
-        extents = source.extents(spark)
+        extents = source.extents(lambda: spark)
         alone = _seconds(lambda: source.everything(spark, extents).decoded(decode, pack_each).map(len).sum())
         options = VerifyOptions(TableFilter())
         table = ProgressTable("bench")

@@ -160,6 +160,7 @@ class Breaking:
     """A micro-batch of two parts of which the second cannot be read."""
 
     messages = None
+    is_cut = False
 
     def __init__(self, readable: KafkaBatch, error: Exception) -> None:
         self._parts = readable, Broken(error)
@@ -227,8 +228,10 @@ class Part:
     starts: ClassVar[dict[Any, int]] = {}
     ends: ClassVar[dict[Any, int]] = {}
 
-    def __init__(self, messages: int | None, decoded: Callable[[], None], parts: Sequence[Any] = ()) -> None:
-        self.messages, self._decoded, self._parts = messages, decoded, parts
+    def __init__(
+        self, messages: int | None, decoded: Callable[[], None], parts: Sequence[Any] = (), *, is_cut: bool = False
+    ) -> None:
+        self.messages, self._decoded, self._parts, self.is_cut = messages, decoded, parts, is_cut
 
     def split(self, _: int) -> tuple[Any, Any]:
         if not self._parts:
@@ -344,17 +347,89 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     assert taker.came[-1].read == {(name, 0): len(sizes), (name, 1): len(sizes)}
 
 
-@pytest.mark.parametrize(("messages", "last"), [(4 * DRIVER_DECODES, True), (4 * DRIVER_DECODES - 1, False)])
-def test_what_the_limit_cut_goes_on_behind_its_last_part(messages: int, last: bool) -> None:
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_what_the_limit_cut_goes_on_behind_its_last_part(is_cut: bool) -> None:
     """However few messages that part holds: what no part says, the whole micro-batch does."""
     taker = Taker()
-    intake = _alone(taker, _by_partitions, limit=4 * DRIVER_DECODES)
+    intake = _alone(taker, _by_partitions)
     intake.start()
     parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
-    whole = Part(messages, lambda: None, parts)
+    whole = Part(4 * DRIVER_DECODES, lambda: None, parts, is_cut=is_cut)
     _take(intake, lambda *_: cast("Any", whole), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(50))
-    assert [batch.is_cut for batch in taker.came] == [True, True, last]
+    assert [batch.is_cut for batch in taker.came] == [True, True, is_cut]
+
+
+class Few:
+    """A stream of so many micro-batches of one boundary each, and then nothing; `ends` says what comes then."""
+
+    def __init__(self, planned: Planned, count: int, *, ends: bool) -> None:
+        self._planned, self._count, self._ends = planned, count, ends
+        self.number = 0
+
+    def ahead(self, most: int, wait: Callable[[float], bool]) -> KafkaBatch | None:
+        assert most == DRIVER_DECODES
+        if self.number < self._count:
+            self.number += 1
+            return self._planned(None, self.number - 1)
+        while not self._ends and not wait(0.05):
+            pass
+        return None
+
+    def next(self, _: Any, __: Any) -> KafkaBatch | None:
+        return self.ahead(DRIVER_DECODES, lambda _: True)
+
+
+def test_small_micro_batches_are_taken_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Those that come afterwards follow without a gap."""
+    name, taker, is_there = topic(1), Taker(), threading.Event()
+    stream: Any = Few(Planned(kafka, name, 5), 3, ends=False)
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
+    ahead.start()
+    assert any(len(taker.came) == 3 or is_there.wait(0.05) for _ in range(200))
+    assert not intake.has_ended
+    is_there.set()
+    ahead.join(10)
+    assert not ahead.is_alive()
+    stream._count = 5
+    for _ in range(2):
+        intake.take(stream, cast("Any", None), 0)
+    assert any(intake.wait_until_done(0.2) for _ in range(150))
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
+
+
+def test_a_stream_may_end_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Then nobody needs it."""
+    name, taker = topic(1), Taker()
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    intake.take_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)), lambda _: False)
+    assert intake.has_ended
+    assert any(intake.wait_until_done(0.2) for _ in range(150))
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2)]
+
+
+def test_an_applier_that_takes_nothing_does_not_keep_spark_waiting(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """What was planned before is kept, and comes first."""
+    name, taker, is_there = topic(1), Slow(), threading.Event()
+    stream: Any = Few(Planned(kafka, name, 5), 5, ends=False)
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
+    ahead.start()
+    ahead.join(0.5)
+    assert ahead.is_alive()
+    assert stream.number < 5
+    is_there.set()
+    ahead.join(10)
+    assert not ahead.is_alive()
+    taker.takes.set()
+    while stream.number < 5:
+        intake.take(stream, cast("Any", None), 0)
+    assert any(intake.wait_until_done(0.2) for _ in range(150))
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
 
 
 def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> None:

@@ -30,12 +30,13 @@ def test_a_plan_keeps_to_the_limit_and_leaves_no_partition_behind(
     """Each partition that has messages gets its share; all are a message each above the limit at most."""
     starts = {where: start for where, (start, _) in extents.items()}
     ends = {where: start + size for where, (start, size) in extents.items()}
-    found = planned(starts, ends, limit)
+    found, is_cut = planned(starts, ends, limit)
     assert {(r.topic, r.partition) for r in found} == {where for where, end in ends.items() if end > starts[where]}
     for one in found:
         where = (one.topic, one.partition)
         assert starts[where] == one.start < one.end <= ends[where]
     total = sum(ends.values()) - sum(starts.values())
+    assert is_cut == (sum(one.size for one in found) < total)
     assert sum(one.size for one in found) <= limit + len(found)
     assert sum(one.size for one in found) >= min(limit, total) - len(found)
 
@@ -91,12 +92,21 @@ def test_micro_batches_follow_each_other_without_a_gap(clock: Clock) -> None:
     """Each begins where the one before ended; when there is nothing new, the next question waits."""
     brokers, waits = Brokers({A: 150, B: 50}), Waits(3, clock)
     planner = _planner(brokers, {A: 0, B: 50})
-    assert planner.next(waits) == [OffsetRange("t", 0, 0, 100)]
-    assert planner.next(waits) == [OffsetRange("t", 0, 100, 150)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 100)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 100, 150)]
     brokers.ends_now = {A: 151, B: 53}
-    assert planner.next(waits) == [OffsetRange("t", 0, 150, 151), OffsetRange("t", 1, 50, 53)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 150, 151), OffsetRange("t", 1, 50, 53)]
     assert waits.left == 1
     assert planner.next(waits) is None
+
+
+def test_a_plan_may_be_smaller_than_the_limit(clock: Clock) -> None:
+    """And never larger; it says whether it leaves anything out."""
+    planner = _planner(Brokers({A: 150}), {A: 0})
+    waits = Waits(5, clock)
+    assert planner.next(waits, 10) == ([OffsetRange("t", 0, 0, 10)], True)
+    assert planner.next(waits, 1000) == ([OffsetRange("t", 0, 10, 110)], True)
+    assert planner.next(waits) == ([OffsetRange("t", 0, 110, 150)], False)
 
 
 def test_kafka_is_never_asked_without_a_pause(clock: Clock) -> None:
@@ -111,18 +121,18 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(clock: Clock) -> N
     """Whatever the first look at it shows."""
     brokers, waits = Brokers({A: 1}), Waits(100, clock)
     planner = _planner(brokers, {A: 0})
-    assert planner.next(waits) == [OffsetRange("t", 0, 0, 1)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 1)]
     brokers.ends_now = {A: 1, B: 7}
-    assert planner.next(waits) == [OffsetRange("t", 1, 0, 7)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 1, 0, 7)]
 
 
 def test_a_replay_ends_where_the_partitions_ended_when_it_began(clock: Clock) -> None:
     """What comes meanwhile is left to the next one."""
     brokers, waits = Brokers({A: 150, B: 0}), Waits(10, clock)
     planner = _planner(brokers, {A: 0, B: 0}, once=True)
-    assert planner.next(waits) == [OffsetRange("t", 0, 0, 100)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 100)]
     brokers.ends_now = {A: 400, B: 9}
-    assert planner.next(waits) == [OffsetRange("t", 0, 100, 150)]
+    assert planner.next(waits).ranges == [OffsetRange("t", 0, 100, 150)]
     assert planner.next(waits) is None
     assert waits.left > 0
 
@@ -131,7 +141,7 @@ def test_kafka_that_is_away_is_waited_for(clock: Clock) -> None:
     """And said to be away, as everywhere."""
     brokers, waits = Brokers({A: 1}), Waits(10, clock)
     brokers.is_away = 2
-    assert _planner(brokers, {A: 0}).next(waits) == [OffsetRange("t", 0, 0, 1)]
+    assert _planner(brokers, {A: 0}).next(waits).ranges == [OffsetRange("t", 0, 0, 1)]
     assert brokers.end.retries == 2
     assert brokers.end.waiting_for == ""
 
@@ -162,7 +172,7 @@ def test_a_partition_that_ends_too_early_is_waited_for_a_while(clock: Clock, onc
     planner = _planner(brokers, {A: 100, B: 5}, once=once)
     assert planner.next(Waits(20, clock)) is None
     brokers.ends_now[A] = 101
-    assert planner.next(Waits(5, clock)) == [OffsetRange("t", 0, 100, 101)]
+    assert planner.next(Waits(5, clock)).ranges == [OffsetRange("t", 0, 100, 101)]
     planner = _planner(brokers, {A: 200, B: 5}, once=once)
     with pytest.raises(SourceError, match="the partition ends at offset 101, but was read up to offset 200") as lost:
         planner.next(Waits(1000, clock))

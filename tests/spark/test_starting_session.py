@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bridge.ends.end import Abandoned
 from bridge.errors import UsageError
 from bridge.spark import starting_session
 from bridge.spark.starting_session import StartingSession
@@ -33,13 +34,14 @@ def test_it_is_waited_for(answers: threading.Event) -> None:
     """By whoever needs it first."""
     starting = StartingSession({}, "off", ())
     threading.Timer(0.1, answers.set).start()
-    assert starting.wait(lambda: False) == "the session"
+    assert starting.get() == "the session"
 
 
 def test_a_stop_does_not_wait_for_it(answers: threading.Event) -> None:
     """The JVM ends with the process."""
     assert not answers.is_set()
-    assert StartingSession({}, "off", ()).wait(lambda: True) is None
+    with pytest.raises(Abandoned):
+        StartingSession({}, "off", ()).get(lambda: True)
 
 
 def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: threading.Event) -> None:
@@ -47,4 +49,4 @@ def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: th
     starting = StartingSession({"spark.none": "1"}, "off", ())
     answers.set()
     with pytest.raises(UsageError, match="no such property"):
-        starting.wait(lambda: False)
+        starting.get()

@@ -118,6 +118,15 @@ class Process:
         """Signals the command's own process only."""
         self._process.send_signal(number)
 
+    def wait_for_end_of_group(self, seconds: float = SECONDS) -> None:
+        """Waits until none of its processes is left."""
+        deadline = time.monotonic() + seconds
+        with suppress(ProcessLookupError):
+            while True:
+                os.killpg(self.pid, 0)
+                assert time.monotonic() < deadline, f"its processes did not end within {seconds} s"
+                time.sleep(0.05)
+
     def kill(self) -> None:
         """SIGKILL for the whole group."""
         self.signal_group(signal.SIGKILL)

@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from pyspark.sql import SparkSession
 
 from bridge.errors import UnansweredError
 from bridge.local import Kafka
@@ -22,7 +21,7 @@ from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import assembly
 from bridge.sources.kafka import KafkaSource
-from bridge.sources.source import Extent
+from bridge.sources.source import Extent, Session
 from tests.support.bridges import (
     PARTITIONS,
     applied_ts,
@@ -32,7 +31,7 @@ from tests.support.bridges import (
     running,
     status,
 )
-from tests.support.command import bridge
+from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
 from tests.support.proxy import Proxy, port_of
@@ -57,6 +56,23 @@ def test_a_signal_while_it_starts_ends_it_with_0(
         process.signal_group(number)
         assert process.wait(60) == 0, process.end_of_log
         assert "Traceback" not in process.log, process.log
+
+
+def test_a_catch_up_that_ends_before_spark_is_there(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
+    """Has applied everything, and leaves nothing behind: no file, no process, no word about a start cut short."""
+    name, left = topic(PARTITIONS), tmp_path / "left"
+    left.mkdir()
+    with Feed(kafka.bootstrap_servers, name) as feed:
+        feed.open_bank()
+        end = feed.go_on(beats=30)
+        arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
+        with Process(tmp_path, *arguments, environment={"TMPDIR": str(left)}) as process:
+            assert process.wait() == 0, process.end_of_log
+            assert "where the time went" in process.log, process.log
+            process.wait_for_end_of_group()
+        assert applied_ts(target) == end
+        assert_equal(target, feed.bank)
+    assert list(left.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
@@ -238,7 +254,7 @@ def test_a_partition_added_while_it_starts(
     name = topic(1)
     look = KafkaSource.extents
 
-    def before_it_was_added(self: KafkaSource, spark: SparkSession | None = None) -> Extents:
+    def before_it_was_added(self: KafkaSource, spark: Session | None = None) -> Extents:
         return {where: extent for where, extent in look(self, spark).items() if where[1] == 0}
 
     with replayed(kafka, name, target, 1) as (feed, arguments):

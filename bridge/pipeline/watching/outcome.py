@@ -15,7 +15,7 @@ class Outcome:
     """How a pipeline ended.
 
     seconds: from start to end.
-    stream_seconds: from the start of Spark's query to the end.
+    stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
     apply_seconds: from the first transaction with row changes to the end.
     rest: row changes that were read and not applied, since they are at or above the last boundary.
     quarantined: messages and rows that were quarantined.
@@ -23,7 +23,7 @@ class Outcome:
     unmatched: filter rules that matched none of the tables that occurred.
     until_reached: False when `--until` was given and not reached.
     interrupted: a stop came before the end of the input.
-    phases: where the time from the start of Spark's query to the end went, in seconds (`bridge.ends.phases`).
+    phases: where the time from the first look at the input to the end went, in seconds (`bridge.ends.phases`).
     by_partition: applied in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
