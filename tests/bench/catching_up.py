@@ -161,8 +161,8 @@ def _case(case: Case, runs: Sequence[Measured], limits: Sequence[float]) -> dict
         **case._asdict(),
         "rows_per_s": Spread.of(run.rate for run in runs)._asdict(),
         "ratio": Spread.of(run.rate / limit for run, limit in zip(runs, limits, strict=True))._asdict(),
-        "ratio_applying": Spread.of(
-            run.rate_applying / limit for run, limit in zip(runs, limits, strict=True)
+        "ratio_of_command": Spread.of(
+            run.rate_of_command / limit for run, limit in zip(runs, limits, strict=True)
         )._asdict(),
         "cpu_seconds_per_million": median.cpu_per_million,
         "peak_mib": {kind: max(run.peak_mib.get(kind, 0.0) for run in runs) for kind in ("python", "jvm", "total")},

@@ -62,11 +62,11 @@ def _catch_up(part: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...], Rows
             f"{c['workload']}, {c['protocol']}, {c['consistency']}",
             *_rates(c["rows_per_s"]),
             *_ratios(c["ratio"]),
-            f"{c['ratio_applying']['median']:.2f}",
+            f"{c['ratio_of_command']['median']:.2f}",
         )
         for c in part["cases"]
     ]
-    head: tuple[str, ...] = ("rows/s", "min", "median", "max", "ratio min", "median", "max", "once applying")
+    head: tuple[str, ...] = ("rows/s", "min", "median", "max", "ratio min", "median", "max", "with the start")
     yield f"Catch-up, {part['events']:,} row changes", head, [*ceilings, *cases]
     kinds = ("driver", "workers", "jvm", "mariadb", "kafka")
     costs = [
