@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.model import TableName
@@ -12,6 +12,7 @@ from bridge.tso import tso_ms
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _SHOWN_BYTES = 120
+_ADDED = ("rows", "chunks", "different", "missing", "extra", "not_covered")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,19 @@ class TableResult:
         for difference in differences:
             name = difference.finding.value
             setattr(self, name, getattr(self, name) + difference.copies)
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[TableResult], shown: int) -> TableResult:
+        """Adds up the results of all parts of one table.  shown: of how many rows."""
+        totals = {name: sum(getattr(part, name) for part in parts) for name in _ADDED}
+        return replace(
+            parts[0],
+            **totals,
+            seconds=max(part.seconds for part in parts),
+            schema=tuple(dict.fromkeys(words for part in parts for words in part.schema)),
+            notes=tuple(dict.fromkeys(words for part in parts for words in part.notes)),
+            shown=[row for part in parts for row in part.shown][:shown],
+        )
 
 
 @dataclass

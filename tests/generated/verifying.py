@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +12,14 @@ from unittest.mock import patch
 
 from bridge.config import Settings
 from bridge.model import PartitionId, TableName
-from bridge.mysql.connection import Target
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source
-from bridge.verify.log import verification
+from bridge.verify.log import key_cuts, verification
+from bridge.verify.log.key_cuts import find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
@@ -112,8 +116,20 @@ def verify(
     options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
-    with without_spark():
+    with without_spark(), cut_tables():
         return made.run()
+
+
+@contextmanager
+def cut_tables() -> Iterator[None]:
+    """Small tables are cut into parts as large ones are."""
+
+    def cuts(session: Session, definition: Definition, key: Sequence[str], count: int) -> tuple[int, ...]:
+        rows = session.value(f"SELECT COUNT(*) FROM {quote_name(*definition.name)}")
+        return find_cuts(session, replace(definition, rows=rows), key, count)
+
+    with patch.object(key_cuts, "_PART_ROWS", 1), patch.object(verification, "find_cuts", cuts):
+        yield
 
 
 def without_spark() -> AbstractContextManager[object]:

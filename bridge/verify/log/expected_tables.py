@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
+from bridge.verify.log.key_cuts import divided
 
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"
@@ -50,6 +52,7 @@ class ExpectedTable:
     name: quoted.
     shapes: the lists of columns that messages have, each joined by SEP.
     index: columns of the index that a table without a key is compared by.
+    cuts: values of the first key column up to which each part but the last reaches (`key_cuts`).
     """
 
     name: str
@@ -57,6 +60,7 @@ class ExpectedTable:
     key: tuple[str, ...]
     shapes: tuple[str, ...]
     index: tuple[str, ...] = ()
+    cuts: tuple[int, ...] = ()
 
     @property
     def named_columns(self) -> list[str]:
@@ -81,12 +85,17 @@ class ExpectedTable:
             lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB"
 
-    def inserts(self, rows: pa.Table) -> Iterator[str]:
-        """Gives the statements that load folded steps of this table.
+    def inserts(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
+        """Gives the statements that load folded steps of this table, each with the number of its part.  The parts take
+        turns, so that they can be loaded at once.
 
         Keys may differ in the messages and be equal on the target (by case, or since a type was changed).  The last
         such row wins.
         """
+        for turn in zip_longest(*map(self._inserts, divided(rows, self.cuts))):
+            yield from ((part, sql) for part, sql in enumerate(turn) if sql is not None)
+
+    def _inserts(self, rows: pa.Table) -> Iterator[str]:
         for by_time, lacks, names in _distinct(rows, "by_time", "lacks", "names"):
             alike = (pc.equal(rows["by_time"], by_time), pc.equal(rows["lacks"], lacks), pc.equal(rows["names"], names))
             mine = rows.filter(reduce(pc.and_, alike))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from bridge.events import SEP
@@ -12,7 +13,8 @@ from bridge.mysql.table_definition import Definition
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_for_ranges
-from bridge.verify.compare.key_sql import key_parts
+from bridge.verify.compare.key_ranges import KeyRange
+from bridge.verify.compare.key_sql import between, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
@@ -28,6 +30,7 @@ _ACTUAL: Final = "t"
 class LoggedTable:
     """A table of the target that the log names.
 
+    number: the number of the table.
     index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
@@ -36,6 +39,7 @@ class LoggedTable:
     are.
     """
 
+    number: int
     replicated: ReplicatedTable
     definition: Definition
     expected_table: ExpectedTable
@@ -64,17 +68,39 @@ class LoggedTable:
         return self.shape.key or tuple(names.index(part) for part in self.index if names)
 
     @property
+    def ranges(self) -> list[KeyRange]:
+        """The range of the first key column in each part."""
+        cuts = ((str(cut).encode(),) for cut in self.expected_table.cuts)
+        return list(pairwise([None, *cuts, None]))
+
+    def divided(self, cuts: tuple[int, ...]) -> LoggedTable:
+        """Gives the table cut into parts."""
+        return replace(self, expected_table=replace(self.expected_table, cuts=cuts))
+
+    def within(self, part: int, alias: str = _ACTUAL) -> str:
+        """Writes the condition for rows of a part."""
+        if not self.expected_table.cuts:
+            return "1=1"
+        first = [self.definition.columns[self.replicated.key[0]]]
+        return between(key_parts(first, first, alias), *self.ranges[part])
+
+    @property
+    def actual(self) -> str:
+        """A FROM clause of the target's rows."""
+        return f"{quote_name(*self.name)} {_ACTUAL}"
+
+    @property
     def matched(self) -> str:
         """A FROM clause of the target's rows that the log names."""
-        return f"{quote_name(*self.name)} {_ACTUAL} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
+        return f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
 
     @property
     def _same_key(self) -> str:
         names = [quote_name(self.definition.columns[part].name) for part in self.replicated.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
-    def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
-        """Gives the expected side and the actual side."""
+    def sides(self, reader: SnapshotReader, part: int = 0) -> tuple[Side, Side]:
+        """Gives the expected side and the actual side of a part."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
@@ -83,15 +109,16 @@ class LoggedTable:
             f"{self.expected_table.name} {_EXPECTED}",
             shape.expected,
             key_parts(key, key, _EXPECTED),
-            condition=self._expected_rows(),
+            condition=f"{self.within(part, _EXPECTED)} AND {self._expected_rows()}",
             alias=_EXPECTED,
             partly=partly,
         )
         actual = Side(
             reader,
-            f"{quote_name(*self.name)} {_ACTUAL}",
+            self.actual,
             shape.actual,
             key_parts(key, key, _ACTUAL),
+            condition=self.within(part),
             alias=_ACTUAL,
         )
         if not self.replicated.key:
@@ -139,8 +166,7 @@ def choose_log_key(table: Table, definition: Definition, shapes: Sequence[Logged
 def logged_table(
     number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
 ) -> LoggedTable:
-    """Makes the table from what the log and the target know of it.  number: the number of the table.  schema: the
-    database for temporary tables."""
+    """Makes the table from what the log and the target know of it.  schema: the database for temporary tables."""
     replicated = ReplicatedTable(table, choose_log_key(table, definition, shapes))
     known = {_known(replicated, shape) for shape in shapes}
     key_of, key = lineage.key_of, lineage.key_of(table.name)
@@ -153,6 +179,7 @@ def logged_table(
         quote_name(schema, f"verify {number}"), definition, replicated.key, tuple(sorted(known - {""})), index
     )
     return LoggedTable(
+        number,
         replace(replicated, columns=frozenset(expected_table.named_columns), common=everywhere)
         if expected_table.is_partly_known
         else replicated,

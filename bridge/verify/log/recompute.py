@@ -79,8 +79,11 @@ class Log:
         """Gives the shapes of all row changes (`row_steps.shapes`)."""
         return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
-    def statements(self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int) -> Iterator[tuple[int, str]]:
-        """Gives the statements that load the last states into temporary tables, each with the number of its table."""
+    def statements(
+        self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int
+    ) -> Iterator[tuple[int, int, str]]:
+        """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
+        part."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
         spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
@@ -211,15 +214,15 @@ def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]
 
 def _loading(
     expected_tables: list[ExpectedTable],
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
-    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
+    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
         mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
         folded = completed(fold_steps(pa.concat_tables(mine)))
         for number, expected_table in enumerate(expected_tables):
             mine = folded.filter(pc.equal(folded["table_number"], number))
-            for sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
-                yield number, sql
+            for part, sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
+                yield number, part, sql
 
     return load

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,7 +24,7 @@ from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LOST, server_words
+from bridge.mysql.server_errors import LostConnectionError, server_words
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -45,7 +45,9 @@ from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
+from bridge.verify.log.key_cuts import find_cuts
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
+from bridge.verify.log.loading import LoadedPart, load_parts, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.log.row_steps import LoggedShape, LogPlan
@@ -62,18 +64,6 @@ _LOST: Final = (
     " now; compare it with the source (--against upstream)"
 )
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED, JournalState.CONFIRMED})
-
-
-@dataclass
-class _Loaded:
-    """A table whose expected rows are in a session.
-
-    refused: what the target said when it refused them, "" when it took them.
-    """
-
-    table: LoggedTable
-    session: Session
-    refused: str = ""
 
 
 class LogVerification:
@@ -152,16 +142,15 @@ class LogVerification:
             begins=topic_begins(progress.positions), identity=lineage.identity,
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
-        replicated = tuple(table.replicated for table in tables)
-        loaded = [_Loaded(table, sessions[i % len(sessions)]) for i, table in enumerate(tables)]
-        self._load(
-            log.statements(replace(plan, tables=replicated), [t.expected_table for t in tables], control.events), loaded
-        )
+        tables = [self._divided(table, len(sessions)) for table in tables]
+        plan = replace(plan, tables=tuple(table.replicated for table in tables))
+        parts = parts_in(tables, sessions)
+        self._load(parts, log.statements(plan, [table.expected_table for table in tables], control.events))
         self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
             resume=self._options.resume,
         )
-        report.tables += self._all_tables(loaded, sessions)
+        report.tables += self._all_tables(parts, sessions)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += (
@@ -241,66 +230,65 @@ class LogVerification:
         ]
         return tables, [*missing, *left]
 
-    def _load(self, statements: Iterator[tuple[int, str]], loaded: Sequence[_Loaded]) -> None:
+    def _divided(self, table: LoggedTable, count: int) -> LoggedTable:
+        key = table.replicated.key if table.shape.actual else ()
+        return table.divided(find_cuts(self._look, table.definition, key, count))
+
+    def _load(self, parts: Sequence[LoadedPart], statements: Iterator[tuple[int, int, str]]) -> None:
         self._listener.stage("recomputing the last state of every key")
-        for one in loaded:
-            one.session.execute(one.table.expected_table.create())
-        for number, sql in statements:
-            one = loaded[number]
-            if one.refused:
-                continue
-            try:
-                one.session.execute(sql)
-            except MySQLError as error:
-                if isinstance(error, LOST):
-                    raise StoppedError(
-                        f"the connection to the target was lost: {server_words(error)}",
-                        where=str(self._target),
-                        fix="run verify again",
-                    ) from error
-                one.refused = server_words(error)
+        try:
+            load_parts(parts, statements)
+        except LostConnectionError as error:
+            raise StoppedError(
+                f"the connection to the target was lost: {server_words(error)}",
+                where=str(self._target),
+                fix="run verify again",
+            ) from error
 
-    def _all_tables(self, loaded: Sequence[_Loaded], sessions: Sequence[Session]) -> list[TableResult]:
-        self._listener.plan(sum(one.table.definition.rows for one in loaded))
-
+    def _all_tables(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> list[TableResult]:
+        self._listener.plan(sum(part.table.definition.rows for part in parts if part.number == 0))
         throttle = Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
-        workers = WorkerPool[_Loaded](())
+        workers = WorkerPool[LoadedPart](())
 
-        def work(session: Session) -> list[TableResult]:
+        def work(session: Session) -> list[tuple[int, int, TableResult]]:
             with workers.at_work():
                 reader = SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
-                return [self._one_table(one, reader, throttle) for one in loaded if one.session is session]
+                mine = [part for part in parts if part.session is session]
+                return [(part.table.number, part.number, self._one_part(part, reader, throttle)) for part in mine]
 
-        return workers.results([partial(work, session) for session in sessions], throttle)
+        found = workers.results([partial(work, session) for session in sessions], throttle)
+        results: dict[int, list[TableResult]] = {}
+        for number, _, result in sorted(found, key=itemgetter(0, 1)):
+            results.setdefault(number, []).append(result)
+        return [TableResult.of_parts(some, self._options.shown_rows) for some in results.values()]
 
-    def _one_table(self, one: _Loaded, reader: SnapshotReader, throttle: Throttle) -> TableResult:
+    def _one_part(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle) -> TableResult:
         began = time.monotonic()
-        table = one.table
+        table = part.table
         self._listener.stage(str(table.name))
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
-        if one.refused:
-            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        if part.refused:
+            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
         elif table.is_lost:
             result.schema += (_LOST,)
         else:
-            self._compare_rows(table, reader, throttle, result)
+            self._compare_rows(part, reader, throttle, result)
         result.seconds = time.monotonic() - began
         return result
 
-    def _compare_rows(
-        self, table: LoggedTable, reader: SnapshotReader, throttle: Throttle, result: TableResult
-    ) -> None:
+    def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle, result: TableResult) -> None:
+        table = part.table
         if not table.shape.actual:
             self._compare_unseen(table, reader, result)
             return
-        tally = self._compared(table, reader, throttle)
+        tally = self._compared(part, reader, throttle)
         differences = tally.differences
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
-            result.not_covered = self._not_covered(table, reader, result)
+            result.not_covered = self._not_covered(part, reader, result)
         result.notes = _notes(table)
         result.shown = [self._shown(table, reader, d) for d in differences[: self._options.shown_rows]]
         if self._fix and differences:
@@ -314,9 +302,10 @@ class LogVerification:
         else:
             result.not_covered = count
 
-    def _compared(self, table: LoggedTable, reader: SnapshotReader, throttle: Throttle) -> Tally:
-        expected, actual = table.sides(reader)
-        digest = comparison_digest(table.shape, table.order)
+    def _compared(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle) -> Tally:
+        table = part.table
+        expected, actual = table.sides(reader, part.number)
+        digest = comparison_digest(table.shape, table.order, table.ranges[part.number])
         tally = self._state.tally(table.name, digest)
         if tally.is_done:
             return tally
@@ -341,11 +330,12 @@ class LogVerification:
         self._state.keep(table.name, digest, tally)
         return tally
 
-    def _not_covered(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> int:
-        rows = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
+    def _not_covered(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
+        table, within = part.table, part.table.within(part.number)
+        rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
         if not table.replicated.key:
             return max(0, rows - result.rows + result.missing)
-        return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched}")[0][0])
+        return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched} WHERE {within}")[0][0])
 
     def _shown(self, table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
         """Gives a differing row with the position of its last change, which the expected rows hold."""

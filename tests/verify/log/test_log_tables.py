@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,10 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
+from bridge.verify.log import key_cuts
 from bridge.verify.log.expected_tables import PARTITION
 from bridge.verify.log.folded_steps import balance, completed, fold_steps
+from bridge.verify.log.key_cuts import can_be_cut, find_cuts
 from bridge.verify.log.lineage import LoggedChange, trace
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.row_steps import LogPlan, links, shapes, steps
@@ -31,6 +35,7 @@ from tests.support.clients import run_file
 from tests.support.verify_servers import execute
 
 T = TableName("app", "t")
+CUTS = (1, 3)
 
 
 def put(ts: int, names: str, image: str) -> dict[str, Any]:
@@ -52,42 +57,70 @@ def _change(ts: int, kind: Kind, names: str, before: str | None, after: str | No
 
 
 def said(url: str, events: list[dict[str, Any]], *statements: str) -> tuple[set[str], int]:
-    """What differs, and how many rows are not covered.  statements: schema changes at ts 100, 200, ..."""
+    """What differs, and how many rows are not covered; the same whether the table is cut into parts or not.
+    statements: schema changes at ts 100, 200, ..."""
     session = Target(url).connect()
     try:
-        logged, tally = compared(session, events, *statements)
-        there = session.value("SELECT COUNT(*) FROM app.t")
-        matched = session.value(f"SELECT COUNT(*) FROM {logged.matched}") if logged.replicated.key else there
-        words = {
-            f"{difference.finding.value} {','.join('NULL' if v is None else v.decode() for v in difference.key)}"
-            for difference in tally.differences
-        }
-        return words, 0 if logged.is_whole else there - matched
+        whole, in_parts = (_said(session, events, statements, cuts) for cuts in ((), CUTS))
+        assert whole == in_parts
+        return whole
     finally:
         session.close()
 
 
+def _said(
+    session: Session, events: list[dict[str, Any]], statements: Sequence[str], cuts: tuple[int, ...]
+) -> tuple[set[str], int]:
+    found, left = set[str](), 0
+    for logged, part, tally in compared_parts(session, events, *statements, cuts=cuts):
+        within = logged.within(part)
+        there = session.value(f"SELECT COUNT(*) FROM {logged.actual} WHERE {within}")
+        matched = there
+        if logged.replicated.key:
+            matched = session.value(f"SELECT COUNT(*) FROM {logged.matched} WHERE {within}")
+        left += 0 if logged.is_whole else there - matched
+        words = {
+            f"{difference.finding.value} {','.join('NULL' if v is None else v.decode() for v in difference.key)}"
+            for difference in tally.differences
+        }
+        assert found.isdisjoint(words)
+        found |= words
+    return found, left
+
+
 def compared(session: Session, events: list[dict[str, Any]], *statements: str) -> tuple[LoggedTable, Tally]:
     """The rows of the log against the target's."""
+    [(logged, _, tally)] = compared_parts(session, events, *statements)
+    return logged, tally
+
+
+def compared_parts(
+    session: Session, events: list[dict[str, Any]], *statements: str, cuts: tuple[int, ...] = ()
+) -> Iterator[tuple[LoggedTable, int, Tally]]:
+    """The same part by part, while the expected rows of that part are there.  cuts: used where the key allows it."""
     changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
     lineage = trace([T], changes)
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
     seen = sorted(s for s in shapes(LogPlan((), lineage.histories, 10_000, None), found) if s.table == "t")
     catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
     logged = logged_table(0, "app", catalog, definition, seen, lineage)
+    logged = logged.divided(cuts if can_be_cut(definition, logged.replicated.key) else ())
     begin_snapshot(session)
-    session.execute(logged.expected_table.create())
     plan = LogPlan((logged.replicated,), lineage.histories, 10_000, None)
     plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
     folded = completed(fold_steps(steps(plan, found)))
-    for sql in logged.expected_table.inserts(folded if logged.replicated.key else balance(folded)):
-        session.execute(sql)
-    reader = SnapshotReader(session, is_snapshot=True, place="target")
-    with ThreadPoolExecutor(1) as pool:
-        comparison = TableComparison(
-            logged.shape, *logged.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
-        )  # fmt: skip
-        return logged, comparison.run(Tally())
+    statements_by_part = list(logged.expected_table.inserts(folded if logged.replicated.key else balance(folded)))
+    for part in range(len(logged.ranges)):
+        session.execute(f"DROP TEMPORARY TABLE IF EXISTS {logged.expected_table.name}")
+        session.execute(logged.expected_table.create())
+        for _, sql in (one for one in statements_by_part if one[0] == part):
+            session.execute(sql)
+        reader = SnapshotReader(session, is_snapshot=True, place="target")
+        with ThreadPoolExecutor(1) as pool:
+            comparison = TableComparison(
+                logged.shape, *logged.sides(reader, part), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
+            )  # fmt: skip
+            yield logged, part, comparison.run(Tally())
 
 
 def made(url: str, columns: str, *rows: str) -> None:
@@ -102,6 +135,29 @@ def test_rows_of_the_log_and_others(target: str) -> None:
     log = [put(1, "id,v", "1,1"), put(2, "id,v", "2,2"), put(3, "id,v", "3,3"), put(4, "id,v", "4,4"),
            gone(5, "id,v", "4,4")]  # fmt: skip
     assert said(target, log) == ({"different 2", "missing 3", "extra 4"}, 2)
+
+
+def test_keys_whose_place_only_the_target_can_tell(target: str) -> None:
+    """They are numbers in other forms, and count once, also beside the same key as a plain number."""
+    made(target, "id INT PRIMARY KEY, v INT", "-2,1", "1,1", "2,9", "3,3", "4,4", "5,6")
+    log = [put(1, "id,v", "-2,1"), put(2, "id,v", "1.4,1"), put(3, "id,v", "'2',2"), put(4, "id,v", "3,8"),
+           put(5, "id,v", "3e0,3"), put(6, "id,v", "'4',8"), put(7, "id,v", "4,4"), put(8, "id,v", "0x05,5"),
+           gone(9, "id,v", "'2',2"), put(10, "id,v", "'9',9")]  # fmt: skip
+    assert said(target, log) == ({"extra 2", "different 5", "missing 9"}, 0)
+
+
+def test_a_large_table_is_cut_where_its_rows_are(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part has as many rows, whatever the keys are; a small table is not cut."""
+    rows = ("-9,1", "-9,2", "0,3", "7,4", "8,5", "99,6", "1000,7", "1001,8")
+    made(target, "id BIGINT, v INT, PRIMARY KEY (id, v)", *rows)
+    with closing(Target(target).connect()) as session:
+        definition = replace(load_definitions(session, [T])[T], rows=8)
+        assert find_cuts(session, definition, ("id", "v"), 4) == ()
+        monkeypatch.setattr(key_cuts, "_PART_ROWS", 2)
+        assert find_cuts(session, definition, ("id", "v"), 9) == (-9, 7, 99)
+        assert find_cuts(session, definition, ("id", "v"), 2) == (7,)
+        assert find_cuts(session, replace(definition, rows=1000), ("id", "v"), 2) == ()
+        assert find_cuts(session, definition, (), 2) == ()
 
 
 def test_a_table_that_the_log_saw_made_holds_nothing_else(target: str) -> None:
