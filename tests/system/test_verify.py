@@ -282,6 +282,24 @@ def test_rows_that_the_log_never_mentioned_are_not_covered(target: str, tmp_path
     assert json.loads(ended.out)["notes"][0].startswith("capture/1 begins at offset 7: of tables made before")
 
 
+def test_a_row_that_the_log_never_mentioned_does_not_stand_for_a_missing_one(target: str, tmp_path: Path) -> None:
+    """The target has as many rows as the log, but not the same ones."""
+    execute(target, "CREATE DATABASE app; USE app; CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    capture = write_lines(tmp_path / "log.jsonl", history(
+        ("INSERT", "t", {"id": "1", "a": "1"}, ""), ("INSERT", "t", {"id": "2", "a": "2"}, ""),
+    ))  # fmt: skip
+    arguments = ["--protocol", "canal-json", "--input", str(capture), "--target", target]
+    assert bridge("replay", *arguments).code == 0
+    execute(target, "USE app; DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (9, 9); UPDATE t SET a = 3")
+    ended = bridge("verify", *arguments, "--json")
+    assert found(ended) == {("app.t", "missing", "2"), ("app.t", "different", "1", "a")}
+    assert [t["not_covered"] for t in json.loads(ended.out)["tables"]] == [1]
+    execute(target, "USE app; DELETE FROM t WHERE id = 9; INSERT INTO t VALUES (2, 2)")
+    ended = bridge("verify", *arguments, "--json")
+    assert found(ended) == {("app.t", "different", "1", "a")}
+    assert [t["not_covered"] for t in json.loads(ended.out)["tables"]] == [0]
+
+
 def test_a_pipeline_that_is_unknown_is_wrong_usage(target: str, golden: Path) -> None:
     """Exit 2, and the way out."""
     ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", target)[1:])

@@ -85,6 +85,11 @@ class LoggedTable:
         return between(key_parts(first, first, alias), *self.ranges[part])
 
     @property
+    def is_matched(self) -> bool:
+        """Whether only those rows of the target are compared that match a row of the log."""
+        return bool(self.replicated.key) and not self.is_whole and self._partly is None
+
+    @property
     def actual(self) -> str:
         """A FROM clause of the target's rows."""
         return f"{quote_name(*self.name)} {_ACTUAL}"
