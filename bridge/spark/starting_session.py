@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+import structlog
 from pyspark.sql import SparkSession
 
 from bridge.ends.end import Abandoned
+from bridge.errors import SourceError
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
@@ -20,8 +22,18 @@ if TYPE_CHECKING:
     from bridge.config import Tuning
 
 _TICK_SECONDS: Final = 0.05
+_LATE_SECONDS: Final = 60.0
+"""After so long, and again and again, the log says that Spark is not there."""
+_MOST_SECONDS: Final = 600.0
+"""How long Spark may take: a cluster may let it wait for a place."""
 _END_SECONDS: Final = 5.0
 """How long the end of the process waits for a start: PySpark removes a temporary folder then."""
+_WHY_LATE: Final = (
+    "look whether the disk of spark.local.dir or TMPDIR is full, and whether the cluster has room; `--set"
+    " log.spark=warn` shows what Spark says"
+)
+
+log = structlog.get_logger()
 
 
 class StartingSession:
@@ -37,6 +49,7 @@ class StartingSession:
         self._failure: BaseException | None = None
         self.started_at: float | None = None
         self._is_over = threading.Event()
+        self._began, self._told = time.monotonic(), 0.0
         switch_off(tuning_off)
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
@@ -46,6 +59,7 @@ class StartingSession:
     def is_over(self, seconds: float, abandoned: Callable[[], bool]) -> bool:
         """Waits up to `seconds` for the end of the start; returns whether the session is there, or has failed to start,
         or `abandoned` says that nobody waits."""
+        self._look_at_the_time()
         until = time.monotonic() + seconds
         while not self._is_over.is_set() and not abandoned() and (left := until - time.monotonic()) > 0:
             self._is_over.wait(min(left, _TICK_SECONDS))
@@ -64,12 +78,26 @@ class StartingSession:
             raise Abandoned
         return self._session
 
+    def _look_at_the_time(self) -> None:
+        """Says when Spark takes long, and ends the start when it takes too long: a JVM that has failed may stay, and
+        PySpark waits for it for ever."""
+        seconds = time.monotonic() - self._began
+        if self._is_over.is_set() or seconds < self._told + _LATE_SECONDS:
+            return
+        if seconds < _MOST_SECONDS:
+            log.warning("spark_is_late", seconds=round(seconds), fix=_WHY_LATE)
+            self._told = seconds
+            return
+        self._failure = SourceError(f"Spark has not started within {seconds:.0f} s", fix=_WHY_LATE)
+        self._is_over.set()
+
     def _start(self) -> None:
         try:
             self._session = start_session(self._settings, log_level=self._log_level)
             freeze_loaded_modules()
             use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
             self.started_at = time.monotonic()
+            log.info("spark_started", seconds=round(self.started_at - self._began, 1))
         except BaseException as failure:  # noqa: BLE001  # raised where the session is waited for
             self._failure = failure
         self._is_over.set()

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bridge.ends.end import Abandoned
-from bridge.errors import UsageError
+from bridge.errors import SourceError, UsageError
 from bridge.spark import starting_session
 from bridge.spark.starting_session import StartingSession
 
@@ -50,3 +51,15 @@ def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: th
     answers.set()
     with pytest.raises(UsageError, match="no such property"):
         starting.get()
+
+
+def test_a_start_that_never_ends_is_given_up(answers: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark waits for ever for a JVM that has failed and stays.  The log has said before that Spark is late."""
+    assert not answers.is_set()
+    monkeypatch.setattr(starting_session, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(starting_session, "_MOST_SECONDS", 0.5)
+    starting = StartingSession({}, "off", ())
+    with capture_logs() as said, pytest.raises(SourceError, match="Spark has not started within"):
+        starting.get()
+    assert {line["event"] for line in said} == {"spark_is_late"}
+    assert len(said) >= 2
