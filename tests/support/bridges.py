@@ -39,14 +39,16 @@ def running(
     *more: str,
     environment: Mapping[str, str] | None = None,
     program: Sequence[str] = PROGRAM,
+    temporary: Path | None = None,
 ) -> Iterator[Process]:
-    """`bridge run` as a process; killed at the end."""
+    """`bridge run` as a process; killed at the end.  temporary: its temporary folder, if it is another."""
     arguments = kafka_arguments("run", bootstrap_servers, topic, target, *more)
     folder.mkdir(exist_ok=True)
-    local = {"local.dir": folder, "driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}"}
+    temporary = temporary or folder
+    local = {"local.dir": temporary, "driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}"}
     places = [part for name, value in local.items() for part in ("--set", f"spark.spark.{name}={value}")]
     with Process(
-        folder, *arguments, *places, environment={"TMPDIR": str(folder), **(environment or {})}, program=program
+        folder, *arguments, *places, environment={"TMPDIR": str(temporary), **(environment or {})}, program=program
     ) as process:
         yield process
 

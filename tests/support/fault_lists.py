@@ -54,7 +54,7 @@ CLOCK: dict[str, Act] = {
     "clock an hour ahead": for_a_while(acts.clock_moved(HOUR), LONG_SECONDS),
     "clock an hour behind": for_a_while(acts.clock_moved(-HOUR), LONG_SECONDS),
 }
-SHM: dict[str, Act] = {"/dev/shm full": for_a_while(acts.shm_full, LONG_SECONDS)}
+DISK: dict[str, Act] = {"disk full": for_a_while(acts.disk_full, LONG_SECONDS)}
 ONCE = [
     lasting("bridge stopped for 60 s", "bridge", acts.bridge_stopped, 60),
     lasting("broker down for 5 minutes", "Kafka", acts.broker_down, 300),
@@ -77,7 +77,7 @@ def faults_of(ground: Ground) -> list[Fault]:
     parts = {
         "target": {**WIRE, **(MARIADB if is_mariadb else TIDB)},
         "Kafka": KAFKA,
-        "bridge": {**BRIDGE, **(CLOCK if ground.clock else {}), **(SHM if ground.has_own_shm else {})},
+        "bridge": {**BRIDGE, **(CLOCK if ground.clock else {}), **(DISK if ground.disk else {})},
     }
     many = [Fault(name, part, act) for part, acts_of in parts.items() for name, act in acts_of.items()]
     return [*many, *ONCE, *(ONCE_ON_MARIADB if is_mariadb else ONCE_ON_TIDB)]
@@ -86,5 +86,5 @@ def faults_of(ground: Ground) -> list[Fault]:
 def left_out(ground: Ground) -> str:
     """What cannot happen on this machine, and why."""
     reasons = [] if ground.clock else ["a moved clock (no C compiler)"]
-    reasons += [] if ground.has_own_shm else ["a full /dev/shm (mounting is not allowed)"]
+    reasons += [] if ground.disk else ["a full disk (mounting is not allowed)"]
     return ", ".join(reasons) or "nothing"

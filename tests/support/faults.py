@@ -20,12 +20,12 @@ from confluent_kafka.cimpl import NewPartitions
 
 from bridge.local import LocalError, MariaDB
 from bridge.mysql.connection import Session
-from tests.support import memory_disk
 from tests.support import proxy as wire
 from tests.support.grounds import FAILURES, RECOVERY_SECONDS, Ground, follow, processes_of
 from tests.support.pipelines import admin
 from tests.support.producers import SurvivingProducer
 from tests.support.proxy import Link, Proxy
+from tests.support.small_disk import filled
 
 SHORT_SECONDS = 2.0
 LONG_SECONDS = 8.0
@@ -377,10 +377,10 @@ def clock_moved(seconds: int) -> State:
     return state
 
 
-def shm_full(ground: Ground) -> AbstractContextManager[None]:
-    """The bridge's /dev/shm has no room."""
-    assert ground.process is not None
-    return memory_disk.filled(ground.process.pid)
+def disk_full(ground: Ground) -> AbstractContextManager[None]:
+    """The bridge's temporary folder has no room."""
+    assert ground.disk is not None
+    return filled(ground.disk)
 
 
 def _send(pid: int, number: int) -> None:

@@ -21,18 +21,19 @@ from bridge.local import Kafka, MariaDB
 from bridge.local.sql_server import SqlServer
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LOST
-from tests.support import memory_disk
 from tests.support import proxy as wire
 from tests.support.bridges import applied_ts, running
 from tests.support.clock import MovedClock
-from tests.support.command import PROGRAM, Process
+from tests.support.command import Process
 from tests.support.feeds import Feed
 from tests.support.pipelines import admin
 from tests.support.proxy import Proxy
+from tests.support.small_disk import small_disk
 from tests.support.tidb import TiDB
 
 RECOVERY_SECONDS = 150.0
 LOOK_SECONDS = 0.2
+DISK_BYTES = 64 << 20
 FAILURES = (MySQLError, OSError, TargetError)
 
 
@@ -52,7 +53,7 @@ class Ground:
 
     server: the target.  replica: of a MariaDB, to fail over to.
     clock: the bridge's, where it can be moved.
-    has_own_shm: whether the bridge has a /dev/shm of its own, which can be filled.
+    disk: the bridge's temporary folder, a small disk that can be filled; None where nothing can be mounted.
     more: arguments of `running`.
     """
 
@@ -68,12 +69,14 @@ class Ground:
     more: tuple[str, ...] = ()
     dice: random.Random = field(default_factory=lambda: random.Random(1))
     clock: MovedClock | None = None
-    has_own_shm: bool = False
+    disk: Path | None = None
     starts: int = 0
     ends: Counter[int] = field(default_factory=Counter)
     logs: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     """Why it ended by itself."""
+    left: list[Path] = field(default_factory=list)
+    """Folders of its queries that are there after its end."""
     peak_bytes: int = 0
     process: Process | None = None
     _end: threading.Event = field(default_factory=threading.Event)
@@ -101,10 +104,15 @@ class Ground:
     def _keep(self) -> None:
         kafka, target = f"127.0.0.1:{self.to_kafka.port}", f"mysql://root@127.0.0.1:{self.to_target.port}/"
         environment = self.clock.environment if self.clock else {}
-        program = (*memory_disk.WITH_OWN, *PROGRAM) if self.has_own_shm else PROGRAM
         while not self._end.is_set():
             with running(
-                self.folder, kafka, self.topic, target, *self.more, environment=environment, program=program
+                self.folder,
+                kafka,
+                self.topic,
+                target,
+                *self.more,
+                environment=environment,
+                temporary=self.disk,
             ) as process:
                 self.process, self.starts = process, self.starts + 1
                 while process.code is None and not self._end.wait(0.5):
@@ -230,8 +238,10 @@ def grounds(
         ground = Ground(
             folder, target, replica, kafka, to_target, to_reader, to_kafka, feed, "bank",
             ("--consistency", consistency, *options, *more), random.Random(seed),
-            MovedClock(folder) if MovedClock.is_possible() else None, memory_disk.is_possible(),
+            MovedClock(folder) if MovedClock.is_possible() else None,
+            stack.enter_context(small_disk(folder / "disk", DISK_BYTES)),
         )  # fmt: skip
         feed.start()
         with watcher, ground.kept_running():
             yield ground, watcher
+        ground.left = list((ground.disk or folder).glob("bridge-stream-*"))

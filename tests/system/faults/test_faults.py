@@ -53,11 +53,11 @@ def finish(ground: Ground, watcher: PatientWatcher, *, atomic: bool, patience: f
     assert_equal(ground.url, ground.feed.bank)
 
 
-def assert_nothing_is_left(ground: Ground, folder: Path) -> None:
+def assert_nothing_is_left(ground: Ground) -> None:
     """No process of the bridge, and none of its files."""
     assert ground.process is not None
     assert processes_of(ground.process.pid) == []
-    assert [path.name for path in folder.iterdir() if path.name.startswith("bridge-stream-")] == []
+    assert ground.left == []
     assert not any("Traceback" in log for log in ground.logs), ground.logs
 
 
@@ -71,8 +71,8 @@ def assert_nothing_is_left(ground: Ground, folder: Path) -> None:
 )
 def test_each_fault_by_itself(tmp_path: Path, names: set[str]) -> None:
     """One bridge gets over all of them, one after the other, without ending once."""
-    report, folder = Report(), tmp_path / "bridge"
-    with grounds(folder, consistency="atomic", seed=3, per_beat=6) as (ground, watcher):
+    report = Report()
+    with grounds(tmp_path / "bridge", consistency="atomic", seed=3, per_beat=6) as (ground, watcher):
         assert ground.recovered(ground.feed.bank.boundary())
         assert ground.recovered(ground.feed.bank.boundary())  # behind rows: no table is still to be made
         faults = [fault for fault in faults_of(ground) if fault.name in names]
@@ -81,7 +81,7 @@ def test_each_fault_by_itself(tmp_path: Path, names: set[str]) -> None:
         finish(ground, watcher, atomic=True)
     print(report.table(ground))
     assert (ground.starts, dict(ground.ends)) == (1, {0: 1})
-    assert_nothing_is_left(ground, folder)
+    assert_nothing_is_left(ground)
 
 
 @pytest.mark.soak
@@ -93,9 +93,12 @@ def test_night_of_faults(tmp_path: Path, server: str, consistency: str) -> None:
     if server == "TiDB" and not tidb.is_built():
         pytest.skip(f"TiDB is not built: `{tidb.BUILD_COMMAND}` does it, once")
     seed = int(os.environ.get("FAULTS_SEED", str(random.randrange(1 << 30))))
-    report, folder = Report(), tmp_path / "bridge"
+    report = Report()
     print(f"{server}, {consistency}, {MINUTES:g} minutes, seed {seed}")
-    with grounds(folder, server=server, consistency=consistency, seed=seed, per_beat=20) as (ground, watcher):
+    with grounds(tmp_path / "bridge", server=server, consistency=consistency, seed=seed, per_beat=20) as (
+        ground,
+        watcher,
+    ):
         assert ground.recovered(ground.feed.bank.boundary())
         Night(ground, report, MINUTES * 60).pass_by()
         finish(ground, watcher, atomic=consistency == "atomic", patience=PATIENCE_SECONDS)
@@ -105,4 +108,4 @@ def test_night_of_faults(tmp_path: Path, server: str, consistency: str) -> None:
     assert set(ground.ends) <= {0, 3, 5, -9}, ground.ends
     explained = [reason for reason in ground.reasons if MAY_END_WITH in reason]
     assert ground.ends[5] == sum(ground.reasons[reason] for reason in explained), ground.reasons
-    assert_nothing_is_left(ground, folder)
+    assert_nothing_is_left(ground)
