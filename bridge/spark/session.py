@@ -75,6 +75,9 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
     AccumulatorTCPServer.handle_error = _do_not_print  # type: ignore[method-assign, assignment]
     builder = SparkSession.builder.appName("bridge")
+    if is_submitted():
+        SparkContext._ensure_initialized()
+        _forward_signals(SparkContext._gateway)
     given = {**_submitted_properties(), **settings}
     defaults = {
         **_DEFAULTS,
@@ -99,8 +102,6 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             raise start_error(error, jvm_output.read()) from error
-    if is_submitted():
-        _forward_signals(session)
     if log_level != "off":
         _show_log(session, log_level)
     return session
@@ -156,10 +157,9 @@ class _ForwardedSignal:
         os.kill(os.getpid(), self._number)
 
 
-def _forward_signals(session: SparkSession) -> None:
+def _forward_signals(gateway: Any) -> None:
     """Makes the JVM forward SIGTERM and SIGINT to this process.  Stopping spark-submit signals the JVM, which would
-    otherwise end at once, in the middle of reading."""
-    gateway: Any = session.sparkContext._gateway
+    otherwise end at once, in the middle of reading.  The driver reads before Spark's session is there."""
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     sun = gateway.jvm.sun.misc
     for name, number in (("TERM", signal.SIGTERM), ("INT", signal.SIGINT)):
@@ -180,10 +180,7 @@ def end_tasks(session: SparkSession) -> None:
 
 def _submitted_properties() -> dict[str, str]:
     """Returns the properties that spark-submit was given; none when the process was started otherwise."""
-    if not is_submitted():
-        return {}
-    SparkContext._ensure_initialized()
-    return dict(SparkConf().getAll())
+    return dict(SparkConf().getAll()) if is_submitted() else {}
 
 
 def _do_not_print(*_: object) -> None:

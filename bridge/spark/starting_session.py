@@ -49,7 +49,8 @@ class StartingSession:
         self._failure: BaseException | None = None
         self.started_at: float | None = None
         self._is_over = threading.Event()
-        self._began, self._told = time.monotonic(), 0.0
+        self._began, self._late = time.monotonic(), 0.0
+        self._is_told = False
         switch_off(tuning_off)
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
@@ -74,19 +75,22 @@ class StartingSession:
             pass
         if self._failure is not None:
             raise self._failure
-        if self._session is None:
+        if self._session is None or self.started_at is None:
             raise Abandoned
+        if not self._is_told:
+            log.info("spark_started", seconds=round(self.started_at - self._began, 1))
+            self._is_told = True
         return self._session
 
     def _look_at_the_time(self) -> None:
         """Says when Spark takes long, and ends the start when it takes too long: a JVM that has failed may stay, and
         PySpark waits for it for ever."""
         seconds = time.monotonic() - self._began
-        if self._is_over.is_set() or seconds < self._told + _LATE_SECONDS:
+        if self._is_over.is_set() or seconds < self._late + _LATE_SECONDS:
             return
         if seconds < _MOST_SECONDS:
             log.warning("spark_is_late", seconds=round(seconds), fix=_WHY_LATE)
-            self._told = seconds
+            self._late = seconds
             return
         self._failure = SourceError(f"Spark has not started within {seconds:.0f} s", fix=_WHY_LATE)
         self._is_over.set()
@@ -97,7 +101,6 @@ class StartingSession:
             freeze_loaded_modules()
             use_small_pages()  # after the start of the JVM, which so keeps the large pages for its workers
             self.started_at = time.monotonic()
-            log.info("spark_started", seconds=round(self.started_at - self._began, 1))
         except BaseException as failure:  # noqa: BLE001  # raised where the session is waited for
             self._failure = failure
         self._is_over.set()
