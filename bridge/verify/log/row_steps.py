@@ -19,6 +19,7 @@ from bridge.events import SEP, Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
+from bridge.rows.grouping import distinct
 from bridge.rows.literal_offsets import whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed
@@ -116,9 +117,17 @@ def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
 
 def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
     """Gives a number for each event by its topic and partition."""
-    where = list(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True))
-    known = {one: number(one) for one in set(where)}
-    return np.array([known[one] for one in where], dtype=np.int64)
+    partitions, numbers = _partitions(events)
+    return np.array([number(where) for where in partitions], dtype=np.int64)[numbers]
+
+
+def _partitions(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.int64]]:
+    """Gives the topics and partitions of events, and for each event the number of its own."""
+    topics, of_topic = distinct(events, ["topic"])
+    partitions = events["partition"].to_numpy().astype(np.int64)
+    width = partitions.max(initial=0) + 1
+    found, numbers = np.unique(of_topic * width + partitions, return_inverse=True)
+    return [(topics[one // width][0], one % width) for one in found.tolist()], numbers
 
 
 def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
@@ -318,13 +327,12 @@ def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.in
     has been sent before."""
     floors = np.full(changes.num_rows, -1, dtype=np.int64)
     offsets = changes["offset"].to_numpy()
-    topics, partitions = changes["topic"].to_pylist(), changes["partition"].to_pylist()
-    where = list(zip(topics, partitions, strict=True))
-    for one in set(where):
+    partitions, numbers = _partitions(changes)
+    for number, one in enumerate(partitions):
         at, highest = plan.boundaries.get(one, (np.empty(0, np.int64), np.empty(0, np.int64)))
         if len(at) == 0:
             continue
-        mine = np.array([other == one for other in where])
+        mine = numbers == number
         before = np.searchsorted(at, offsets[mine], "left") - 1
         floors[mine] = np.where(before >= 0, highest[np.maximum(before, 0)], -1)
     return floors
