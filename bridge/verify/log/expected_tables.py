@@ -52,6 +52,7 @@ class ExpectedTable:
     name: quoted.
     shapes: the lists of columns that messages have, each joined by SEP.
     index: columns of the index that a table without a key is compared by.
+    may_be_gone: whether some rows may have been deleted with their table partitions.
     cuts: values of the first key column up to which each part but the last reaches (`key_cuts`).
     """
 
@@ -60,6 +61,7 @@ class ExpectedTable:
     key: tuple[str, ...]
     shapes: tuple[str, ...]
     index: tuple[str, ...] = ()
+    may_be_gone: bool = False
     cuts: tuple[int, ...] = ()
 
     @property
@@ -78,7 +80,7 @@ class ExpectedTable:
         lines = [
             _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
         ]
-        lines += [f"{quote_name(name)} {kind}" for name, kind in _META]
+        lines += [f"{quote_name(name)} {kind}" for name, kind in self._meta()]
         if self.key:
             lines.append(self._index())
         if self.index:
@@ -119,16 +121,21 @@ class ExpectedTable:
         if rows.num_rows == 0:
             return
         columns = [quote_name(self.definition.columns[name].name) for name in names]
-        meta = [quote_name(name) for name, _ in _META]
+        meta = [quote_name(name) for name, _ in self._meta()]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
         tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        told = {
+            GONE: pa.scalar(str(int(known is None)), TEXT),
+            KNOWN: pa.scalar(f"'{known or ''}'", TEXT),
+            MAY_BE_GONE: pc.if_else(rows["may_be_gone"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
+            COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
+            PARTITION: _partitions(rows),
+            OFFSET: rows["offset"].combine_chunks().cast(TEXT),
+            INDEX: rows["index"].combine_chunks().cast(TEXT),
+        }
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(rows[values].combine_chunks(), SEP, ","),
-            pa.scalar(f"{int(known is None)},'{known or ''}'", TEXT),
-            pc.if_else(rows["may_be_gone"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
-            rows["commit_ts"].combine_chunks().cast(TEXT),
-            _partitions(rows),
-            *(rows[name].combine_chunks().cast(TEXT) for name in ("offset", "index")),
+            *(told[name] for name, _ in self._meta()),
             pa.scalar(",", TEXT),
         )
         for body in groups(_repeated(bodies, rows), "),(", STATEMENT_BYTES):
@@ -138,12 +145,17 @@ class ExpectedTable:
         newer = _LATER_BY_TIME if by_time else _LATER
         names = [
             *(column.name for _, column in self._columns()),
-            *(name for name, _ in _META if name not in _DECIDE),
+            *(name for name, _ in self._meta() if name not in _DECIDE),
             *_DECIDE,
         ]
         return " ON DUPLICATE KEY UPDATE " + ",".join(
             f"{name}=IF({newer},VALUES({name}),{name})" for name in map(quote_name, names)
         )
+
+    def _meta(self) -> list[tuple[str, str]]:
+        """The columns that are added, and their types: those that would be the same in all rows are left out."""
+        differs = {KNOWN: self.is_partly_known, MAY_BE_GONE: self.may_be_gone}
+        return [(name, kind) for name, kind in _META if differs.get(name, True)]
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
         return [(name, column) for name, column in self.definition.columns.items() if not column.generated]

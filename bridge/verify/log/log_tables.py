@@ -34,7 +34,6 @@ class LoggedTable:
     index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
-    may_be_gone: whether some rows may have been deleted with their table partitions.
     is_lost: whether changes hold parts of rows, and no key tells which rows, so that the log does not say what the rows
     are.
     """
@@ -46,7 +45,6 @@ class LoggedTable:
     index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
-    may_be_gone: bool
     is_lost: bool
 
     @property
@@ -147,7 +145,7 @@ class LoggedTable:
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
-        if not (self.may_be_gone and self.replicated.key):
+        if not self.expected_table.may_be_gone:
             return stays
         there = f"EXISTS (SELECT 1 FROM {quote_name(*self.name)} {_ACTUAL} WHERE {self._same_key})"
         return f"{stays} AND ({_EXPECTED}.{quote_name(MAY_BE_GONE)}=0 OR {there})"
@@ -181,7 +179,12 @@ def logged_table(
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()
     expected_table = ExpectedTable(
-        quote_name(schema, f"verify {number}"), definition, replicated.key, tuple(sorted(known - {""})), index
+        quote_name(schema, f"verify {number}"),
+        definition,
+        replicated.key,
+        tuple(sorted(known - {""})),
+        index,
+        may_be_gone and bool(replicated.key),
     )
     return LoggedTable(
         number,
@@ -193,7 +196,6 @@ def logged_table(
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
-        may_be_gone,
         not replicated.key and _hold_parts(shapes),
     )
 
