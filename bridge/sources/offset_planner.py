@@ -17,6 +17,8 @@ _LOOK_SECONDS: Final = 1.0
 """How often the planner looks for partitions that were added."""
 _LEAST_PACE: Final = 0.01
 """The least seconds between two plans: Kafka must not be asked without a pause."""
+_WHILE_THEY_COME: Final = 0.5
+"""While messages come, the planner looks for the next ones after this part of the pace."""
 _BEHIND_SECONDS: Final = 15.0
 """A partition may end before what was read for so long: a leader that was just elected may not know its end yet."""
 
@@ -39,7 +41,7 @@ class OffsetPlanner:
     starts: where the stream begins.  A partition that is added later begins at 0: if its first messages are gone
         already, reading them has to fail.
     limit: about the most messages of a micro-batch.
-    pace: the seconds between two plans, and between two looks for new messages.
+    pace: the seconds between two looks for new messages, of which the last found none; half of it while they come.
     once: the stream ends where the partitions end when the first micro-batch is planned.
     """
 
@@ -54,7 +56,7 @@ class OffsetPlanner:
         once: bool,
     ) -> None:
         self._ends_of, self._guard, self._next = ends_of, guard, dict(starts)
-        self._limit, self._pace, self._once = limit, max(_LEAST_PACE, pace), once
+        self._limit, self._pace, self._once = limit, max(_LEAST_PACE / _WHILE_THEY_COME, pace), once
         self._last: Mapping[PartitionId, int] | None = None
         self._plan_at = self._look_at = time.monotonic()
         self._behind_since: float | None = None
@@ -68,7 +70,8 @@ class OffsetPlanner:
         away for too long.
         """
         while not wait(max(0.0, self._plan_at - time.monotonic())):
-            self._plan_at = time.monotonic() + self._pace
+            looked_at = time.monotonic()
+            self._plan_at = looked_at + self._pace
             try:
                 ends = self._ends(lambda: wait(0.0))
             except Abandoned:
@@ -76,6 +79,7 @@ class OffsetPlanner:
             plan = planned(self._next, ends, min(most or self._limit, self._limit))
             self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
             if plan.ranges:
+                self._plan_at = looked_at + self._pace * _WHILE_THEY_COME
                 return plan
             if self._last is not None:
                 return None

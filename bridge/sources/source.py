@@ -56,7 +56,7 @@ def within_sample_bytes(messages: Iterable[KeyAndValue]) -> Iterator[KeyAndValue
 class Pacing(NamedTuple):
     """How a stream is divided into micro-batches.
 
-    messages: the most messages of one.  seconds: the least time between two of them.
+    messages: the most messages of one.  seconds: the time between two looks for messages.
     once: the stream ends at the present end of the input.
     """
 

@@ -117,6 +117,20 @@ def test_kafka_is_never_asked_without_a_pause(clock: Clock) -> None:
     assert clock.now - began >= 50 * 0.009
 
 
+def test_kafka_is_asked_sooner_while_messages_come(clock: Clock) -> None:
+    """A look that finds nothing is followed by a longer wait."""
+    brokers, waits = Brokers({A: 1}), Waits(50, clock)
+    planner = _planner(brokers, {A: 0})
+    planner.next(waits)
+    began = clock.now
+    brokers.ends_now = {A: 2}
+    planner.next(waits)
+    assert clock.now - began == pytest.approx(0.1)
+    waits.left = 3
+    assert planner.next(waits) is None
+    assert clock.now - began == pytest.approx(0.1 + 0.1 + 3 * 0.2)
+
+
 def test_a_partition_that_is_added_is_read_from_its_beginning(clock: Clock) -> None:
     """Whatever the first look at it shows."""
     brokers, waits = Brokers({A: 1}), Waits(100, clock)
