@@ -47,7 +47,7 @@ def ends_with_0(process: Process, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver_rows", "events"), [pytest.param(500_000, 40_000, marks=pytest.mark.soak), (0, 30_000)]
+    ("driver_rows", "events"), [pytest.param(500_000, 40_000, marks=pytest.mark.soak), (0, 10_000)]
 )
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, driver_rows: int, events: int
@@ -57,16 +57,15 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     name, workload = topic(PARTITIONS), WORKLOADS["sysbench"]
     upstream = Upstream(workload)
     sent = list(messages(upstream, ENCODERS["canal-json"](PARTITIONS), events, boundary_every=200))
-    fill(kafka.bootstrap_servers, name, sent)
     end = json.loads(sent[-1].value)["_tidb"]["watermarkTs"]
     make_tables(target, workload)
     sizes = {"messages_per_batch": 3000, "driver_rows": driver_rows}
     settings = [part for key, value in sizes.items() for part in ("--set", f"stream.{key}={value}")]
     arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target, *settings)
     with Cluster(workers=2) as cluster, submit(tmp_path, cluster.url, *arguments) as process:
-        process.says("spark_started")
-        applied = applied_ts(target)
-        process.wait_for(lambda: applied_ts(target) > applied, "a transaction of what executors have read")
+        process.says("spark_started")  # what came before, the driver would have read alone
+        fill(kafka.bootstrap_servers, name, sent)
+        process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         cluster.workers[0].kill()
         assert applied_ts(target) < end, "the kill came too late to tell anything"
         process.wait_for(lambda: applied_ts(target) >= end, "the end")
