@@ -75,17 +75,22 @@ def test_a_catch_up_that_ends_before_spark_is_there(target: str, kafka: Kafka, t
     assert list(left.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "with_spark"),
+    [pytest.param(signal.SIGINT, True, marks=pytest.mark.soak), (signal.SIGTERM, True), (signal.SIGTERM, False)],
+)
 def test_a_signal_to_the_group_ends_it_with_0(
-    target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals
+    target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals, with_spark: bool
 ) -> None:
-    """In mid-stream, although the JVM may be gone first; what is in the target is whole and goes on."""
+    """In mid-stream, before Spark is there and after, although the JVM may be gone first."""
     name = topic(PARTITIONS)
     with Feed(kafka.bootstrap_servers, name) as feed:
         feed.open_bank()
         feed.start()
         with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
             process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
+            if with_spark:
+                process.says("spark_started")
             process.signal_group(number)
             assert process.wait(60) == 0, process.end_of_log
             assert "Traceback" not in process.log, process.log
