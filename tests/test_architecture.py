@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = (
-    {"errors", "foreign_text", "events", "tso", "model", "quoting", "filters", "secret_settings", "ends"},
+    {"errors", "foreign_text", "events", "tso", "model", "quoting", "filters", "secret_settings", "ends", "cache"},
     {"protocols"},
     {"rows", "ddl"},
     {"mysql"},

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from pymysql.err import MySQLError
 
 from bridge import console
+from bridge.cache.folders import cache_folder
 from bridge.commands.status import read_status
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import ComparedTable, compare
@@ -27,7 +28,6 @@ from bridge.demo.watcher import Watcher
 from bridge.errors import BridgeError, StoppedError
 from bridge.exits import INTERRUPTED
 from bridge.local import Kafka, LocalError, MariaDB
-from bridge.local.cache import cache_folder
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import Decoder, RowEvents
-from bridge.protocols.fast.byte_buffer import Numbers
+from bridge.protocols.fast.texts import Numbers
 from bridge.protocols.ruled_rows import ruled
 
 _LARGE: Final = 32 << 10

@@ -23,8 +23,8 @@ import structlog
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from bridge.cache.folders import cached, remove_unused
 from bridge.errors import UsageError
-from bridge.local.cache import cached, remove_unused
 from bridge.spark.java_options import ARCHIVE, PREFIX, QUIET, archive_name, java_options
 from bridge.spark.process_memory import machine_memory
 from bridge.spark.session import is_submitted, start_session

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyspark
 
-from bridge.local.cache import cache_folder
+from bridge.cache.folders import cache_folder
 
 _ALWAYS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"
 """The JVM only plans and passes values on.  Its optimising compiler took a third of its processor time and made a

@@ -34,6 +34,8 @@ if is_on("installed-modules"):
 
 from pyspark import daemon  # noqa: E402
 
+import bridge.protocols.fast.loading  # noqa: E402, F401
+
 if __name__ == "__main__":
     keep_freed_memory()
     if is_on("niceness"):

@@ -23,8 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+from bridge.cache.folders import mark_used
 from bridge.errors import UsageError
-from bridge.local.cache import mark_used
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
 from bridge.spark.java_options import archive_name, driver_java_options

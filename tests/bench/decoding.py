@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import orjson
 
+import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages

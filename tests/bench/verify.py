@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import make_url
 
+from bridge.cache.folders import cache_folder
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
-from bridge.local.cache import cache_folder
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly

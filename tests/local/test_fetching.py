@@ -12,8 +12,8 @@ from typing import TextIO
 
 import pytest
 
+from bridge.cache.folders import cached, mark_used, remove_unused
 from bridge.local import LocalError, jars
-from bridge.local.cache import cached, mark_used, remove_unused
 
 ARTIFACT = jars.Artifact("org.example", "thing", "1.0")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from bridge.cache.folders import cache_folder
 from bridge.local import LocalError, MariaDB
-from bridge.local.cache import cache_folder
 from bridge.local.mariadb import OLD_VERSION
 
 pytestmark = pytest.mark.server

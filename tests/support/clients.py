@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from bridge.cache.folders import cached
 from bridge.local import mariadb
-from bridge.local.cache import cached
 from bridge.local.jars import _ivy_jar, java
 from bridge.local.libaio import empty_library
 from tests.support.verify_servers import execute

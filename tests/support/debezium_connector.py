@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from bridge.local.cache import cached
+from bridge.cache.folders import cached
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port
 

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from bridge.cache.folders import cached
 from bridge.local import LocalError
-from bridge.local.cache import cached
 from bridge.local.server import run_tool
 from tests.support import tidb
 

@@ -12,8 +12,8 @@ from typing import Final, Self
 import pymysql
 import pytest
 
+from bridge.cache.folders import cached
 from bridge.local import MariaDB
-from bridge.local.cache import cached
 from bridge.local.mariadb import VERSION
 from bridge.local.server import HOST, free_port
 

@@ -1,4 +1,4 @@
-"""Decoders that have learned templates, others that never do, which tell what is right, and messages for both."""
+"""Decoders that have learned forms of messages, others that never do and tell what is right, and messages for both."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
 from bridge.events import Event, Kind
@@ -21,7 +22,7 @@ from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import ENCODERS
 
 WARM = 40
-"""Messages after which a template is learned from them."""
+"""Messages after which their form is known."""
 ALIKE = 2
 """Messages of a form from which on the fast path reads them together."""
 
@@ -51,7 +52,7 @@ def decoder_of(protocol: str, **options: Any) -> FastDecoder:
 
 
 def plain(protocol: str) -> Decoder:
-    """A decoder that tells what is right: of it, `decode` alone is used, which knows no templates."""
+    """A decoder that tells what is right: of it, `decode` alone is used, which knows no forms."""
     return decoder_of(protocol)
 
 
@@ -120,11 +121,9 @@ def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[EncodedMe
 
 @contextmanager
 def always_tried() -> Iterator[None]:
-    """Each message is shown to the templates, however few come together, and whether or not that pays."""
+    """Messages are read by their forms, however few come together."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bridge.protocols.fast.decoder._MANY", 1)
-        patch.setattr("bridge.protocols.fast.decoder._STANDS", 0)
-        patch.setattr("bridge.protocols.fast.learner._FEWEST", 1)
         yield
 
 

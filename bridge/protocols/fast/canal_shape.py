@@ -17,7 +17,7 @@ _KIND_END: Final = b',"es":'
 
 
 class FastCanalDecoder(FastJsonDecoder):
-    """Decodes Canal-JSON; TiCDC's rows are read by templates."""
+    """Decodes Canal-JSON; TiCDC's rows are read by their forms."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._canal = CanalJsonDecoder(options)

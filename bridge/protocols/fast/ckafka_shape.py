@@ -18,7 +18,7 @@ _TYPE: Final = slice(-3, -2)
 
 
 class FastCkafkaDecoder(FastJsonDecoder):
-    """Decodes official format 1; its rows are read by templates."""
+    """Decodes official format 1; its rows are read by their forms."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._ckafka = CkafkaDecoder(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -13,31 +13,34 @@ from bridge.protocols.decoder import FAILURES, DecodeError, DecodeOptions, RowEv
 from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
 
+if TYPE_CHECKING:
+    from bridge.protocols.fast.forms import Rows
+
 _IMAGES: Final = ("before", "after")
-_CONNECTOR: Final = b'"connector":"TiCDC"'
 _TABLE: Final = b'"db":'
 _TABLE_END: Final = b',"server_id":'
 _OPERATION: Final = b'"op":"'
 
 
 class FastDebeziumDecoder(FastJsonDecoder):
-    """Decodes Debezium's JSON; TiCDC's rows are read by templates."""
+    """Decodes Debezium's JSON; TiCDC's rows are read by their forms."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
 
-    def _kind_of(self, value: bytes) -> bytes | None:
-        if _CONNECTOR not in value:
-            return None
+    def _kind_of(self, value: bytes) -> bytes:
         table, operation = value.find(_TABLE), value.find(_OPERATION)
         return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
 
-    def _guarded(self, keys: Sequence[bytes | None], guard: Any, rows: RowEvents) -> RowEvents:
+    def _guarded(self, keys: Sequence[bytes | None], forms: Rows, rows: RowEvents) -> RowEvents:
         """Keeps the rows whose messages' keys name the same columns as the lesson's key; the value does not name
         them."""
-        handle_keys, handle = guard
-        named = (_names(handle_keys, keys[number]) == handle for number in rows.numbers.tolist())
+        guards = {form: self._reader.guard(form) for form in set(forms.tolist())}
+        named = (
+            _names(guards[form][0], keys[number]) == guards[form][1]
+            for number, form in zip(rows.numbers.tolist(), forms.tolist(), strict=True)
+        )
         return rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:

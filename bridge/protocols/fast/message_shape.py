@@ -1,5 +1,4 @@
-"""Describes what templates are learned from: a parsed message with holes for all that differs between messages of its
-form."""
+"""Describes what a form is learned from: a parsed message with holes for all that differs between its messages."""
 
 from __future__ import annotations
 
@@ -12,14 +11,6 @@ import orjson
 
 from bridge.events import Event
 from bridge.protocols.values.row_image import Layout
-
-TSO: Final = "[1-9][0-9]{0,17}"
-"""The pattern of a commit_ts (TSO) within int64."""
-
-_MOST_SEEN: Final = 64
-_LONGEST_SEEN: Final = 256
-"""How many ways of writing a part are remembered, and how many characters the longest has: with many columns, hardly
-any order comes twice."""
 
 
 class Hole(Enum):
@@ -42,30 +33,14 @@ class Hole(Enum):
 class Part:
     """An object in a message whose members may come in any order.
 
-    found: the object as JSON gave it.
-    is_same: whether it is the same in every message; otherwise it may hold anything, and no event needs it.
-    marks: how many quotation marks it has.
-    says: its contents, where they are the same in every message.
+    members: its members as JSON writes them, where they are the same in every message; None where they may be any.
+    says: the same as one text.
     """
 
-    def __init__(self, found: Any, *, is_same: bool) -> None:
-        self._found, self._is_same = found, is_same
-        self._seen: set[str] = set()
-        self.marks = orjson.dumps(found).count(b'"')
-        self.says = orjson.dumps(found, option=orjson.OPT_SORT_KEYS) if is_same else b""
-
-    def text_of(self, text: str) -> str | None:
-        """Gives the text if it is a text of this object, None otherwise; raises JSONDecodeError when it is not JSON."""
-        if text in self._seen:
-            return text
-        if "[" in text or not self._agrees(orjson.loads(text)):  # nested deeper than a message may be
-            return None
-        if len(self._seen) < _MOST_SEEN and len(text) <= _LONGEST_SEEN:
-            self._seen.add(text)
-        return text
-
-    def _agrees(self, other: Any) -> bool:
-        return bool(other == self._found) if self._is_same else type(other) is dict
+    def __init__(self, found: dict[str, Any], *, is_same: bool) -> None:
+        """found: the object as JSON gave it."""
+        self.members = [orjson.dumps({name: value})[1:-1] for name, value in found.items()] if is_same else None
+        self.says = b",".join(sorted(self.members or ()))
 
 
 class ValueHole(NamedTuple):
@@ -87,6 +62,7 @@ class Lesson(NamedTuple):
     tree: the message as JSON gave it, with holes and parts for all that differs in other messages of its form.
     moment: turns a text into a TSO, where the tree has a `Hole.MOMENT`.
     guard: what else must be equal; the decoder compares it.
+    tells_all: whether the message itself tells its commit ts and its number.
     """
 
     text: bytes
@@ -96,10 +72,7 @@ class Lesson(NamedTuple):
     tree: Any
     moment: Callable[[str], int] | None = None
     guard: Any = None
-
-
-JsonTypes = dict[str, list[set[type]]]
-"""The JSON types seen in each column, by image."""
+    tells_all: bool = True
 
 
 Node = ValueHole | Hole | Part
@@ -160,7 +133,7 @@ def _json(constant: Any) -> str:
 
 
 def likeness(lesson: Lesson) -> Hashable:
-    """Gives what must be equal in two messages that one template reads; their values must also have the same types."""
+    """Gives what is equal in two messages of one form."""
     flat, event = flattened(lesson.tree), lesson.event
     nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
     stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy.typing as npt
 
-from bridge.events import SEP
-from bridge.model import TableName
-from bridge.protocols.fast.byte_buffer import Mask, Numbers, Texts, joined
-from bridge.protocols.fast.column_literals import matched
-from bridge.protocols.fast.hole_reader import NO_HEAD, HoleReader, hole_reader
-from bridge.protocols.fast.message_shape import TSO, ValueHole
+from bridge.protocols.fast.compiled.frames import split
+from bridge.protocols.fast.compiled.machine_bytes import address_of
+from bridge.protocols.fast.compiled.values import TEXT
+from bridge.protocols.fast.compiled.walk import COMMIT_TS, CONSTANT, NOT_READ, VALUE, walk
+from bridge.protocols.fast.reader import Outside
+from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
+from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
 
 _LENGTH: Final = 8
-_MOST_FRAMES: Final = 1000
-"""The most frames of a message; a message with more is left to the plain path, since each frame costs a round."""
-_HEAD: Final = cast(
-    HoleReader,
-    hole_reader(
-        [ValueHole("head", number) for number in range(3)], [b'{"ts":', b',"scm":"', b'","tbl":"', b'","t":1}']
-    ),
+_MARK: Final = b'"'
+_CONSTANTS: Final = (b'{"ts":', b',"scm":', b',"tbl":', b',"t":1}')
+_CONTENT: Final = np.frombuffer(b"".join(_CONSTANTS) + bytes(BEHIND), np.uint8)
+_ENDS: Final = np.cumsum([len(constant) for constant in _CONSTANTS])
+_HEAD: Final = np.array(
+    [
+        step
+        for number, constant in enumerate(_CONSTANTS)
+        for step in (
+            (CONSTANT, _ENDS[number] - len(constant), len(constant), 0),
+            (COMMIT_TS, 0, 0, 0) if number == 0 else (VALUE, TEXT, TEXT, 0),
+        )
+    ][:-1],
+    np.int32,
 )
-"""Reads the head of a row's event: its commit_ts, schema and table."""
+"""Reads the head of a row's event: its commit ts, schema and table."""
+_START: Final = 4
+_STARTS: Final = frozenset({b'{"u"', b'{"d"'})
+_WITH_OLD: Final = b'},"p":{"'
+_NOTHING: Final = np.empty((0, 2), np.int32)
 
 
 @dataclass(frozen=True)
@@ -41,23 +52,46 @@ class Frames:
     index: Numbers
     texts: Texts
 
-    def of(self, wanted: Mask) -> Frames:
+    def of(self, wanted: npt.NDArray[np.bool_]) -> Frames:
         """Keeps the frames of the messages that a mask marks."""
         which = wanted[self.messages]
-        return Frames(self.messages[which], self.index[which], self.texts.only(which))
+        texts = self.texts._replace(starts=self.texts.starts[which], ends=self.texts.ends[which])
+        return Frames(self.messages[which], self.index[which], texts)
 
 
 class Heads(NamedTuple):
     """What the keys tell of frames.
 
-    commit_ts: for every frame; 0 where the frame is not a row's, or not plain.
-    tables: for every frame, the number of its table in `names`; -1 where the frame is not a row's, or not plain.
-    names: schema and table.
+    commit_ts: for every frame; 0 where the frame is not a row's.
+    names: for every frame, schema and table as the frame writes them; None where the frame is not a row's.
     """
 
     commit_ts: Numbers
-    tables: Numbers
-    names: list[TableName]
+    names: list[bytes | None]
+
+
+class FramedMessages(NamedTuple):
+    """The frames of the messages that have as many in the key as in the value, and what the key tells of them.
+
+    counts: how many frames each message has.
+    """
+
+    frames: Frames
+    heads: Heads
+    counts: Numbers
+
+    @property
+    def outside(self) -> Outside:
+        """What the key tells of each frame."""
+        return Outside(self.heads.commit_ts, self.frames.index)
+
+    def kind_of(self, number: int) -> bytes | None:
+        """Gives bytes of a frame that identify its table and kind of change; None for a frame that is not read."""
+        names, body = self.heads.names[number], self.frames.texts.text(number)
+        start = body[:_START]
+        if names is None or start not in _STARTS:
+            return None
+        return names + start + (b"p" if _WITH_OLD in body else b"")
 
 
 def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Numbers]:
@@ -65,38 +99,36 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
 
     A message that does not consist of frames has none.
     """
-    content, starts, ends = joined(messages)
-    lengths = np.ndarray((len(content) - _LENGTH + 1,), ">i8", content, strides=(1,))
-    at = starts + behind
-    left = np.flatnonzero(at < ends)
-    found = []
-    is_whole = at <= ends
-    for index in range(_MOST_FRAMES):
-        if not len(left):
-            break
-        size, start = lengths[at[left]], at[left] + _LENGTH
-        is_whole[left] = (size >= 0) & (size <= ends[left] - start)
-        left, start, size = (part[is_whole[left]] for part in (left, start, size))
-        at[left] = start + size
-        found.append(np.stack((left, np.full(len(left), index), start, at[left])))
-        left = left[at[left] < ends[left]]
-    is_whole[left] = False
-    numbers, indexes, begins, finishes = np.concatenate(found, axis=1) if found else np.empty((4, 0), np.int64)
-    order = np.lexsort((indexes, numbers))
-    frames = Frames(numbers[order], indexes[order], Texts(content, begins[order], finishes[order]))
-    counts = np.bincount(numbers, minlength=len(messages))
-    return frames.of(is_whole), counts * is_whole
+    texts = Texts.of(messages)
+    counts = np.zeros(len(messages), np.int64)
+    room = np.empty((len(texts.content) // _LENGTH + 1, 4), np.int64)
+    found = room[: split(address_of(texts.numbers()), texts.starts + behind, texts.ends, room, counts)]
+    return Frames(found[:, 0], found[:, 1], Texts(texts.content, found[:, 2].copy(), found[:, 3].copy())), counts
 
 
 def heads_of(frames: Frames) -> Heads:
     """Reads the frames of keys."""
-    size = len(frames.messages)
-    commit_ts, tables = np.zeros(size, np.int64), np.full(size, -1)
-    numbers, [ts, *names] = _HEAD.read(frames.texts, frames.texts.plain(), NO_HEAD)
-    encoded = pc.binary_join_element_wise(*names, SEP).dictionary_encode()
-    ts = matched(ts, TSO)
-    is_ts = ts.is_valid().to_numpy(zero_copy_only=False)
-    numbers = numbers[is_ts]
-    commit_ts[numbers] = ts.drop_null().cast(pa.int64()).to_numpy()
-    tables[numbers] = encoded.indices.to_numpy()[is_ts]
-    return Heads(commit_ts, tables, [TableName(*name.split(SEP)) for name in encoded.dictionary.to_pylist()])
+    texts, size = frames.texts, len(frames.messages)
+    values, firsts, moments = np.empty((2 * size, 3), np.int32), np.empty(size, np.int64), np.zeros((size, 2), np.int64)
+    walk(
+        address_of(texts.numbers()), texts.starts, texts.ends, np.zeros(size, np.int32), np.zeros((1, 5), np.int32),
+        np.array([[0, len(_HEAD)]], np.int32), _HEAD, address_of(_CONTENT), _NOTHING, np.empty(0, np.int32), values,
+        firsts, _NOTHING, moments,
+    )  # fmt: skip
+    names: list[bytes | None] = [None] * size
+    read = np.flatnonzero(firsts != NOT_READ)
+    starts, ends = values[firsts[read], 0].tolist(), values[firsts[read] + 1, 1].tolist()
+    for number, start, end in zip(read.tolist(), starts, ends, strict=True):
+        found = texts.content[start - 1 : end + 1]  # both strings, and all between them
+        names[number] = found if found.startswith(_MARK) and found.endswith(_MARK) else None
+    return Heads(np.where(firsts == NOT_READ, 0, moments[:, 0]), names)
+
+
+def framed(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> FramedMessages:
+    """Gives the frames of the messages whose keys have as many as their values."""
+    (key_frames, key_counts), (frames, counts) = frames_of(keys, len(OPEN_PROTOCOL_VERSION)), frames_of(values, 0)
+    versions = np.fromiter(
+        (key is not None and key.startswith(OPEN_PROTOCOL_VERSION) for key in keys), np.bool_, len(keys)
+    )
+    wanted = (key_counts == counts) & (counts > 0) & versions
+    return FramedMessages(frames.of(wanted), heads_of(key_frames.of(wanted)), counts)

@@ -23,7 +23,8 @@ def _base64_binary(value: str) -> str:
     return literals.binary(a2b_base64(value, strict_mode=True))
 
 
-def _base64_text(value: str) -> str:
+def base64_text(value: str) -> str:
+    """Converts text in UTF-8 that is written in base64."""
     return literals.text(a2b_base64(value, strict_mode=True).decode())
 
 
@@ -71,10 +72,10 @@ TYPES: Final[dict[int, tuple[str, Converter]]] = {
     246: ("DECIMAL", literals.decimal),
     247: ("ENUM", literals.unsigned_number),
     248: ("SET", literals.unsigned_number),
-    249: ("TINYTEXT", _base64_text),
-    250: ("MEDIUMTEXT", _base64_text),
-    251: ("LONGTEXT", _base64_text),
-    252: ("TEXT", _base64_text),
+    249: ("TINYTEXT", base64_text),
+    250: ("MEDIUMTEXT", base64_text),
+    251: ("LONGTEXT", base64_text),
+    252: ("TEXT", base64_text),
     253: ("VARCHAR", literals.text),
     254: ("CHAR", literals.text),
 }

@@ -1,0 +1,1 @@
+"""Keeps what is made or fetched once for each user."""

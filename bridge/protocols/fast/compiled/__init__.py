@@ -1,0 +1,1 @@
+"""Compiled functions, which look at every byte of many messages."""

@@ -1,0 +1,223 @@
+"""Writes the images of rows: the literals of their values, joined by NUL (`events`), as `protocols.values.literals`
+makes them of single values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bridge.protocols.fast.compiled.json_text import (
+    BACKSLASH,
+    BAD,
+    HIGH_SURROGATE,
+    LOW_SURROGATE,
+    ZERO,
+    U,
+    hexadecimal,
+    wide_end,
+)
+from bridge.protocols.fast.compiled.machine_bytes import (
+    ADDRESS,
+    NUMBER,
+    NUMBERS,
+    ROW,
+    ROWS,
+    Bytes,
+    bytes_at,
+    copied,
+    entry,
+    first_of,
+    in_all,
+    inner,
+    marked,
+    marked_below,
+    put_word,
+    word,
+)
+from bridge.protocols.fast.compiled.values import CONVERTED, ESCAPED, IN_QUOTES, NULL, PLAIN, WITH_EXPONENT, six_bits
+from bridge.protocols.fast.compiled.walk import NOT_READ, VALUE
+
+_APOSTROPHE, _E = ord("'"), ord("e")
+_CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
+_APOSTROPHES, _BACKSLASHES, _ONES = (in_all(character) for character in (b"'", b"\\", b"\1"))
+_NONE: Final = np.uint64(0)
+_NULL: Final = tuple(b"NULL")
+
+
+@inner
+def _put_code(code: Any, out: Bytes, to: Any) -> Any:
+    """Writes a character that is not ASCII in UTF-8."""
+    if code < 0x800:
+        out[to] = 0xC0 | code >> 6
+    else:
+        if code < 0x10000:
+            out[to] = 0xE0 | code >> 12
+        else:
+            out[to] = 0xF0 | code >> 18
+            to += 1
+            out[to] = 0x80 | code >> 12 & 0x3F
+        to += 1
+        out[to] = 0x80 | code >> 6 & 0x3F
+    out[to + 1] = 0x80 | code & 0x3F
+    return to + 2
+
+
+@inner
+def _put_escaped(character: Any, out: Bytes, to: Any) -> Any:
+    """Writes an ASCII character inside of quotation marks."""
+    if character == BACKSLASH or character == _APOSTROPHE or character == 0:
+        out[to] = BACKSLASH
+        to += 1
+    out[to] = character if character != 0 else ZERO
+    return to + 1
+
+
+@inner
+def _put_escape(text: Bytes, at: Any, out: Bytes, to: Any) -> Any:
+    """Writes the character that a backslash and what follows it stand for; gives where both go on."""
+    kind = text[at + 1]
+    if kind != U:
+        for known, character in _CONTROLS:
+            if kind == known:
+                out[to] = character
+                return at + 2, to + 1
+        return at + 2, _put_escaped(kind, out, to)
+    code = hexadecimal(text, at + 2)
+    at += 6
+    if code < 128:
+        return at, _put_escaped(code, out, to)
+    if HIGH_SURROGATE <= code < LOW_SURROGATE:
+        code = 0x10000 + ((code - HIGH_SURROGATE) << 10) + hexadecimal(text, at + 2) - LOW_SURROGATE
+        at += 6
+    return at, _put_code(code, out, to)
+
+
+@inner
+def _put_text(text: Bytes, at: Any, end: Any, out: Bytes, to: Any) -> Any:
+    """Writes the content of a JSON string as SQL does, inside of quotation marks."""
+    while at < end:
+        eight = word(text, at)
+        marks = marked(eight, _BACKSLASHES) | marked(eight, _APOSTROPHES)
+        usual = min(end - at, 8 if marks == _NONE else first_of(marks))
+        put_word(out, to, eight)
+        at, to = at + usual, to + usual
+        if marks != _NONE and at < end:
+            if text[at] == BACKSLASH:
+                at, to = _put_escape(text, at, out, to)
+            else:
+                to = _put_escaped(_APOSTROPHE, out, to)
+                at += 1
+    return to
+
+
+@inner
+def _decoded(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
+    """Decodes base64 to `out`, and gives how many bytes that are."""
+    to, size = 0, 0
+    while at < end:
+        number, size = np.int64(0), 0
+        for place in range(at, at + 4):
+            bits = six_bits(text[place])
+            number = number << 6 | max(bits, 0)
+            size += bits != BAD
+        out[to], out[to + 1], out[to + 2] = number >> 16, number >> 8 & 0xFF, number & 0xFF
+        at, to = at + 4, to + 3
+    return to - (4 - size) if to > 0 else 0
+
+
+@inner
+def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
+    """Writes text from the beginning of `text` as SQL does, inside of quotation marks; gives BAD if it is not UTF-8."""
+    at = 0
+    while at < end:
+        eight = word(text, at)
+        marks = marked_below(eight, _ONES) | marked(eight, _BACKSLASHES) | marked(eight, _APOSTROPHES)
+        usual = min(end - at, 8 if marks == _NONE else first_of(marks))
+        put_word(out, to, eight)
+        at, to = at + usual, to + usual
+        if marks != _NONE and at < end:
+            if text[at] < 128:
+                to = _put_escaped(text[at], out, to)
+                at += 1
+                continue
+            behind = wide_end(text, at)
+            if behind == BAD or behind > end:
+                return BAD
+            to = copied(text, at, behind, out, to)
+            at = behind
+    return to
+
+
+@inner
+def _put_null(out: Bytes, to: Any) -> Any:
+    for letter in _NULL:
+        out[to] = letter
+        to += 1
+    return to
+
+
+@entry(
+    NUMBER, ADDRESS, ROW, ROWS, ROWS, ROWS, ROWS, NUMBERS, ROW, NUMBERS, ADDRESS, ADDRESS, ADDRESS, ROW,
+)  # fmt: skip
+def write_images(
+    image: Any, text_at: Any, kinds: Any, table: Any, forms: Any, steps: Any, values: Any, firsts: Any, made: Any,
+    made_ends: Any, made_at: Any, scratch_at: Any, out_at: Any, ends: Any,
+) -> Any:  # fmt: skip
+    """Writes one of the images of each message, and gives how many bytes they all have.
+
+    What `walk` has read of the messages is described there.  firsts: becomes NOT_READ for a message with a value that
+    is not of its column's usual form.
+    made: for each value that its column's converter makes, the number of its literal, or NOT_READ.
+    made_ends, made_at: where each of these literals ends behind the one before, and their bytes.
+    scratch_at, out_at: room for the longest value, and for all literals.
+    ends: becomes where the image of each message ends, behind that of the message before; a message that is not read
+    has none.
+    """
+    text, literals = bytes_at(text_at), bytes_at(made_at)
+    scratch, out = bytes_at(scratch_at), bytes_at(out_at)
+    to = 0
+    for number in range(len(kinds)):
+        begin, cell = to, firsts[number]
+        if cell != NOT_READ:
+            form = table[kinds[number], 0]
+            for step in range(forms[form, 0], forms[form, 1]):
+                if steps[step, 0] != VALUE:
+                    continue
+                if steps[step, 3] == image:
+                    if to > begin:
+                        out[to] = 0
+                        to += 1
+                    at, end, way = values[cell, 0], values[cell, 1], values[cell, 2]
+                    if way == NULL:
+                        to = _put_null(out, to)
+                    elif way == PLAIN:
+                        to = copied(text, at, end, out, to)
+                    elif way == WITH_EXPONENT:
+                        to = copied(text, at, end, out, to)
+                        out[to], out[to + 1] = _E, ZERO
+                        to += 2
+                    elif way != CONVERTED:
+                        out[to] = _APOSTROPHE
+                        if way == IN_QUOTES:
+                            to = copied(text, at, end, out, to + 1)
+                        elif way == ESCAPED:
+                            to = _put_text(text, at, end, out, to + 1)
+                        else:
+                            to = _put_decoded(scratch, _decoded(text, at, end, scratch), out, to + 1)
+                        if to != BAD:
+                            out[to] = _APOSTROPHE
+                            to += 1
+                    elif made[cell] == NOT_READ:
+                        to = BAD
+                    else:
+                        start = made_ends[made[cell] - 1] if made[cell] > 0 else 0
+                        to = copied(literals, start, made_ends[made[cell]], out, to)
+                    if to == BAD:
+                        firsts[number] = NOT_READ
+                        to = begin
+                        break
+                cell += 1
+        ends[number] = to
+    return to

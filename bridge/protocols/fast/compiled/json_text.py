@@ -1,0 +1,182 @@
+"""Reads JSON texts: where a value ends, and that it is JSON (RFC 8259) in UTF-8 (RFC 3629).
+
+Each function takes where a value begins and where its text ends, and gives where the value ends, or BAD.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bridge.protocols.fast.compiled.machine_bytes import Bytes, first_of, in_all, inner, marked, marked_below, word
+
+BAD: Final = -1
+"""There is no such value here."""
+
+MARK, BACKSLASH, COMMA, COLON, MINUS, ZERO, NINE, SPACE, U = (ord(character) for character in '"\\,:-09 u')
+OPEN_BRACE, CLOSE_BRACE, CLOSE_BRACKET = (ord(character) for character in "{}]")
+_ESCAPED: Final = tuple(ord(character) for character in '"\\/bfnrt')
+_TRUE, _FALSE, _NULL = (tuple(word) for word in (b"true", b"false", b"null"))
+_MARKS, _BACKSLASHES, _SPACES = (in_all(character) for character in (b'"', b"\\", b" "))
+_NONE: Final = np.uint64(0)
+HIGH_SURROGATE, LOW_SURROGATE, BEHIND_SURROGATES = 0xD800, 0xDC00, 0xE000
+
+
+@inner
+def is_digit(character: Any) -> Any:
+    """Tells whether a byte is a decimal digit."""
+    return ZERO <= character <= NINE
+
+
+@inner
+def are_digits(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there are digits and nothing else, at least one."""
+    for place in range(at, end):
+        if not is_digit(text[place]):
+            return False
+    return end > at
+
+
+@inner
+def hexadecimal(text: Bytes, at: Any) -> Any:
+    """Reads four hexadecimal digits as a number, or gives BAD."""
+    number = 0
+    for place in range(at, at + 4):
+        character = text[place]
+        if is_digit(character):
+            digit = character - ZERO
+        elif 97 <= character <= 102:  # a to f
+            digit = character - 87
+        elif 65 <= character <= 70:  # A to F
+            digit = character - 55
+        else:
+            return BAD
+        number = number * 16 + digit
+    return number
+
+
+@inner
+def _escape_end(text: Bytes, at: Any) -> Any:
+    """Of what a backslash begins; a surrogate is read with the other half of its pair."""
+    kind = text[at + 1]
+    if kind != U:
+        for known in _ESCAPED:
+            if kind == known:
+                return at + 2
+        return BAD
+    code = hexadecimal(text, at + 2)
+    if HIGH_SURROGATE <= code < LOW_SURROGATE:
+        if text[at + 6] != BACKSLASH or text[at + 7] != U:
+            return BAD
+        low = hexadecimal(text, at + 8)
+        return at + 12 if LOW_SURROGATE <= low < BEHIND_SURROGATES else BAD
+    return BAD if code == BAD or LOW_SURROGATE <= code < BEHIND_SURROGATES else at + 6
+
+
+@inner
+def wide_end(text: Bytes, at: Any) -> Any:
+    """Of a character that is not ASCII (RFC 3629, section 4)."""
+    first, second = text[at], text[at + 1]
+    if first < 0xC2 or first > 0xF4 or second & 0xC0 != 0x80:
+        return BAD
+    if first < 0xE0:
+        return at + 2
+    if text[at + 2] & 0xC0 != 0x80:
+        return BAD
+    if first < 0xF0:
+        return BAD if (first == 0xE0 and second < 0xA0) or (first == 0xED and second >= 0xA0) else at + 3
+    if text[at + 3] & 0xC0 != 0x80 or (first == 0xF0 and second < 0x90) or (first == 0xF4 and second >= 0x90):
+        return BAD
+    return at + 4
+
+
+@inner
+def string_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of a string, from behind its first quotation mark; gives where the last one is."""
+    while at < end:
+        eight = word(text, at)
+        marks = marked_below(eight, _SPACES) | marked(eight, _MARKS) | marked(eight, _BACKSLASHES)
+        if marks == _NONE:
+            at += 8
+            continue
+        at += first_of(marks)
+        if at >= end:
+            return BAD
+        character = text[at]
+        if character == MARK:
+            return at
+        if character < SPACE:
+            return BAD
+        at = _escape_end(text, at) if character == BACKSLASH else wide_end(text, at)
+        if at == BAD:
+            return BAD
+    return BAD
+
+
+@inner
+def token_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of a number, or of true, false or null, whose characters are not looked at; it is never empty."""
+    start = at
+    while at < end:
+        character = text[at]
+        if character == COMMA or character == CLOSE_BRACE or character == CLOSE_BRACKET:
+            break
+        if character <= SPACE or character == MARK or character >= 123:  # an opening brace, or not ASCII
+            return BAD
+        at += 1
+    return at if at > start else BAD
+
+
+@inner
+def is_integer(text: Bytes, at: Any, end: Any, may_be_negative: Any) -> Any:
+    """Tells whether there is an integer in its shortest form, of at most 19 digits, or 18 behind a minus sign."""
+    is_negative = text[at] == MINUS
+    if is_negative:
+        if not may_be_negative:
+            return False
+        at += 1
+    size = end - at
+    if size > (18 if is_negative else 19) or not are_digits(text, at, end):
+        return False
+    return text[at] != ZERO or (size == 1 and not is_negative)
+
+
+@inner
+def _is_word(text: Bytes, at: Any, end: Any, letters: Any) -> Any:
+    if end - at != len(letters):
+        return False
+    for index in range(len(letters)):
+        if text[at + index] != letters[index]:
+            return False
+    return True
+
+
+@inner
+def is_null(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is null."""
+    return _is_word(text, at, end, _NULL)
+
+
+@inner
+def member_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of a member of an object, name and value; the value is a string, an integer, true, false or null."""
+    if text[at] != MARK:
+        return BAD
+    at = string_end(text, at + 1, end)
+    if at == BAD or text[at + 1] != COLON:
+        return BAD
+    at += 2
+    if text[at] == MARK:
+        at = string_end(text, at + 1, end)
+        return BAD if at == BAD else at + 1
+    behind = token_end(text, at, end)
+    if behind == BAD:
+        return BAD
+    is_known = (
+        is_integer(text, at, behind, True)
+        or is_null(text, at, behind)
+        or _is_word(text, at, behind, _TRUE)
+        or _is_word(text, at, behind, _FALSE)
+    )
+    return behind if is_known else BAD

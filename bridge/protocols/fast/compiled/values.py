@@ -1,0 +1,150 @@
+"""Tells how a value becomes a literal: most do so in a simple way, the others by their column's own converter.
+
+The patterns are those of `protocols.values.literals`, or narrower.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bridge.protocols.fast.compiled.json_text import BAD, MINUS, ZERO, are_digits, is_digit, is_integer
+from bridge.protocols.fast.compiled.machine_bytes import Bytes, inner
+
+NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, CONVERTED = range(7)
+"""How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
+marks, and escaped as SQL does; the same after it is decoded; by its column's converter."""
+TEXT, BASE64, INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(11)
+"""What the usual values of a column are; with UNUSUAL, its converter converts each."""
+
+_DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "-.: ")
+_MOST_DECIMALS, _MOST_INTEGERS = 20, 40
+_MOST_DIGITS, _MOST_ZEROS = 15, 4
+_PADDING: Final = ord("=")
+_NO_NUMBER: Final = 1000
+
+
+@inner
+def _number(text: Bytes, at: Any) -> Any:
+    """Reads two digits; gives _NO_NUMBER where there is something else."""
+    if not is_digit(text[at]) or not is_digit(text[at + 1]):
+        return _NO_NUMBER
+    return 10 * (np.int64(text[at]) - ZERO) + (np.int64(text[at + 1]) - ZERO)
+
+
+@inner
+def _is_date(text: Bytes, at: Any) -> Any:
+    return (
+        are_digits(text, at, at + 4)
+        and text[at + 4] == _DASH
+        and _number(text, at + 5) <= 12
+        and text[at + 7] == _DASH
+        and _number(text, at + 8) <= 31
+    )
+
+
+@inner
+def _are_minutes(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there are minutes, seconds, and perhaps a fraction of up to six digits."""
+    if end - at < 5 or _number(text, at) > 59 or text[at + 2] != _COLON or _number(text, at + 3) > 59:
+        return False
+    return end - at == 5 or (end - at <= 12 and text[at + 5] == _DOT and are_digits(text, at + 6, end))
+
+
+@inner
+def _is_decimal(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is a decimal number with so few digits that no type is too short for it."""
+    if text[at] == MINUS:
+        at += 1
+    dot = at
+    while dot < end and is_digit(text[dot]):
+        dot += 1
+    if dot == at or dot - at > _MOST_INTEGERS:
+        return False
+    return dot == end or (text[dot] == _DOT and end - dot - 1 <= _MOST_DECIMALS and are_digits(text, dot + 1, end))
+
+
+@inner
+def _is_moment(text: Bytes, at: Any, end: Any, way: Any) -> Any:
+    """Tells whether there is a DATE, DATETIME or TIME; a TIME of 100 hours and more is not told."""
+    if way == TIME:
+        hours = at + 1 if text[at] == MINUS else at
+        return _number(text, hours) < _NO_NUMBER and text[hours + 2] == _COLON and _are_minutes(text, hours + 3, end)
+    if end - at < 10 or not _is_date(text, at):
+        return False
+    if way == DATE:
+        return end - at == 10
+    return (
+        text[at + 10] == _SPACE
+        and _number(text, at + 11) <= 23
+        and text[at + 13] == _COLON
+        and _are_minutes(text, at + 14, end)
+    )
+
+
+@inner
+def _is_short_double(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is a number as Python writes a DOUBLE, which is so for decimals of at most 15 digits."""
+    if text[at] == MINUS:
+        at += 1
+    dot = at
+    while dot < end and is_digit(text[dot]):
+        dot += 1
+    if dot == at or end - at > _MOST_DIGITS + 1 or (text[at] == ZERO and dot > at + 1):
+        return False
+    if text[dot] != _DOT or not are_digits(text, dot + 1, end):
+        return False
+    has_zeros_behind = text[end - 1] == ZERO and end > dot + 2
+    zeros = dot + 1
+    while zeros < end and text[zeros] == ZERO:
+        zeros += 1
+    is_tiny = text[at] == ZERO and zeros > dot + _MOST_ZEROS and zeros < end
+    return not has_zeros_behind and not is_tiny
+
+
+@inner
+def _is_base64(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is base64 with its padding (RFC 4648, section 4)."""
+    if (end - at) % 4 != 0:
+        return False
+    if end > at and text[end - 1] == _PADDING:
+        end -= 2 if text[end - 2] == _PADDING else 1
+    for place in range(at, end):
+        if six_bits(text[place]) == BAD:
+            return False
+    return True
+
+
+@inner
+def six_bits(character: Any) -> Any:
+    """Gives what a character of base64 stands for, or BAD."""
+    if 65 <= character <= 90:  # A to Z
+        return np.int64(character) - 65
+    if 97 <= character <= 122:  # a to z
+        return np.int64(character) - 71
+    if is_digit(character):
+        return np.int64(character) + 4
+    if character == 43:  # plus
+        return np.int64(62)
+    return np.int64(63 if character == 47 else BAD)  # slash
+
+
+@inner
+def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
+    """Tells how a value that is not null becomes a literal, in a column whose usual values are such."""
+    if usual == TEXT:
+        return ESCAPED
+    if usual == INTEGER or usual == NATURAL:
+        return PLAIN if is_integer(text, at, end, usual == INTEGER) else CONVERTED
+    if usual == DECIMAL:
+        return PLAIN if _is_decimal(text, at, end) else CONVERTED
+    if usual == BASE64:
+        return FROM_BASE64 if _is_base64(text, at, end) else CONVERTED
+    if usual == DOUBLE or usual == INTEGER_OR_DOUBLE:
+        if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
+            return PLAIN
+        return WITH_EXPONENT if _is_short_double(text, at, end) else CONVERTED
+    if usual != UNUSUAL and _is_moment(text, at, end, usual):
+        return IN_QUOTES
+    return CONVERTED

@@ -1,0 +1,218 @@
+"""Knows the forms of messages, as the compiled functions read them, and the kinds of messages that have them.
+
+A *form* is what is the same in messages that are equal except for their values and their table.  Only parsing tells the
+form of a message, so the form of the last parsed message of the same *kind* is assumed.  The kind needs no parsing: it
+is the bytes that name the table and the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from bridge.events import Event
+from bridge.protocols.debezium.columns import raw_literal
+from bridge.protocols.fast.compiled.machine_bytes import address_of
+from bridge.protocols.fast.compiled.values import (
+    BASE64,
+    DATE,
+    DATETIME,
+    DECIMAL,
+    DOUBLE,
+    INTEGER,
+    INTEGER_OR_DOUBLE,
+    NATURAL,
+    TEXT,
+    TIME,
+    UNUSUAL,
+)
+from bridge.protocols.fast.compiled.walk import (
+    ANY,
+    COMMIT_TS,
+    CONSTANT,
+    MOMENT,
+    NOT_READ,
+    NUMBER,
+    SAME,
+    SCHEMA,
+    TABLE,
+    VALUE,
+    fill_slots,
+)
+from bridge.protocols.fast.compiled.walk import TEXT as STRING
+from bridge.protocols.fast.message_shape import Hole, Lesson, Node, Part, ValueHole, flattened
+from bridge.protocols.fast.texts import BEHIND
+from bridge.protocols.open_protocol.types import base64_text
+from bridge.protocols.values import literals
+from bridge.protocols.values.literals import Converter
+
+IMAGES: Final = ("before", "after")
+"""The images of an event; a step names one by its number."""
+_USUAL_STRINGS: Final[dict[Converter, int]] = {
+    literals.text: TEXT,
+    raw_literal: TEXT,
+    base64_text: BASE64,
+    literals.integer: INTEGER,
+    **dict.fromkeys((literals.unsigned, *literals.UNSIGNED.values()), NATURAL),
+    literals.decimal: DECIMAL,
+    literals.date: DATE,
+    literals.datetime: DATETIME,
+    literals.time: TIME,
+}
+"""Converters of strings, and the strings whose literals the compiled functions make as they do."""
+_USUAL_NUMBERS: Final[dict[Converter, int]] = {
+    literals.integer_number: INTEGER,
+    literals.double_number: DOUBLE,
+    raw_literal: INTEGER_OR_DOUBLE,
+    literals.unsigned_number: NATURAL,
+}
+"""The same for numbers."""
+_HOLES: Final = {
+    Hole.SCHEMA: SCHEMA,
+    Hole.TABLE: TABLE,
+    Hole.COMMIT_TS: COMMIT_TS,
+    Hole.MOMENT: MOMENT,
+    Hole.NUMBER: NUMBER,
+    Hole.TEXT: STRING,
+}
+
+Rows = npt.NDArray[np.int32]
+"""A table of numbers."""
+
+
+class Form(NamedTuple):
+    """A form, apart from its steps.
+
+    event: an event of the form.
+    guard, moment: see `Lesson`.
+    cells: how many values a message has.
+    """
+
+    event: Event
+    guard: Any
+    moment: Callable[[str], int] | None
+    cells: int
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What the compiled functions take; see `compiled.walk.walk`.
+
+    has_image: for each form, whether its events have the images.
+    """
+
+    table: Rows
+    forms: Rows
+    steps: Rows
+    consts: npt.NDArray[np.uint8]
+    members: Rows
+    slots: Rows
+    has_image: npt.NDArray[np.bool_]
+
+
+class Forms:
+    """The forms of a protocol's messages."""
+
+    def __init__(self) -> None:
+        self.forms: list[Form] = []
+        self.converters: dict[int, Converter] = {}
+        """The converter of each step VALUE."""
+        self.names: list[tuple[str, str]] = []
+        """Schema and table of each kind."""
+        self.has_moments = False
+        """Whether all forms have moments, and no commit ts; in a protocol, all have or none."""
+        self._consts = bytearray()
+        self._places: dict[bytes, int] = {}
+        self._ranges: list[tuple[int, int]] = []
+        self._steps: list[tuple[int, int, int, int]] = []
+        self._members: list[tuple[int, int]] = []
+        self._slots: list[Rows] = []
+        self._table: list[list[int]] = []
+        self._forms: dict[Hashable, int] = {}
+        self._arrays: Arrays | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes all this takes."""
+        return len(self._consts) + 32 * (len(self._steps) + len(self._members) + len(self._table))
+
+    def add_kind(self, form: int, schema: str, table: str) -> int:
+        """Gives the number of a new kind of messages that have a form."""
+        self.names.append((schema, table))
+        self._table.append([form, *self._constant(orjson.dumps(schema)), *self._constant(orjson.dumps(table))])
+        self._arrays = None
+        return len(self._table) - 1
+
+    def form_of(self, lesson: Lesson, likeness: Hashable) -> int:
+        """Gives the number of the form of a message; a form that is not known is learned from it."""
+        known = self._forms.get(likeness)
+        if known is not None:
+            return known
+        first, flat = len(self._steps), flattened(lesson.tree)
+        for constant, node in zip(flat.between, [*flat.nodes, None], strict=True):
+            if constant:
+                self._steps.append((CONSTANT, *self._constant(constant.encode()), 0))
+            if node is not None:
+                self._steps.append(self._step(node, lesson))
+        self._ranges.append((first, len(self._steps)))
+        cells = sum(isinstance(node, ValueHole) for node in flat.nodes)
+        self.forms.append(Form(lesson.event, lesson.guard, lesson.moment, cells))
+        self.has_moments |= lesson.moment is not None
+        self._arrays = None
+        number = self._forms[likeness] = len(self.forms) - 1
+        return number
+
+    def _step(self, node: Node, lesson: Lesson) -> tuple[int, int, int, int]:
+        if isinstance(node, ValueHole):
+            convert = self.converters[len(self._steps)] = lesson.layout.converters[node.column]
+            strings, numbers = (usual.get(convert, UNUSUAL) for usual in (_USUAL_STRINGS, _USUAL_NUMBERS))
+            return VALUE, strings, numbers, IMAGES.index(node.image)
+        if isinstance(node, Hole):
+            return _HOLES[node], 0, 0, 0
+        return self._object(node)
+
+    def _object(self, part: Part) -> tuple[int, int, int, int]:
+        if part.members is None:
+            return ANY, 0, 0, 0
+        first = len(self._members)
+        self._members += [self._constant(member) for member in part.members]
+        slots = np.full(2 << len(part.members).bit_length(), NOT_READ, np.int32)
+        consts = self._bytes()
+        fill_slots(address_of(consts), np.array(self._members, np.int32).reshape(-1, 2), first, slots)
+        at = sum(map(len, self._slots))
+        self._slots.append(slots)
+        return SAME, at, len(part.members), len(slots)
+
+    def _constant(self, content: bytes) -> tuple[int, int]:
+        """Gives where these bytes begin in the constants, and how many they are."""
+        at = self._places.get(content)
+        if at is None:
+            at = self._places[content] = len(self._consts)
+            self._consts += content
+        return at, len(content)
+
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(bytes(self._consts) + bytes(BEHIND), np.uint8)
+
+    def arrays(self) -> Arrays:
+        """Gives all that is known, for the compiled functions."""
+        if self._arrays is None:
+            self._arrays = Arrays(
+                _rows(self._table, 5),
+                _rows(self._ranges, 2),
+                _rows(self._steps, 4),
+                self._bytes(),
+                _rows(self._members, 2),
+                np.concatenate([np.empty(0, np.int32), *self._slots]),
+                np.array([[getattr(form.event, image) is not None for image in IMAGES] for form in self.forms]),
+            )
+        return self._arrays
+
+
+def _rows(rows: list[Any], width: int) -> Rows:
+    return np.array(rows, np.int32).reshape(-1, width)

@@ -1,0 +1,292 @@
+"""Reads the rows of many messages at once by the forms of their kinds, and learns forms from parsed messages."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_FIELDS, Event, Kind
+from bridge.protocols.decoder import FAILURES, DecodeError
+from bridge.protocols.fast.compiled.images import write_images
+from bridge.protocols.fast.compiled.json_text import MARK
+from bridge.protocols.fast.compiled.machine_bytes import address_of
+from bridge.protocols.fast.compiled.walk import NOT_READ, walk
+from bridge.protocols.fast.forms import IMAGES, Forms, Rows
+from bridge.protocols.fast.message_shape import Lesson, likeness
+from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
+
+_LONGEST_KIND: Final = 1000
+"""In bytes; a kind holds two names of 64 characters.  Kinds are remembered, and they come from the wire."""
+_MOST_KINDS: Final = 65_536
+_MOST_HELD: Final = 16 << 20
+"""The most bytes that all forms hold together."""
+_MOST_BYTES: Final = 500 << 20
+"""The most bytes that are read together; Arrow's offsets reach four times as far."""
+_MOST_CELLS: Final = 512
+"""The most values of a message."""
+_SLACK: Final = 64
+"""Bytes behind the literals, since eight are written at a time."""
+
+IsWanted = Callable[[str, str], bool]
+"""Tells whether rows of a table, by schema and name, are wanted; raises DecodeError for a name that no table can
+have."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What the texts do not tell of their events, because the keys of the Open Protocol hold it, for each text."""
+
+    commit_ts: Numbers
+    index: Numbers
+
+
+class Found(NamedTuple):
+    """The rows of texts that were read.
+
+    numbers: the numbers of the texts, ascending.
+    forms: the form of each, as a number.
+    events: their events (EVENT_FIELDS).
+    """
+
+    numbers: Numbers
+    forms: Rows
+    events: pa.RecordBatch
+
+
+class _Made(NamedTuple):
+    """Literals that converters have made.
+
+    numbers: for each value, the number of its literal, NOT_READ for those that were not converted, or refused.
+    ends, literals: where each literal ends, and all of them.
+    """
+
+    numbers: Rows
+    ends: Numbers
+    literals: npt.NDArray[np.uint8]
+
+
+class Reader:
+    """Reads messages of the kinds that it knows.
+
+    learned: how many forms it has learned.
+    """
+
+    def __init__(self, is_wanted: IsWanted) -> None:
+        self._is_wanted = is_wanted
+        self._numbers: dict[Hashable, int] = {}
+        """The number of each kind, NOT_READ for one without a form."""
+        self._missed = Counter[Hashable]()
+        """How many messages of a kind could not be read."""
+        self._forms = Forms()
+        self.learned = 0
+
+    def forget(self) -> None:
+        """Forgets all kinds where they are too many.  The numbers of kinds that were given before mean nothing then."""
+        if len(self._numbers) >= _MOST_KINDS or self._forms.size > _MOST_HELD:
+            self._numbers.clear()
+            self._missed.clear()
+            self._forms = Forms()
+
+    def numbers_of(self, kinds: Sequence[Hashable | None], lesson_of: Callable[[int], Lesson]) -> Rows:
+        """Gives the numbers of messages' kinds, NOT_READ for those that cannot be read; kinds that are not known are
+        learned.
+
+        lesson_of: makes the lesson of the message with a number.
+        """
+        numbers = [self._numbers.get(kind) for kind in kinds]
+        if None in numbers:
+            for place, kind in enumerate(kinds):
+                if numbers[place] is None and kind not in self._numbers:
+                    self.miss(kind, partial(lesson_of, place))
+                numbers[place] = self._numbers.get(kind, NOT_READ)
+        return np.array(numbers, np.int32)
+
+    def guard(self, form: int) -> Any:
+        """Gives the guard of a form (`Lesson`)."""
+        return self._forms.forms[form].guard
+
+    def miss(self, kind: Hashable | None, lesson: Callable[[], Lesson]) -> bool:
+        """Counts a message that could not be read, and looks at the first, second, fourth, eighth and so on of a kind;
+        tells whether its kind has another form now.
+
+        Raises nothing: messages that it cannot learn from, for whatever reason, stay with the plain path.
+        """
+        if kind is None or (isinstance(kind, bytes) and len(kind) > _LONGEST_KIND):
+            return False
+        before = self._numbers.setdefault(kind, NOT_READ)
+        self._missed[kind] += 1
+        if self._missed[kind] & (self._missed[kind] - 1):
+            return False
+        with suppress(*FAILURES, DecodeError, pa.ArrowException):
+            self._numbers[kind] = self._learned(lesson(), before)
+        return self._numbers[kind] != before
+
+    def _learned(self, lesson: Lesson, before: int) -> int:
+        """Gives the number of the kind of a message, which was another one before."""
+        event = lesson.event
+        _check_is_whole(lesson)
+        if not self._is_wanted(event.schema, event.table):
+            return NOT_READ
+        known = len(self._forms.forms)
+        form = self._forms.form_of(lesson, likeness(lesson))
+        if before != NOT_READ and self._forms.arrays().table[before, 0] == form:
+            return before
+        number = self._forms.add_kind(form, event.schema, event.table)
+        if not self._reads(lesson, number):
+            return before
+        self.learned += form == known
+        return number
+
+    def _reads(self, lesson: Lesson, kind: int) -> bool:
+        """Tells whether the message that a form was learned from is read as the plain path does."""
+        event = lesson.event
+        one = np.zeros(1, np.int64)
+        outside = None if lesson.tells_all else Outside(one + event.commit_ts, one + event.index)
+        found = self.read(Texts.of([lesson.text]), np.array([kind], np.int32), outside)
+        return [Event(**{**row, "kind": Kind(row["kind"])}) for row in found.events.to_pylist()] == [event]
+
+    def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> Found:
+        """Reads those texts whose kinds have a number and whose forms are those of their kinds.
+
+        Raises MemoryError where there are too many bytes.
+        """
+        if len(texts.content) > _MOST_BYTES:
+            raise MemoryError("too many bytes to be read together")
+        known, size = self._forms.arrays(), len(kinds)
+        cells = np.array([form.cells for form in self._forms.forms], np.int64)
+        most = int(cells[known.table[kinds[kinds != NOT_READ], 0]].sum())
+        values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
+        firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
+        text_at = address_of(texts.numbers())
+        count, conversions = walk(
+            text_at, texts.starts, texts.ends, kinds, known.table, known.forms, known.steps, address_of(known.consts),
+            known.members, known.slots, values, firsts, converted, moments,
+        )  # fmt: skip
+        commit_ts = moments[:, 0] if outside is None else outside.commit_ts
+        if self._forms.has_moments:
+            self._convert_moments(texts.content, kinds, moments, firsts)
+        made = self._converted(texts.content, values[:count], converted[:conversions])
+        images, scratch = [], np.empty(len(texts.content) + _SLACK, np.uint8)
+        for number in range(len(IMAGES)):
+            out = np.empty(2 * len(texts.content) + 4 * count + len(made.literals) + _SLACK, np.uint8)
+            ends = np.zeros(size + 1, np.int32)
+            room = write_images(
+                number, text_at, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers, made.ends,
+                address_of(made.literals), address_of(scratch), address_of(out), ends[1:],
+            )  # fmt: skip
+            images.append((ends, out[:room].tobytes()))
+        numbers = np.flatnonzero(firsts != NOT_READ)
+        forms = known.table[kinds[numbers], 0]
+        index = np.zeros(len(numbers)) if outside is None else outside.index[numbers]
+        arrays = {
+            "commit_ts": pa.array(commit_ts[numbers]),
+            "index": pa.array(index, pa.int32()),
+            **self._of_tables(kinds[numbers]),
+            **self._of_forms(forms),
+            **{
+                image: _images(*images[number], numbers, known.has_image[forms, number])
+                for number, image in enumerate(IMAGES)
+            },
+        }
+        nothing = pa.nulls(len(numbers), pa.string())
+        columns = [arrays.get(field.name, nothing) for field in EVENT_FIELDS]
+        return Found(numbers, forms, pa.RecordBatch.from_arrays(columns, schema=EVENT_FIELDS))
+
+    def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Made:
+        """Has columns convert their values that are not usual; equal values of a column only once.
+
+        values: where each value begins and ends.
+        converted: the number of each value that is converted, and the step that it is of.
+        """
+        made, literals, numbers = defaultdict[int, dict[bytes, int]](dict), list[bytes](), []
+        places = values[converted[:, 0], :2].T.tolist()
+        for step, start, end in zip(converted[:, 1].tolist(), *places, strict=True):
+            value = content[start - 1 : end]  # with its quotation mark, which tells a string from a number
+            number = made[step].get(value)
+            if number is None:
+                number = NOT_READ
+                with suppress(*FAILURES, DecodeError):
+                    literals.append(self._forms.converters[step](_parsed(value)).encode())
+                    number = len(literals) - 1
+                made[step][value] = number
+            numbers.append(number)
+        of_each = np.full(len(values), NOT_READ, np.int32)
+        of_each[converted[:, 0]] = numbers
+        ends = np.cumsum(np.fromiter(map(len, literals), np.int64, len(literals)))
+        return _Made(of_each, ends, np.frombuffer(b"".join([*literals, bytes(BEHIND)]), np.uint8))
+
+    def _convert_moments(self, content: bytes, kinds: Rows, moments: Numbers, firsts: Numbers) -> None:
+        """Turns the places of moments into their TSOs; messages with a moment that cannot be read become NOT_READ."""
+        numbers = np.flatnonzero(firsts != NOT_READ)
+        forms = self._forms.arrays().table[kinds[numbers], 0]
+        converters = [form.moment for form in self._forms.forms]
+        found = list(
+            zip(forms.tolist(), map(content.__getitem__, map(slice, *moments[numbers].T.tolist())), strict=True)
+        )
+        made = {(form, text): _moment(converters[form], text) for form, text in set(found)}
+        moments[numbers, 0] = np.fromiter(map(made.__getitem__, found), np.int64, len(found))
+        firsts[numbers[moments[numbers, 0] == NOT_READ]] = NOT_READ
+
+    def _of_tables(self, kinds: Rows) -> dict[str, pa.Array]:
+        """Gives the names of the messages' tables."""
+        which, of_each = np.unique(kinds, return_inverse=True)
+        names = [self._forms.names[kind] for kind in which.tolist()]
+        numbers = pa.array(of_each)
+        return {
+            field: pa.array([name[part] for name in names], pa.string()).take(numbers)
+            for part, field in enumerate(("schema", "table"))
+        }
+
+    def _of_forms(self, forms: Rows) -> dict[str, pa.Array]:
+        """Gives what is the same in all events of a form."""
+        which, of_each = np.unique(forms, return_inverse=True)
+        events = [self._forms.forms[form].event for form in which.tolist()]
+        numbers = pa.array(of_each)
+        return {
+            name: pa.array([getattr(event, name) for event in events], EVENT_FIELDS.field(name).type).take(numbers)
+            for name in ("kind", "columns", "key", "by_time")
+        }
+
+
+def _parsed(value: bytes) -> Any:
+    """Gives a value as JSON would, from the byte before it, which is a quotation mark before strings alone."""
+    if value[0] != MARK:
+        return orjson.loads(value[1:])
+    return value[1:].decode() if b"\\" not in value else orjson.loads(value + b'"')
+
+
+def _moment(convert: Callable[[str], int] | None, text: bytes) -> int:
+    """Gives the TSO of a moment, as JSON writes it, NOT_READ for one that cannot be read."""
+    with suppress(*FAILURES, DecodeError):
+        return NOT_READ if convert is None else convert(orjson.loads(b'"' + text + b'"'))
+    return NOT_READ
+
+
+def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[np.bool_]) -> pa.StringArray:
+    """Gives the images of messages, null where there is none.
+
+    ends: 0, and where the image of each message ends.
+    numbers, is_there: the numbers of the wanted messages, and whether they have such an image.
+    """
+    found = pa.Array.from_buffers(pa.string(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(content)])
+    if len(numbers) < len(found):
+        found = found.take(pa.array(numbers))
+    return found if is_there.all() else pc.if_else(pa.array(is_there), found, pa.scalar(None, pa.string()))
+
+
+def _check_is_whole(lesson: Lesson) -> None:
+    """Refuses a message that no form tells enough of.  Messages with images that lack columns are seldom alike."""
+    if any(tuple(image) != lesson.layout.names for image in lesson.images.values()):
+        raise DecodeError("an image lacks columns")
+    if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.text or lesson.event.place:
+        raise DecodeError("a message of an unusual form")
