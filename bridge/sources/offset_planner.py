@@ -121,12 +121,15 @@ class OffsetPlanner:
 
 def planned(starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int) -> Plan:
     """Plans what lies between `starts` and `ends`.  If they hold more than `limit` messages, each is
-    cut in the same proportion, so that the boundaries of all partitions arrive together; none is cut to nothing."""
+    cut in the same proportion, so that the boundaries of all partitions arrive together; none is cut to nothing, so
+    there may be as many messages as partitions though `limit` is less."""
     whole = [OffsetRange(*where, starts[where], end) for where, end in sorted(ends.items())]
-    total = sum(one.size for one in whole)
+    ranges = [one for one in whole if one.size]
+    total = sum(one.size for one in ranges)
     if total > limit:
-        whole = [one._replace(end=min(one.end, one.start + max(1, one.size * limit // total))) for one in whole]
-    return Plan([one for one in whole if one.size], sum(one.size for one in whole) < total)
+        room, rest = max(0, limit - len(ranges)), max(1, total - len(ranges))
+        ranges = [one._replace(end=one.start + 1 + (one.size - 1) * room // rest) for one in ranges]
+    return Plan(ranges, sum(one.size for one in ranges) < total)
 
 
 def _lost_error(where: PartitionId, read: int, end: int) -> SourceError:
