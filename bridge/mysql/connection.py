@@ -60,8 +60,6 @@ SESSION_SETTINGS: Final = (
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORT: Final = 3306
-_CHARACTER_BYTES: Final = 4
-"""At most, in UTF-8."""
 _LEAST_PACKET: Final = 1024
 """No server's max_allowed_packet is less."""
 _PACKET_BYTES: Final = 256 * 1024
@@ -263,8 +261,8 @@ class Session:
         with typed_errors(), self._raw.cursor() as cursor:
             return int(cursor.execute(sql, args or None))
 
-    def write(self, sql: str) -> int:
-        """Runs one statement that writes rows; gives the number of rows matched.
+    def write(self, sql: bytes) -> int:
+        """Runs one statement that writes rows, in UTF-8; gives the number of rows matched.
 
         Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses; TiDB warns of the
         former.  Here they are a DataError, like any other value that does not fit.  Raises TooLargeError for a
@@ -281,16 +279,17 @@ class Session:
                         raise TooLargeError(code, message)
             return matched
 
-    def _require_packet(self, sql: str) -> None:
-        if len(sql) * _CHARACTER_BYTES < _LEAST_PACKET:
+    def _require_packet(self, sql: bytes) -> None:
+        size = len(sql) + 1
+        if size <= _LEAST_PACKET:
             return
         if self._packet is None:
             self._packet = int(self.value("SELECT @@max_allowed_packet"))
-        if len(sql) * _CHARACTER_BYTES >= self._packet and (size := len(sql.encode()) + 1) > self._packet:
+        if size > self._packet:
             words = f"a statement of {size:,} bytes; max_allowed_packet is {self._packet:,}"
             raise TooLargeError(PACKET_TOO_LARGE, words)
 
-    def load(self, sql: str, body: memoryview) -> LoadAnswer:
+    def load(self, sql: bytes, body: memoryview) -> LoadAnswer:
         """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for."""
         try:
             with typed_errors():
@@ -303,7 +302,7 @@ class Session:
             self.close()  # the exchange with the server is incomplete
             raise
 
-    def _load(self, sql: str, body: memoryview) -> LoadAnswer:
+    def _load(self, sql: bytes, body: memoryview) -> LoadAnswer:
         self._raw._execute_command(COMMAND.COM_QUERY, sql)
         if not self._raw._read_packet().is_load_local_packet():
             self.close()

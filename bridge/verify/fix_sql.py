@@ -153,6 +153,6 @@ class FixFile:
         yield from sendable(self._before)
         yield "START TRANSACTION;"
         for stage in Stage:
-            yield from sendable(statement.sql for statement in self._statements[stage])
+            yield from sendable(statement.sql.decode() for statement in self._statements[stage])
         yield "COMMIT;"
         yield from sendable(self._after)

@@ -200,13 +200,13 @@ def test_a_part_that_was_overtaken_cannot_commit(tidb_target: str, session: Sess
 
 def test_a_task_that_comes_late_commits_nothing(tidb_target: str, session: Session) -> None:
     """What an executor writes is fenced by its step, too, at the end."""
-    insert = Statement(Stage.WRITE, TableName("m", "t"), "INSERT INTO m.t VALUES (1, 1)", None, Sharing.ANY)
+    insert = Statement(Stage.WRITE, TableName("m", "t"), b"INSERT INTO m.t VALUES (1, 1)", None, Sharing.ANY)
     with opened(tidb_target, [("cdc", 0)], writers=1) as pipeline:
         fence = Fence(pipeline.table, pipeline.ownership.epoch, 0)
         write = ExecutorWriter(Target(tidb_target), fence, pipeline.ownership.lock)
         assert write([insert]) is None
         pipeline.take(in_one_partition([boundary(20)]))
-        late = write([insert._replace(sql="INSERT INTO m.t VALUES (2, 2)")])
+        late = write([insert._replace(sql=b"INSERT INTO m.t VALUES (2, 2)")])
         assert late is not None
         assert "progress is not where the step begins" in late.why
     assert session.rows("SELECT * FROM m.t") == [(1, 1)]

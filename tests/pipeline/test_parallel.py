@@ -70,8 +70,8 @@ def test_a_load_that_is_refused_beside_parts_that_are_done_is_written_as_rows(ta
         with opened(target, [], writers=2) as pipeline:
             [table] = load_tables(session, [TableName("m", "b")]).values()
             rows = load_of(table, pa.array(["1\x001.25"], TEXT))
-            shared = Statement(Stage.WRITE, TableName("m", "a"), "INSERT INTO m.a VALUES (1, 1)", None, Sharing.ANY)
-            alone = Statement(Stage.WRITE, table.name, "INSERT INTO m.b VALUES (1, 1.3)", None, Sharing.ONCE)
+            shared = Statement(Stage.WRITE, TableName("m", "a"), b"INSERT INTO m.a VALUES (1, 1)", None, Sharing.ANY)
+            alone = Statement(Stage.WRITE, table.name, b"INSERT INTO m.b VALUES (1, 1.3)", None, Sharing.ONCE)
             load = alone._replace(sql=load_statement(table, ("id", "d")), load=rows)
 
             def source(rendering: Rendering) -> list[Statement]:

@@ -76,6 +76,6 @@ def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
 @given(st.lists(st.lists(st.sampled_from(Stage), max_size=5)))
 def test_statements_of_all_tables_come_stage_by_stage(drawn: list[list[Stage]]) -> None:
     """Within a stage by table, in the order in which each table gives them."""
-    tables = [[Statement(stage, TableName("m", str(i)), "") for stage in sorted(one)] for i, one in enumerate(drawn)]
+    tables = [[Statement(stage, TableName("m", str(i)), b"") for stage in sorted(one)] for i, one in enumerate(drawn)]
     expected = sorted((statement for one in tables for statement in one), key=lambda statement: statement.stage)
     assert list(in_stages(map(iter, tables))) == expected

@@ -106,7 +106,7 @@ class FakeWriter:
         assert step.old_ts == target.applied_ts
         assert target.pending == (), "a schema change was skipped"
         for statement in source(Rendering("_bridge")):
-            target.run_statement(statement.sql)
+            target.run_statement(statement.sql.decode())
         for where, start in target.positions.items():
             assert step.positions[where].offset >= start.offset, "a position went back"
         target.applied_ts, target.positions, target.pending = step.new_ts, dict(step.positions), step.pending

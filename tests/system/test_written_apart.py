@@ -178,7 +178,7 @@ def test_a_worker_that_is_killed(
 
 def shard(value: int) -> list[Statement]:
     sql = f"INSERT INTO m.t VALUES (1, {value}) ON DUPLICATE KEY UPDATE v = VALUES(v)"
-    return [Statement(Stage.WRITE, TableName("m", "t"), sql, None, Sharing.ANY)]
+    return [Statement(Stage.WRITE, TableName("m", "t"), sql.encode(), None, Sharing.ANY)]
 
 
 def test_a_task_that_comes_late_commits_nothing(target: str, session: Session) -> None:

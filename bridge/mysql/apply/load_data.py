@@ -92,7 +92,7 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
     return {TableName(schema, table) for schema, table in rows}
 
 
-def run(session: Session, sql: str, load: Load) -> None:
+def run(session: Session, sql: bytes, load: Load) -> None:
     """Loads rows.
 
     Raises LoadRefusedError when not all of them were taken as they are, MySQLError and OSError for what a retry may

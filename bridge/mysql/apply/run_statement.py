@@ -28,7 +28,7 @@ _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
-    where = f"table {statement.table}; statement begins {statement.sql[:200]}"
+    where = f"table {statement.table}; statement begins {statement.beginning}"
     if isinstance(error, TooLargeError):
         what = f"a row of {statement.table} is too large for the target: {server_words(error)}"
         fix = f"{limit_fix(error)}, and start the bridge again; {_QUARANTINE}"
@@ -98,7 +98,7 @@ def check_matched(statement: Statement, matched: int) -> None:
         what,
         table=statement.table,
         code=Code.ROW_NOT_FOUND,
-        where=f"table {statement.table}; statement {statement.sql[:300]}",
+        where=f"table {statement.table}; statement {statement.beginning}",
         fix="the target differs from the upstream; "
         + ("" if statement.is_part else "give the table a key, or ")
         + f"copy it anew and begin there; {_QUARANTINE}",

@@ -111,11 +111,11 @@ def load_of(table: Table, images: pa.Array) -> Load:
     return Load(table, len(images), lines.buffers()[2])
 
 
-def load_statement(table: Table, names: Sequence[str]) -> str:
+def load_statement(table: Table, names: Sequence[str]) -> bytes:
     """Gives the statement that reads a load.  The name of the file means nothing: the client sends the rows, whatever
     file the server asks for."""
     return (
         f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {quote_name(*table.name)} CHARACTER SET utf8mb4"
         r" FIELDS TERMINATED BY '\0' OPTIONALLY ENCLOSED BY '\'' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
         f" ({','.join(map(quote_name, names))})"
-    )
+    ).encode()

@@ -35,7 +35,7 @@ from bridge.rows.sql.conditions import (
 )
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
-from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_statements
+from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -81,7 +81,7 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
     for parts in (parts for parts in net.patched if parts.moves):  # where they come, another row may have gone
         gone += [parts.origins, keys_of(parts.columns, parts.images, net.key)]
     for condition in key_conditions(table, net.key, _in_all_spellings(net, pa.concat_arrays(gone))):
-        yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
+        yield _deleting(table, condition)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
     for rows in written:
         into = WrittenColumns.of(table, rows.columns)
@@ -95,6 +95,10 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from patch.write()
     for keeping in keepings:
         yield from keeping.restore()
+
+
+def _deleting(table: Table, condition: str) -> Statement:
+    return Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode())
 
 
 def _in_all_spellings(net: KeyedChanges, keys: pa.Array) -> pa.Array:
@@ -118,10 +122,10 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
     if len(images) == 0:
         return
     names = ",".join(quote_name(name) for name in into.names)
-    head = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES ("
+    head, tail = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES (".encode(), f"){suffix}".encode()
     images = images if into.positions is None else joined(parts_of(images, into.positions))
-    for body in cut_to_statements(images, "),("):
-        yield Statement(Stage.WRITE, table.name, f"{head}{body.replace(SEP, ',')}){suffix}")
+    for body in cut_to_rows(images):
+        yield Statement(Stage.WRITE, table.name, b"".join((head, body, tail)))
 
 
 def _loaded(
@@ -161,7 +165,9 @@ def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
             in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
             conditions = prefix_conditions if unique in table.prefixes else key_conditions
             for condition in conditions(table, unique, joined(parts).filter(in_play)):
-                yield Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}")
+                yield Statement(
+                    Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode()
+                )
 
 
 def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
@@ -170,11 +176,11 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
     for image, copies in net.copies.items():
         if copies < 0:
             sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
-            yield Statement(Stage.DELETE, table.name, sql, expect=-copies)
+            yield Statement(Stage.DELETE, table.name, sql.encode(), expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
     for was, now, rows in net.moves:
         statement = update_of_row(table, now, binary_match(table, was))
-        yield statement._replace(sql=f"{statement.sql} LIMIT {rows}", expect=rows)
+        yield statement._replace(sql=statement.sql + f" LIMIT {rows}".encode(), expect=rows)
     for columns, images in coming.items():
         yield from _multi_row(table, WrittenColumns.of(table, columns), pa.array(images, TEXT), "")
 
@@ -190,4 +196,4 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
     written = {name: f"{quote_name(name)}={literal}" for name, literal in literals}
     stay = [f"{quote_name(name)}={quote_name(name)}" for name in set_by_themselves(table) if name not in written]
     sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
-    return Statement(Stage.WRITE, table.name, sql, expect=1)
+    return Statement(Stage.WRITE, table.name, sql.encode(), expect=1)

@@ -112,7 +112,7 @@ class PatchStatements:
         return f"{self._parts.name} parts STRAIGHT_JOIN {quote_name(*self._table.name)} t ON {on}"
 
     def _statement(self, stage: Stage, sql: str, *, expect: int | None = None) -> Statement:
-        return Statement(stage, self._table.name, sql, expect, is_part=True)
+        return Statement(stage, self._table.name, sql.encode(), expect, is_part=True)
 
 
 def _origin(number: int) -> str:
@@ -183,4 +183,4 @@ class KeptValues:
         yield self._statement(Stage.RESTORE, self._scratch.dropped())
 
     def _statement(self, stage: Stage, sql: str) -> Statement:
-        return Statement(stage, self._table.name, sql)
+        return Statement(stage, self._table.name, sql.encode())

@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from bridge.events import SEP
 from bridge.model import TableName
-from bridge.rows.arrow_images import groups
+from bridge.rows.arrow_images import TEXT, groups, runs
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.sql.load_format import Load
 from bridge.rows.types.type_check import CheckedTypes
 
+_SHOWN = 300
+_BETWEEN_ROWS = "),("
 STATEMENT_BYTES = 512 * 1024
-"""Statements are cut at about this many characters; longer ones are no faster on MariaDB (measured)."""
+"""Statements are cut at about this many bytes; longer ones are no faster on MariaDB (measured)."""
 
 
 class Stage(IntEnum):
@@ -42,6 +47,7 @@ class Sharing(Enum):
 class Statement(NamedTuple):
     """One statement.
 
+    sql: in UTF-8, as it is sent; of many rows it is made without a Python object for each.
     expect: how many rows it must match, None when any number is right.
     load: the rows of a LOAD DATA, None for other statements.
     is_part: whether the messages hold only parts of its rows.
@@ -49,11 +55,16 @@ class Statement(NamedTuple):
 
     stage: Stage
     table: TableName
-    sql: str
+    sql: bytes
     expect: int | None = None
     sharing: Sharing = Sharing.ONCE
     load: Load | None = None
     is_part: bool = False
+
+    @property
+    def beginning(self) -> str:
+        """The first characters, for an error message."""
+        return self.sql[:_SHOWN].decode(errors="replace")
 
     @property
     def size(self) -> int:
@@ -105,6 +116,15 @@ class Rendering:
     same_keys: SameKeys = asks_nobody
     loadable: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
+
+
+def cut_to_rows(images: pa.Array) -> Iterator[bytes]:
+    """Joins images, in order, to the rows of statements: what stands between the first and the last bracket behind
+    VALUES; about STATEMENT_BYTES each."""
+    for run in runs(images, STATEMENT_BYTES):
+        rows = pc.binary_join_element_wise(run, pa.scalar("", TEXT), pa.scalar(_BETWEEN_ROWS, TEXT))
+        size = int(np.frombuffer(rows.buffers()[1], np.int64)[len(rows)]) - len(_BETWEEN_ROWS)
+        yield rows.buffers()[2][:size].to_pybytes().replace(SEP.encode(), b",")
 
 
 def cut_to_statements(texts: pa.Array, separator: str, most: int | None = None) -> Iterator[str]:

@@ -17,7 +17,7 @@ _SCHEMA: Final = pa.schema(
     [
         pa.field("schema", pa.string(), nullable=False),
         pa.field("table", pa.string(), nullable=False),
-        pa.field("sql", pa.large_string(), nullable=False),
+        pa.field("sql", pa.large_binary(), nullable=False),
         pa.field("expect", pa.int64()),
         pa.field("sharing", pa.string(), nullable=False),
         pa.field("is_part", pa.bool_(), nullable=False),

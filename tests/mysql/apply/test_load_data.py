@@ -186,13 +186,13 @@ def test_rows_that_cannot_be_loaded_go_by_insert() -> None:
         (1, b"1\0'a'\n"),
         (1, b"3\0NULL\n"),
     ]
-    assert "VALUES (2,x'42'),(4,5) ON DUPLICATE" in inserted.sql
+    assert "VALUES (2,x'42'),(4,5) ON DUPLICATE" in inserted.sql.decode()
     for rendering in (
         Rendering("_bridge", loadable=loadable),
         Rendering("_bridge", load_bytes=10),  # the table is not of InnoDB, is versioned, or has refused a load
     ):
         (whole,) = render.render(net, rendering)
-        assert "VALUES (1,'a'),(2,x'42'),(3,NULL),(4,5) ON DUPLICATE" in whole.sql
+        assert "VALUES (1,'a'),(2,x'42'),(3,NULL),(4,5) ON DUPLICATE" in whole.sql.decode()
 
 
 MARIADB = {"version": "11.4.5-MARIADB", "local_infile": "ON", "wsrep_on": "OFF", "sql_notes": "ON"}
@@ -278,7 +278,8 @@ def passing(column: Column) -> list[str]:
 def insert(session: Session, table: Table, literal: str, key: int) -> bool:
     name = quote_name(*table.name)
     try:
-        session.write(f"INSERT INTO {name} (id,v) VALUES ({key},{literal}) ON DUPLICATE KEY UPDATE v=VALUES(v)")
+        sql = f"INSERT INTO {name} (id,v) VALUES ({key},{literal}) ON DUPLICATE KEY UPDATE v=VALUES(v)"
+        session.write(sql.encode())
     except MySQLError as error:
         if error_code(error) not in REFUSED_VALUE:
             raise
@@ -512,7 +513,7 @@ def test_a_connection_that_fell_out_of_step_is_a_lost_one(
 
     monkeypatch.setattr(pymysql.connections.Connection, "_read_ok_packet", fall_out)
     with pytest.raises(MySQLError) as raised:
-        asked.load("LOAD DATA LOCAL INFILE 'rows' INTO TABLE m.t", memoryview(b""))
+        asked.load(b"LOAD DATA LOCAL INFILE 'rows' INTO TABLE m.t", memoryview(b""))
     asked.close()
     assert isinstance(raised.value, TRANSIENT)
 

@@ -312,7 +312,7 @@ def test_what_passes_is_kept(session: Session, kind: str) -> None:
             shape_of = np.zeros(1, np.int64)
             after = Cells(whole(change["after"]), shape_of, [2])
             check_needs([(table, ["id", "v"])], after, shape_of, change)
-            session.write(f"INSERT INTO m.t VALUES ({number}, {literal})")
+            session.write(f"INSERT INTO m.t VALUES ({number}, {literal})".encode())
         except (RefusedRowsError, MySQLError):
             continue
         is_number = literal[0] not in "'x"
