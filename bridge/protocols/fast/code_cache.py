@@ -11,10 +11,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from bridge.cache.folders import cache_folder
+from bridge.cache.folders import cache_folder, mark_used, remove_unused
 
-PREFIX: Final = "compiled-"
-"""What the names of the folders begin with."""
+_PREFIX: Final = "compiled-"
+_UNUSED_SECONDS: Final = 30 * 86_400
+"""After this, what is kept is of another version."""
 _COMPLETE: Final = "complete"
 
 
@@ -24,7 +25,7 @@ def code_folder() -> Path:
     another one calls has changed.  Raises RuntimeError for a user without a home."""
     files = sorted(Path(__file__).with_name("compiled").glob("*.py"))
     code = blake2b(b"".join(file.read_bytes() for file in files), digest_size=8)
-    return cache_folder() / f"{PREFIX}{code.hexdigest()}"
+    return cache_folder() / f"{_PREFIX}{code.hexdigest()}"
 
 
 def are_compiled() -> bool:
@@ -35,6 +36,9 @@ def are_compiled() -> bool:
 
 
 def note_compiled() -> None:
-    """Notes that all functions are compiled; a disk that takes nothing makes no difference."""
+    """Notes that all functions are compiled, and removes what no bridge has used for 30 days; a disk that takes nothing
+    makes no difference."""
     with suppress(OSError, RuntimeError):
         (code_folder() / _COMPLETE).touch()
+        mark_used(code_folder().name)
+        remove_unused(_PREFIX, _UNUSED_SECONDS)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 _MANY: Final = 512
 """From this many messages on, reading them together costs less than parsing them."""
-_WORTH_LOADING: Final = 50_000
-"""After this many messages, to have loaded the compiled functions would have cost less than parsing did."""
+_WORTH_LOADING, _WORTH_COMPILING = 50_000, 500_000
+"""After so many messages, to have loaded the compiled functions, or to have compiled them, would have cost less than
+parsing did."""
 _READER: Final = "bridge.protocols.fast.reader"
 _FAILED: Final = (*FAILURES, DecodeError, pa.ArrowException)
 """What the fast path may raise on hostile messages; it then leaves them to parsing."""
@@ -86,7 +87,9 @@ class FastDecoder:
     def _is_loaded(self, messages: int) -> bool:
         """Tells whether the compiled functions are loaded, or should be now that so many messages more have come."""
         self._seen += messages
-        return _READER in sys.modules or (self._seen > _WORTH_LOADING and are_compiled())
+        if _READER in sys.modules or self._seen > _WORTH_COMPILING:
+            return True
+        return self._seen > _WORTH_LOADING and are_compiled()
 
     def _read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers
