@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
 from bridge.ends.end import End
+from bridge.errors import UnansweredError
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
@@ -84,7 +85,7 @@ class Reading:
         and whatever else ended the applier or the query.
         """
         worker = ApplierThread(applier, pending)
-        with ExitStack() as of_query, _running(worker):
+        with ExitStack() as of_query, self._running(worker):
             try:
                 intake = self._intake(applier, worker)
                 query: StreamingQuery | None = None
@@ -118,6 +119,21 @@ class Reading:
                     worker.raise_failure()
                 self._guard(applier).partitions(lambda: True)  # if a topic is the cause, its error is the better one
                 raise source_error(error) from error
+
+    @contextmanager
+    def _running(self, worker: ApplierThread) -> Iterator[None]:
+        """Lets the applier's thread work in the block.  Whoever is to read again finds it ended, however long its
+        transaction takes: two appliers would share the writer, and its sessions."""
+        worker.start()
+        try:
+            yield
+        except (ExecutorLost, UnansweredError):
+            while not worker.stop(_POLL_SECONDS) and not self._has_to_stop():
+                pass
+            raise
+        finally:
+            if not worker.stop(STOP_SECONDS):
+                log.warning("transaction_abandoned", why="it takes too long; the target rolls it back")
 
     def _has_to_stop(self) -> bool:
         self.watch()
@@ -224,13 +240,3 @@ def _ending_tasks(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         end_tasks(spark)
-
-
-@contextmanager
-def _running(worker: ApplierThread) -> Iterator[None]:
-    worker.start()
-    try:
-        yield
-    finally:
-        if not worker.stop(STOP_SECONDS):
-            log.warning("transaction_abandoned", why="it takes too long; the target rolls it back")
