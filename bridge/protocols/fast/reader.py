@@ -31,7 +31,9 @@ _MOST_KINDS: Final = 65_536
 _MOST_HELD: Final = 16 << 20
 """The most bytes that all forms hold together."""
 _MOST_BYTES: Final = 500 << 20
-"""The most bytes that are read together; Arrow's offsets reach four times as far."""
+"""The most bytes that are read together."""
+_MOST_IMAGES: Final = (1 << 31) - 1
+"""The most bytes of images, which Arrow's offsets reach."""
 _MOST_CELLS: Final = 512
 """The most values of a message."""
 _SLACK: Final = 64
@@ -68,11 +70,13 @@ class _Made(NamedTuple):
 
     numbers: for each value, the number of its literal, NOT_READ for those that were not converted, or refused.
     ends, literals: where each literal ends, and all of them.
+    size: how many bytes they have where they are written, each as often as it is.
     """
 
     numbers: Rows
     ends: Numbers
     literals: npt.NDArray[np.uint8]
+    size: int
 
 
 class Reader:
@@ -177,14 +181,18 @@ class Reader:
             self._convert_moments(texts.content, kinds, moments, firsts)
         made = self._converted(texts.content, values[:count], converted[:conversions])
         images, scratch = [], np.empty(len(texts.content) + _SLACK, np.uint8)
+        # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
+        room = 2 * len(texts.content) + count + made.size + _SLACK
+        if room > _MOST_IMAGES:
+            raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):
-            out = np.empty(2 * len(texts.content) + 4 * count + len(made.literals) + _SLACK, np.uint8)
+            out = np.empty(room, np.uint8)
             ends = np.zeros(size + 1, np.int32)
-            room = write_images(
+            size_of_all = write_images(
                 number, text_at, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers, made.ends,
                 address_of(made.literals), address_of(scratch), address_of(out), ends[1:],
             )  # fmt: skip
-            images.append((ends, out[:room].tobytes()))
+            images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
         forms = known.table[kinds[numbers], 0]
         index = np.zeros(len(numbers)) if outside is None else outside.index[numbers]
@@ -222,8 +230,9 @@ class Reader:
             numbers.append(number)
         of_each = np.full(len(values), NOT_READ, np.int32)
         of_each[converted[:, 0]] = numbers
-        ends = np.cumsum(np.fromiter(map(len, literals), np.int64, len(literals)))
-        return _Made(of_each, ends, np.frombuffer(b"".join([*literals, bytes(BEHIND)]), np.uint8))
+        sizes = np.fromiter(map(len, literals), np.int64, len(literals))
+        size = int(sizes[of_each[of_each != NOT_READ]].sum())
+        return _Made(of_each, np.cumsum(sizes), np.frombuffer(b"".join([*literals, bytes(BEHIND)]), np.uint8), size)
 
     def _convert_moments(self, content: bytes, kinds: Rows, moments: Numbers, firsts: Numbers) -> None:
         """Turns the places of moments into their TSOs; messages with a moment that cannot be read become NOT_READ."""

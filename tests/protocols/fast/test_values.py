@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols import decode_message
+from bridge.protocols.canal.types import TYPES
 from tests.support.debezium_wire import TICDC_SOURCE, payload
 from tests.support.oracles import MESSAGE, ORACLES, WARM, Pair, decoded_fast, decoder_of, messages_of
 from tests.support.wire import compact
@@ -199,3 +200,13 @@ def test_what_is_usual_is_read() -> None:
     for protocol, make, values in usual:
         odd = [make(compact(value)) for value in values]
         assert _compare(protocol, [make(compact(values[0]))] * WARM, odd) >= set(range(len(odd)))
+
+
+def test_literals_much_longer_than_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for each of them, also where many values have the same."""
+    monkeypatch.setitem(TYPES, "double", lambda value: value * 20_000)
+    rows = [_canal("double", b'"1"')] * 600
+    decoder = decoder_of("canal-json")
+    assert set(decoded_fast(decoder, rows)) == set(range(600))
+    expected = decode_message(decoder_of("canal-json"), *rows[0])
+    assert all(events == expected for events in decoded_fast(decoder, rows).values())
