@@ -202,7 +202,9 @@ def test_a_task_that_comes_late_commits_nothing(tidb_target: str, session: Sessi
     """What an executor writes is fenced by its step, too, at the end."""
     insert = Statement(Stage.WRITE, TableName("m", "t"), b"INSERT INTO m.t VALUES (1, 1)", None, Sharing.ANY)
     with opened(tidb_target, [("cdc", 0)], writers=1) as pipeline:
-        fence = Fence(pipeline.table, pipeline.ownership.epoch, 0)
+        fence = Fence(pipeline.table, pipeline.ownership.epoch, 0, 20)
+        assert pipeline.table.mark(session, fence.epoch, Advance(0, 20, {}))
+        session.commit()
         write = ExecutorWriter(Target(tidb_target), fence, pipeline.ownership.lock)
         assert write([insert]) is None
         pipeline.take(in_one_partition([boundary(20)]))

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.errors import RefusedRowsError
 from bridge.events import Event
-from bridge.model import TableName
+from bridge.model import Advance, TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
@@ -27,7 +27,7 @@ from bridge.rows.sql.statement import NotWritten, NotWrittenError, Sharing, Stag
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import ExecutorRows
 from tests.support.kept import kept_store
-from tests.support.pipelines import admin, opened
+from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
 if TYPE_CHECKING:
@@ -181,27 +181,49 @@ def shard(value: int) -> list[Statement]:
     return [Statement(Stage.WRITE, TableName("m", "t"), sql.encode(), None, Sharing.ANY)]
 
 
+def writes(target: str, pipeline: Pipeline, old_ts: int, new_ts: int) -> ExecutorWriter:
+    """What tasks get when a step of these ts begins."""
+    step = Advance(old_ts, new_ts, {})
+    with admin(target) as session:
+        assert pipeline.table.mark(session, pipeline.ownership.epoch, step)
+        session.commit()
+    fence = Fence.of(pipeline.table, pipeline.ownership.epoch, step)
+    found: ExecutorWriter = pickle.loads(pickle.dumps(ExecutorWriter(Target(target), fence, pipeline.ownership.lock)))
+    return found
+
+
 def test_a_task_that_comes_late_commits_nothing(target: str, session: Session) -> None:
     """After its step, or after a take-over, which also ends what it has open."""
     with opened(target, [("cdc", 0)], writers=2) as pipeline:
-        ownership = pipeline.ownership
-        write = ExecutorWriter(Target(target), Fence(pipeline.table, ownership.epoch, 0), ownership.lock)
-        write = pickle.loads(pickle.dumps(write))
+        write = writes(target, pipeline, 0, 20)
         assert write(shard(1)) is None
         pipeline.take(in_one_partition([boundary(20)]))
         late = write(shard(2))
         assert late is not None
         assert "progress is not where the step begins" in late.why
-        write = ExecutorWriter(Target(target), Fence(pipeline.table, ownership.epoch, 20), ownership.lock)
+        write = writes(target, pipeline, 20, 30)
         assert write(shard(3)) is None
         sleeping = Target(target).connect()
-        mark_connection(sleeping, ownership.lock)
+        mark_connection(sleeping, pipeline.ownership.lock)
         with opened(target, [("cdc", 0)], take_over=True):
             with pytest.raises(LOST):
                 sleeping.rows("SELECT 1")
             assert write(shard(4)) is not None
     session.rollback()
     assert session.rows("SELECT * FROM m.t") == [(1, 3)]
+
+
+def test_a_task_of_a_step_that_was_given_up_commits_nothing(target: str, session: Session) -> None:
+    """A lost executor that works on while the driver has read again: the step that begins at the same place holds
+    later rows, over which it must not write."""
+    with opened(target, [("cdc", 0)], writers=2) as pipeline:
+        given_up = writes(target, pipeline, 0, 20)
+        assert given_up(shard(1)) is None
+        assert writes(target, pipeline, 0, 30)(shard(2)) is None
+        late = given_up(shard(1))
+        assert late is not None
+        assert "or is to go elsewhere" in late.why
+    assert session.rows("SELECT * FROM m.t") == [(1, 2)]
 
 
 class _Unreached(DriverRows):

@@ -110,7 +110,7 @@ class ParallelWriter(Writer):
 
         try:
             self._mark(step)
-            fence = Fence(self._table, self._ownership.epoch, step.old_ts)
+            fence = Fence.of(self._table, self._ownership.epoch, step)
             write = ExecutorWriter(self._target, fence, self._ownership.lock)
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
@@ -201,7 +201,7 @@ class ParallelWriter(Writer):
         try:
             self._mark(step)
             self._open()
-            fence = Fence(self._table, self._ownership.epoch, step.old_ts)
+            fence = Fence.of(self._table, self._ownership.epoch, step)
             _all_of([partial(shard.write, fence, waiting) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             log.warning("written_again", why=str(error))

@@ -138,15 +138,17 @@ class ProgressTable:
             (step.new_ts, self.name, epoch, step.old_ts),
         )
 
-    def standing(self, session: Session, lock: str) -> tuple[int, int] | None:
-        """Gives the epoch and the applied ts, and keeps them from changing until the session's transaction ends; None
-        when the pipeline is unknown.  lock: the clause that locks the row.  Raises ReadOnlyError."""
+    def standing(self, session: Session, lock: str) -> tuple[int, int, int] | None:
+        """Gives the epoch, the applied ts and what `mark` has recorded, and keeps them from changing until the
+        session's transaction ends; None when the pipeline is unknown.  lock: the clause that locks the row.  Raises
+        ReadOnlyError."""
         rows = session.rows(
-            f"SELECT epoch, applied_ts, {writable(session)} FROM {self._progress} WHERE name = %s {lock}", (self.name,)
+            f"SELECT epoch, applied_ts, applying_ts, {writable(session)} FROM {self._progress} WHERE name = %s {lock}",
+            (self.name,),
         )
         if not all(is_writable for *_, is_writable in rows):
             raise read_only()
-        return (int(rows[0][0]), int(rows[0][1])) if rows else None
+        return (int(rows[0][0]), int(rows[0][1]), int(rows[0][2])) if rows else None
 
     def set_pending(self, session: Session, epoch: int, pending: Iterable[SchemaChange]) -> bool:
         """Replaces the list of schema changes still to run; gives False when another owner has taken over."""
