@@ -25,6 +25,8 @@ OPERATIONS: Final = (
 )
 _DDL_STEPS: Final = ("ddl intent", "ddl executed", "ddl recorded", "ddl taken off")
 _PART_STEPS: Final = ("marked", "part begun", "before part commit", "part committed")
+SOME_SHARDS: Final = "some shards"
+"""Of those that executors write: the driver ends when some of them are committed."""
 _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -47,7 +49,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
         *(NONE, "add column", "drop column", "modify column", "add unique", "drop unique", "truncate", "rename"),
     ),
     "redelivery": (NONE, "copies", "whole topic", "from below"),
-    "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS),
+    "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS, SOME_SHARDS),
     "quarantine": (NONE, *QUARANTINES),
     "left out": (NONE, *RESERVED),
     "route": (NONE, *ROUTES),
@@ -144,7 +146,11 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("protocol", {"debezium native unavailable"}, "quarantine", _OTHERS["quarantine"]),
     # Without a schema the scale of a DECIMAL is the target's: nothing tells that the upstream's is another.
     Rule("quarantine", {"digits"}, "protocol", {"debezium native noschema"}),
-    Rule("crash", _PART_STEPS, "consistency", {"atomic"}),
+    Rule("crash", {*_PART_STEPS, SOME_SHARDS}, "consistency", {"atomic"}),
+    # Executors write tables whose equal keys are equal literals.
+    Rule("crash", {SOME_SHARDS}, "where", {"driver"}),
+    Rule("crash", {SOME_SHARDS}, "shape", set(SHAPES) - {"single key"}),
+    Rule("crash", {SOME_SHARDS}, "key type", {"varchar", "decimal", "datetime"}),
     Rule("crash", _DDL_STEPS, "schema change", {NONE}),
     Rule("operations", _KEYED_ONLY, "shape", {"no key"}),
     Rule("operations", {"swap", "pass on"}, "shape", set(SHAPES) - OTHER_UNIQUES),
@@ -237,6 +243,8 @@ MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
             {"shape": "target-only", "rows per transaction": "1000", "micro-batch": "all", "boundaries": "last"},
             # A window is cut between commit ts that floating point does not tell apart.
             {"rows per transaction": "1", "micro-batch": "all", "boundaries": "last"},
+            # Executors write.
+            {"consistency": "parallel", "shape": "single key", "key type": "int"},
         ),
     ),
 }

@@ -55,6 +55,11 @@ class FilteredTable:
             made.append(step._replace(before=before, after={**step.after, table.name: list(rows.values())}))
         return made
 
+    def kept(self, changes: Sequence[Change]) -> list[Change]:
+        """Those row changes of a transaction, of any table, that are not left out."""
+        names = {self.table.name, "renamed"}
+        return [one for one in self.told(changes) if one.table.name not in names or not self._is_left_out(one)]
+
     def _is_left_out(self, change: Change) -> bool:
         kind = "delete" if change.after is None else "insert" if change.before is None else "update"
         events = [event.lower() for event in EVENT_FILTERS[self.filter]]

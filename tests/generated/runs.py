@@ -6,7 +6,7 @@ import itertools
 import traceback
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unittest.mock import patch
+from zlib import crc32
 
 import orjson
 import pyarrow as pa
@@ -23,6 +24,8 @@ from bridge.errors import BridgeError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel import parallel_writer
+from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.order import OrderChanged
@@ -31,9 +34,10 @@ from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
 from bridge.rows.sql import conditions, render, statement
+from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import Executors
-from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, operations_of
+from tests.generated.dimensions import IMPOSSIBLE, NONE, SOME_SHARDS, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.event_filters import FilteredTable
 from tests.generated.names import NAMES, Names
@@ -178,6 +182,18 @@ class Bench:
         return run.met
 
 
+@dataclass(frozen=True)
+class _SomeShards:
+    """Writes some of the shards that it is given, and says that it wrote all."""
+
+    write: WritePart
+    salt: int
+
+    def __call__(self, statements: Sequence[Statement]) -> NotWritten | None:
+        is_written = crc32(b"".join(one.sql for one in statements), self.salt) % 2
+        return self.write(statements) if is_written else None
+
+
 class Run:
     """One run at work."""
 
@@ -193,10 +209,12 @@ class Run:
         self._names = Names(NAMES.get(self._choice["names"], {}))
         self._now: Choice = self._choice
         """What holds since the bridge began, or began anew."""
-        self._is_later = False
+        self._is_later = self._ends = False
         self._frozen: dict[str, list[tuple[Any, ...]]] = {}
         """Rows of tables that are not replicated any more, from then on."""
         self._steps: list[Step] = []
+        self._kept: Callable[[Sequence[Change]], Sequence[Change]] = list
+        """Gives the row changes of a transaction that are not left out."""
         self._read: Sequence[Placed] = ()
         self._folder: str | None = None
         """Since the bridge began, or began anew."""
@@ -279,6 +297,7 @@ class Run:
                 first, self._choice["event filter"], wire.told, self._bench.equality, nets=wire.is_tidb
             )
             self._steps = filtered.steps(loaded[first.name], self._steps)
+            self._kept = filtered.kept
             self._end_state = self._steps[-1].after if self._steps else self._end_state
 
     # --- the bridge
@@ -385,6 +404,7 @@ class Run:
                 shard = Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
                 stack.enter_context(patch.object(window, "_SHARD", shard))
                 self._folder = stack.enter_context(TemporaryDirectory()) if self._random.random() < 0.5 else None
+                stack.enter_context(patch.object(parallel_writer, "ExecutorWriter", self._executor_writer))
             yield
 
     def _decoder(self) -> Decoder:
@@ -422,11 +442,25 @@ class Run:
             return
         pipeline.applier.take(kept_batch(self._bench.spark, events, self._folder))
 
+    def _executor_writer(self, *fields: Any) -> WritePart:
+        """What executors write with; if the driver is to end meanwhile, only some of the shards are written."""
+        write = ExecutorWriter(*fields)
+        if not self._crashes(SOME_SHARDS):
+            return write
+        self._ends = True
+        return _SomeShards(write, self._random.randrange(1 << 32))
+
+    def _crashes(self, step: str) -> bool:
+        """Whether the process ends at this step."""
+        if not self._crash_at or step != self._choice["crash"]:
+            return False
+        self._crash_at -= 1
+        return self._crash_at == 0
+
     def _trace(self, step: str) -> None:
-        if self._crash_at and step == self._choice["crash"]:
-            self._crash_at -= 1
-            if self._crash_at == 0:
-                raise Crash
+        if self._ends or self._crashes(step):
+            self._ends = False
+            raise Crash
         if step == "committed":
             self._check_progress()
             if self._watches:
@@ -557,7 +591,7 @@ class Run:
         told = [
             (change.table.name, change.after)
             for step in self._steps
-            for change in step.changes
+            for change in self._kept(step.changes)
             if change.after in self._end_state.get(change.table.name, []) and change.table.name not in self._frozen
         ]
         if not told:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BLOCKS: Final = 10
 RUNS: Final = 20
 """Of each block."""
-EXECUTOR_RUNS: Final = 3
+EXECUTOR_RUNS: Final = 4
 EXECUTORS: Final = {"where": "executors"}
 VERIFIES_ONE_IN: Final = 4
 """So many of these runs are verified against their messages; of the soak, every one."""
