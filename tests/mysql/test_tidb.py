@@ -205,7 +205,7 @@ def test_a_task_that_comes_late_commits_nothing(tidb_target: str, session: Sessi
         fence = Fence(pipeline.table, pipeline.ownership.epoch, 0, 20)
         assert pipeline.table.mark(session, fence.epoch, Advance(0, 20, {}))
         session.commit()
-        write = ExecutorWriter(Target(tidb_target), fence, pipeline.ownership.lock)
+        write = ExecutorWriter(Target(tidb_target), fence, pipeline.ownership.lock, "")
         assert write([insert]) is None
         pipeline.take(in_one_partition([boundary(20)]))
         late = write([insert._replace(sql=b"INSERT INTO m.t VALUES (2, 2)")])

@@ -181,14 +181,16 @@ def shard(value: int) -> list[Statement]:
     return [Statement(Stage.WRITE, TableName("m", "t"), sql.encode(), None, Sharing.ANY)]
 
 
-def writes(target: str, pipeline: Pipeline, old_ts: int, new_ts: int) -> ExecutorWriter:
-    """What tasks get when a step of these ts begins."""
+def writes(target: str, pipeline: Pipeline, old_ts: int, new_ts: int, server: str | None = None) -> ExecutorWriter:
+    """What tasks get when a step of these ts begins.  server: the driver's, when it is another one."""
     step = Advance(old_ts, new_ts, {})
     with admin(target) as session:
         assert pipeline.table.mark(session, pipeline.ownership.epoch, step)
         session.commit()
     fence = Fence.of(pipeline.table, pipeline.ownership.epoch, step)
-    found: ExecutorWriter = pickle.loads(pickle.dumps(ExecutorWriter(Target(target), fence, pipeline.ownership.lock)))
+    server = pipeline.writer.session().server if server is None else server
+    write = ExecutorWriter(Target(target), fence, pipeline.ownership.lock, server)
+    found: ExecutorWriter = pickle.loads(pickle.dumps(write))
     return found
 
 
@@ -223,6 +225,18 @@ def test_a_task_of_a_step_that_was_given_up_commits_nothing(target: str, session
         late = given_up(shard(1))
         assert late is not None
         assert "or is to go elsewhere" in late.why
+    assert session.rows("SELECT * FROM m.t") == [(1, 2)]
+
+
+def test_a_task_that_is_led_to_another_server_writes_nothing(target: str, session: Session) -> None:
+    """A replica that takes writes has the same progress row, and the driver would move progress without its rows; a
+    node of a cluster has it too, and does not know of the others' locks."""
+    with opened(target, [("cdc", 0)], writers=2) as pipeline:
+        elsewhere = writes(target, pipeline, 0, 20, "db-2 3306 2")(shard(1))
+        assert elsewhere is not None
+        assert elsewhere.cannot_connect
+        assert ", and to db-2 3306 2 from the driver" in elsewhere.why
+        assert writes(target, pipeline, 0, 20, "")(shard(2)) is None
     assert session.rows("SELECT * FROM m.t") == [(1, 2)]
 
 

@@ -29,11 +29,14 @@ class ExecutorWriter:
     """Writes parts of one step; it is sent to tasks.
 
     lock: the name of the pipeline's lock, by which others recognise its connections.
+    server: the driver's, which alone knows what the progress row is, and has the locks on it; "" for a TiDB, whose
+        servers are one.
     """
 
     target: Target
     fence: Fence
     lock: str
+    server: str
 
     def __call__(self, statements: Sequence[Statement]) -> NotWritten | None:
         """Commits the statements in one transaction; tells why not when it cannot."""
@@ -72,6 +75,9 @@ class ExecutorWriter:
         if key not in _sessions:
             self._close()
             session = self.target.connect()
+            if self.server not in ("", session.server):
+                session.close()
+                raise ConnectionError(f"the address leads to {session.server}, and to {self.server} from the driver")
             mark_connection(session, self.lock)
             _sessions[key] = session
         return _sessions[key]

@@ -111,7 +111,8 @@ class ParallelWriter(Writer):
         try:
             self._mark(step)
             fence = Fence.of(self._table, self._ownership.epoch, step)
-            write = ExecutorWriter(self._target, fence, self._ownership.lock)
+            server = "" if self.session().is_tidb else self.session().server
+            write = ExecutorWriter(self._target, fence, self._ownership.lock, server)
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
             left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
