@@ -229,6 +229,33 @@ def test_types_in_any_order() -> None:
     assert decoded_alone(decoder, messages[0].replace(b'"sqlType":{', b'"sqlType":{5,')) is None
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        b'{"v":"varchar","id":"int"}', b'{"id":"int"}', b'{"id":"int","id":"int"}', b"{}", b'{"id":"int","v":"varchar"',
+        b'{"id":"int","id":"int","v":"varchar"}', b'{"id":"int","v":"varchar","w":"int"}', b"null", b'["id","v"]',
+        b'{"id":"int","v":"varchar",}', b'{"id":"int";"v":"varchar"}', b'{"id":"int","v":"varbinary"}',
+        b'{"id":"int","v":1}',
+    ],
+)  # fmt: skip
+def test_an_object_in_any_order(types: bytes) -> None:
+    """With all its members, each as it was."""
+    value = orjson.dumps({**MESSAGE, "type": "INSERT"}).replace(b'{"id":"int","v":"varchar"}', types)
+    found = decoded_alone(WARMED, value)
+    assert found is None or found == decode_message(ORACLES["canal-json"], b"", value)
+    assert found is not None or types != b'{"v":"varchar","id":"int"}'
+
+
+@pytest.mark.parametrize("behind", [b" ", b"\n", b"x", b"}", b"{}", b"\0", b"," + orjson.dumps(MESSAGE)])
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_what_stands_behind_a_message(protocol: str, behind: bytes) -> None:
+    """Is part of it."""
+    [message] = messages_of(protocol, [(None, (7, 8, "y"))])
+    value = (message.value or b"") + behind
+    found = decoded_alone(TAUGHT[protocol], value, message.key)
+    assert found is None or found == decode_message(ORACLES[protocol], message.key, value)
+
+
 def test_cut_rows_do_not_make_forms_be_forgotten() -> None:
     """One row in a hundred that was cut to its key, whose layout is another."""
     decoder = decoder_of("canal-json", cut_rows=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.protocols import decode_message
@@ -156,11 +156,30 @@ def test_every_byte(protocol: str, make: Make, strings: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(249, 0), (252, 0), (252, None), (252, 1), (254, 1), (15, 1)])
+@example(contents=[], odd=["QU_=", "QU\n=", "Q_==", "QUI="])
 @given(
     contents=st.lists(TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.lists(BYTES).map(b"".join)),
     odd=st.lists(
         st.text(alphabet=st.sampled_from("QUJD+/=-_ \\n"), max_size=12)
-        | st.sampled_from(["=", "==", "====", "QQ", "QQ=", "QQ==", "QR==", "QUI=", "QUJ=", "QUJD", "Q=Q=", "QQ==QQ=="])
+        | st.sampled_from(
+            [
+                "=",
+                "==",
+                "====",
+                "QQ",
+                "QQ=",
+                "QQ==",
+                "QR==",
+                "QUI=",
+                "QUJ=",
+                "QUJD",
+                "Q=Q=",
+                "QQ==QQ==",
+                "QU_=",
+                "QU\n=",
+                "Q_==",
+            ]
+        )
     ),
 )
 def test_every_base64(kind: int, flags: int | None, contents: list[bytes], odd: list[str]) -> None:
@@ -173,6 +192,15 @@ def test_every_base64(kind: int, flags: int | None, contents: list[bytes], odd: 
 MOMENTS = st.from_regex(
     r"-?[0-9]{1,4}[-:][0-9]{2}[-:][0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{0,7})?)?", fullmatch=True
 )
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime", "time"])
+@pytest.mark.parametrize("fraction", ["", ".", ".1", ".123456", ".1234567"])
+def test_every_fraction(kind: str, fraction: str) -> None:
+    """Six digits at most."""
+    usual = {"date": "2024-02-29", "time": "12:00:00"}.get(kind, "2024-02-29 23:59:59")
+    odd = [_canal(kind, json.dumps(usual + fraction).encode())]
+    _compare("canal-json", [_canal(kind, json.dumps(usual).encode())] * WARM, odd)
 
 
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "time"])
