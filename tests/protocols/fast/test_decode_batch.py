@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.protocols.fast import forms
+from bridge.protocols.fast.compiled.values import TEXT
 from bridge.protocols.fast.decoder import FastDecoder
+from bridge.protocols.values import literals
 from tests.bench.decoding import rows_of
 from tests.bench.encoders import ENCODERS
 from tests.bench.workload import WORKLOADS
@@ -89,6 +92,21 @@ def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: s
         assert all(events == parsed[number % len(once)] for number, events in together.items())
         read += len(together)
     assert read > 1000 or variant not in {"canal-ext", "open", "debezium-ext", "debezium-noschema-ext"}
+
+
+def test_a_form_that_is_read_otherwise_than_parsed_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried on the message that it was learned from, and must make the same event."""
+    monkeypatch.setitem(forms._USUAL_STRINGS, literals.integer, TEXT)
+    decoder = decoder_of("canal-json")
+    assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
+    assert not decoder.forms_learned
+
+
+@pytest.mark.parametrize("ts", [1, 10**17, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) + 1, 0, -1, "1", None, 1.0, True])
+def test_every_commit_ts(ts: Any) -> None:
+    """One beyond 63 bits is no TSO."""
+    value = orjson.dumps(MESSAGE).replace(b'"commitTs":470611868434825218', b'"commitTs":' + json.dumps(ts).encode())
+    _compare("canal-json", TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE)), (b"", value)])
 
 
 @pytest.mark.parametrize("protocol", ENCODERS)
