@@ -17,7 +17,7 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.literals import double_number
-from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
+from bridge.protocols.values.untyped import raw_converter, split_forms, usual_values, with_forms
 from bridge.rows.types import resolve_types
 from bridge.rows.types.resolve_types import all_typed, typed
 from bridge.rows.types.type_check import CheckedTypes
@@ -241,6 +241,28 @@ def test_usual_numbers_are_what_the_converter_makes_of_them(kind: str, drawn: li
     given = changes(*(row(with_forms("c", [JSON]), None, one) for one in literals))
     found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(JSON, column, one)[0] for one in literals]
+
+
+USUAL = [
+    *(("ckafka:UTC,base64", kind) for kind in ("int", "int unsigned", "decimal(12,2)", "double", "date", "time(6)")),
+    *(("ckafka:UTC,base64", kind) for kind in ("datetime(3)", "timestamp")),
+    *((JSON, kind) for kind in ("bigint unsigned", "decimal(20,4)", "decimal(15,14)", "double", "datetime")),
+    ("json:double,microseconds,base64", "datetime(6)"),
+]
+
+
+@pytest.mark.parametrize(("form", "kind"), USUAL)
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_what_a_pattern_of_usual_values_matches(form: str, kind: str, data: st.DataObject) -> None:
+    """Becomes what the converter makes of it, and loses nothing: no pattern is wider than that."""
+    column, losses = column_type(kind, nullable=False), list[str]()
+    usual, convert = usual_values(form, column), raw_converter(form, column, losses.append)
+    assert usual is not None
+    assert convert is not None
+    literals = data.draw(st.lists(st.from_regex(usual.pattern, fullmatch=True), min_size=1))
+    assert usual.convert(pa.array(literals, pa.large_string())).to_pylist() == [convert(one) for one in literals]
+    assert losses == []
 
 
 def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
