@@ -23,8 +23,6 @@ EVENT_FILTERS: Final[dict[str, tuple[str, ...]]] = {
     "deletes and schema changes": ("Delete", *_SCHEMA_CHANGES),
 }
 """What is left out of what happens to the first table."""
-LEFT_OUT_ROWS: Final = frozenset({"inserts", "updates", "all rows"})
-"""Those that leave out rows, though the table may hold equal ones from before."""
 
 
 @dataclass(frozen=True)

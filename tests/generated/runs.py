@@ -39,7 +39,7 @@ from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import Executors
 from tests.generated.dimensions import IMPOSSIBLE, NONE, SOME_SHARDS, Choice, Pair, draw, fits, operations_of
 from tests.generated.drawing import Draughtsman
-from tests.generated.event_filters import LEFT_OUT_ROWS, FilteredTable
+from tests.generated.event_filters import FilteredTable
 from tests.generated.names import NAMES, Names
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.settings import DROPPED, gone_on, settings_of, stops
@@ -588,13 +588,11 @@ class Run:
     def _damage(self) -> str:
         """Deletes a row that the messages tell of, or changes it; tells what, "" where there is none.  Of a table
         without a key a changed row is another one, of which messages say nothing; nor do they of what is left out."""
-        left_out = {"t0", "renamed"} if self._choice["event filter"] in LEFT_OUT_ROWS else set[str]()
         told = [
             (change.table.name, change.after)
             for step in self._steps
             for change in self._kept(step.changes)
-            if change.after in self._end_state.get(change.table.name, [])
-            and change.table.name not in self._frozen.keys() | left_out
+            if change.after in self._end_state.get(change.table.name, []) and change.table.name not in self._frozen
         ]
         if not told:
             return ""
