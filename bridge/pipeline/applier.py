@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Generic
 
 import structlog
@@ -24,8 +24,9 @@ from bridge.pipeline.order import BatchT, Due, Order, OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
+from bridge.rows.folded_ahead import FoldedAhead
 from bridge.rows.net_changes import missing_table
-from bridge.rows.order_and_slices import WindowRows
+from bridge.rows.order_and_slices import DriverRows, WindowRows
 
 HELD_SECONDS: Final = 0.5
 """How often the bridge checks whether the operator has released a held schema change."""
@@ -65,11 +66,14 @@ class Applier(Generic[BatchT]):
         self._writer, self._transaction, self._clock = writer, transaction, clock
         self._on_bad_message, self._cascades_are_lost = on_bad_message, cascades_are_lost
         self._on_held = self._wait_for_operator if waits_for_operator else raise_held
-        self._catalog: dict[TableName, Table] = {}
+        self._catalog: Mapping[TableName, Table] = {}
+        self._ahead = FoldedAhead()
         self._gate = gate or Gate()
         self._interrupted = threading.Event()
         self._held = ""
         self._has_read = False
+        self.has_taken = threading.Event()
+        """Set while the micro-batch that was given last is being applied."""
         self.order, self.counts = order, counts
         self.committed: Positions = order.positions
         """Where a restart would begin: what is in the target has been read from each partition up to there."""
@@ -101,7 +105,15 @@ class Applier(Generic[BatchT]):
         self.order.take(batch)
         self.counts.messages += _messages(self.order.positions) - before
         self._has_read = True
+        self.has_taken.set()
         self.advance()
+
+    def fold_ahead(self, batch: BatchT) -> None:
+        """Folds what will probably be due once `batch` has been taken.  Another thread calls it while `has_taken` is
+        set."""
+        rows = self.order.coming(batch)
+        if isinstance(rows, DriverRows):
+            self._ahead.fold((piece for _, piece in rows.pieces(self._gate.portion(self._transaction))), self._catalog)
 
     def advance(self) -> None:
         """Applies everything that is due; raises as `take` does."""
@@ -183,7 +195,7 @@ class Applier(Generic[BatchT]):
             self._commit(segment.high, None, segment.changes, segment.high)
         if segment.changes:
             self.finish_pending(segment.changes)
-            self._catalog.clear()
+            self._catalog = {}
 
     def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...], end: int) -> None:
         """Moves the target to `high` in one transaction; the segment ends at `end`."""
@@ -197,6 +209,7 @@ class Applier(Generic[BatchT]):
             tables = rows.tables()
             self._gate.take(rows.count)
             self._load_tables({name: found.first_ts for name, found in tables.items()})
+            rows = self._ahead.folded(rows, self._catalog)
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.note_applied(rows.count, tables, step.quarantined)
         self.counts.quarantined += len(step.quarantined)
@@ -209,7 +222,8 @@ class Applier(Generic[BatchT]):
         missing = [name for name in names if name not in self._catalog]
         if not missing:
             return
-        self._catalog.update(self._writer.load_tables(missing, cascades_are_lost=self._cascades_are_lost))
+        loaded = self._writer.load_tables(missing, cascades_are_lost=self._cascades_are_lost)
+        self._catalog = {**self._catalog, **loaded}
         for name in missing:
             if name not in self._catalog:
                 raise missing_table(name, names[name])

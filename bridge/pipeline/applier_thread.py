@@ -53,6 +53,11 @@ class ApplierThread:
             return True
         return False
 
+    def fold_ahead(self, batch: DecodedBatch) -> None:
+        """Folds what will be due with a micro-batch that was accepted, unless the applier has taken it already."""
+        if self._waiting.full() and self._applier.has_taken.wait(_TICK_SECONDS) and self._waiting.full():
+            self._applier.fold_ahead(batch)
+
     def raise_failure(self) -> None:
         """Raises the error that ended the thread or reading, if there is one."""
         if self.failure is not None:
@@ -91,6 +96,7 @@ class ApplierThread:
             while True:
                 try:
                     phases.enter(Phase.WAITING)
+                    self._applier.has_taken.clear()
                     batch = self._waiting.get(timeout=_TICK_SECONDS)
                 except queue.Empty:
                     if self._stopping.is_set():

@@ -38,7 +38,7 @@ SECONDS_AT_ONCE: Final = 2.0
 """A part has as many messages as were lately decoded, and accepted by the applier, in so many seconds."""
 LEAST_AT_ONCE: Final = 10_000
 MOST_AT_ONCE: Final = 100_000
-FIRST_AT_ONCE: Final = 50_000
+FIRST_AT_ONCE: Final = 20_000
 """The first part is small: until it is decoded, the target has nothing to do."""
 _NO_LIMIT: Final = 1 << 40
 _FILLED: Final = 0.75
@@ -220,8 +220,10 @@ class Intake:
             if there is None:
                 return
             self._follow_on(part)
-            if not self._worker.offer(self._with_added_partitions(there, decoded), self._closed.is_set):
+            decoded = self._with_added_partitions(there, decoded)
+            if not self._worker.offer(decoded, self._closed.is_set):
                 return
+            self._worker.fold_ahead(decoded)
             self._topics.end.answered(READING)
             self._part_size.note(part.messages or 0, time.monotonic() - began)
             began = time.monotonic()

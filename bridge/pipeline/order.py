@@ -69,7 +69,7 @@ class Order(Protocol[BatchT]):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
     The applier's thread calls it.  Any thread may call `batch` and `on_executors`, which use no state of the order, and
-    read the properties.
+    `coming`, and read the properties.
     """
 
     applied_ts: int
@@ -108,6 +108,11 @@ class Order(Protocol[BatchT]):
     def due(self) -> Iterator[Due]:
         """Yields what may be applied now, in order.  The caller commits each, and calls `moved`, before it takes the
         next."""
+        ...
+
+    def coming(self, batch: BatchT) -> WindowRows | None:
+        """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
+        None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
         ...
 
     @property

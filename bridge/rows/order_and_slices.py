@@ -23,11 +23,13 @@ from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
 from bridge.rows.grouping import distinct, ends
-from bridge.rows.net_changes import fold
+from bridge.rows.keys.key_spellings import SameKeys
+from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
+from bridge.rows.types.type_check import CheckedTypes
 
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 """The order of row changes, in whatever order they came (internals, decision 11)."""
@@ -206,10 +208,13 @@ class TableStore:
 
 
 class DriverRows:
-    """A window in the driver's memory."""
+    """A window in the driver's memory.
 
-    def __init__(self, ordered: pa.Table) -> None:
-        self._table = ordered
+    nets: its net changes, when they are known already.
+    """
+
+    def __init__(self, ordered: pa.Table, nets: list[NetChanges] | None = None) -> None:
+        self._table, self._nets = ordered, nets
         self._ts = ordered["commit_ts"].to_numpy()
 
     @classmethod
@@ -261,8 +266,24 @@ class DriverRows:
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the driver."""
-        nets = fold(catalog, all_typed(catalog, self._table, rendering.checked_types), rendering.same_keys)
+        nets = self._nets or self.nets(catalog, rendering.checked_types, rendering.same_keys)
         return in_stages(render(net, rendering) for net in nets)
+
+    def nets(self, catalog: Mapping[TableName, Table], checked: CheckedTypes, same_keys: SameKeys) -> list[NetChanges]:
+        """Gives the net changes; raises as `fold` does."""
+        return fold(catalog, all_typed(catalog, self._table, checked), same_keys)
+
+    def with_nets(self, nets: list[NetChanges]) -> DriverRows:
+        """Gives the same rows with their net changes."""
+        return DriverRows(self._table, nets)
+
+    def is_after(self, others: DriverRows) -> bool:
+        """Tells whether all these row changes come after all the others; none may be empty."""
+        return bool(self._ts[0] > others._ts[-1])
+
+    def is_same(self, others: DriverRows) -> bool:
+        """Tells whether these are the very same row changes."""
+        return self.count == others.count and self._table.select(ROW_ORDER).equals(others._table.select(ROW_ORDER))
 
     is_apart: ClassVar[bool] = False
 

@@ -32,6 +32,7 @@ from bridge.pipeline.order import OrderChanged
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
+from bridge.rows import folded_ahead
 from bridge.rows.amount import Amount
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
@@ -75,6 +76,8 @@ PARTITIONS: Final = {"one": 1, "by table": 2, "by key": 3, "growing": 3}
 SCHEMAS: Final = ("m", "r", "x")
 """The databases of runs on the server."""
 _MOST_STARTS: Final = 40
+_SERVER_WORKS: Final = {"advanced", "statement", "before commit"}
+"""Steps of the applier's thread in the midst of a transaction."""
 
 
 class Failure(Exception):  # noqa: N818  # what a generated run has found
@@ -200,6 +203,7 @@ class Run:
     def __init__(self, bench: Bench, case: Case) -> None:
         self._bench, self._case, self._choice = bench, case, case.choice
         self._random = Random(case.seed ^ 0x5EED)
+        self._guesses = Random(case.seed ^ 0xF01D)
         wire = case.wire
         self._upstream = Upstream(case.tables, bench.equality, nets=wire.is_tidb, is_whole=wire.has_boundaries)
         self._crash_at = self._random.choice((1, 1, 2, 3, 5)) if self._choice["crash"] != NONE else 0
@@ -216,6 +220,8 @@ class Run:
         self._kept: Callable[[Sequence[Change]], Sequence[Change]] = list
         """Gives the row changes of a transaction that are not left out."""
         self._read: Sequence[Placed] = ()
+        self._coming: pa.Table | None = None
+        """The events of the next micro-batch."""
         self._folder: str | None = None
         """Since the bridge began, or began anew."""
         self.met: dict[str, set[str]] = {name: {value} for name, value in self._choice.items()}
@@ -380,7 +386,7 @@ class Run:
             rows_of=self._rows_of(), boundary_seconds=0.0 if unbounded else None, trace=self._trace,
             ddl=self._settings.ddl_rules(), tables=TableFilter(self._settings.filter),
         ) as pipeline:  # fmt: skip
-            self._pipeline = pipeline
+            self._pipeline, self._coming = pipeline, None
             if self._now["statements"] == "loads":
                 pipeline.writer.load_bytes = self._random.choice((1, 99, 1 << 20))
             yield pipeline
@@ -395,6 +401,7 @@ class Run:
     def _sizes(self) -> Iterator[None]:
         """Statements, loads and parts as small as they can be."""
         with ExitStack() as stack:
+            stack.enter_context(patch.object(folded_ahead, "LEAST_ROWS", 1))
             if self._now["statements"] == "tiny":
                 stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
                 stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))
@@ -417,9 +424,13 @@ class Run:
         rest = [message for message in log if message.offset >= starts[message.topic, message.partition].offset]
         size = {"all": max(1, len(rest))}.get(self._now["micro-batch"]) or int(self._now["micro-batch"])
         self._read = rest
+        micro_batches = (decoded(decoder, rest[start : start + size]) for start in range(0, len(rest), size))
+        self._coming = next(micro_batches, None)
         for start in range(0, len(rest), size):
             self._read = rest[: start + size]
-            self._take(pipeline, decoded(decoder, rest[start : start + size]))
+            events, self._coming = self._coming, next(micro_batches, None)
+            assert events is not None
+            self._take(pipeline, events)
 
     def _end(self, pipeline: Pipeline) -> None:
         """Nothing more comes."""
@@ -450,6 +461,12 @@ class Run:
         self._ends = True
         return _SomeShards(write, self._random.randrange(1 << 32))
 
+    def _fold_ahead(self) -> None:
+        """What the intake does while the server works, if the next micro-batch is there by then."""
+        if self._coming is not None:
+            applier = self._pipeline.applier
+            applier.fold_ahead(applier.order.batch(self._coming, {}, is_cut=False))
+
     def _crashes(self, step: str) -> bool:
         """Whether the process ends at this step."""
         if not self._crash_at or step != self._choice["crash"]:
@@ -461,6 +478,8 @@ class Run:
         if self._ends or self._crashes(step):
             self._ends = False
             raise Crash
+        if step in _SERVER_WORKS and self._now["where"] == "driver" and self._guesses.random() < 0.3:
+            self._fold_ahead()
         if step == "committed":
             self._check_progress()
             if self._watches:

@@ -58,6 +58,9 @@ class Taker:
         self.came.append(batch)
         return not stop_waiting()
 
+    def fold_ahead(self, batch: Any) -> None:
+        assert batch is self.came[-1]
+
     def fail(self, error: BaseException) -> None:
         self.failure = error
 
@@ -441,6 +444,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
         interrupt=held.set,
         tick=lambda: None,
         phases=PhaseClock(),
+        has_taken=threading.Event(),
     )
     worker = ApplierThread(cast("Any", waiting), ())
     worker.start()

@@ -44,7 +44,7 @@ class Bench:
     def begin(self, shape: Shape) -> None:
         self.session.execute("CREATE OR REPLACE TABLE m.t (" + shape.ddl + ")")
         for pipeline in self._pipelines.values():
-            pipeline.applier._catalog.clear()
+            pipeline.applier._catalog = {}
 
     def pipeline(self, name: str) -> Pipeline:
         if name not in self._pipelines:

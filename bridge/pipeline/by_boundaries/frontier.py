@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.events import Position
@@ -64,6 +64,15 @@ class Frontier:
     def resolved_ts(self) -> int:
         """The ts below which everything is complete in every partition, 0 while one has no boundary."""
         return min((known.boundary for known in list(self._partitions.values())), default=0)
+
+    def resolved_with(self, boundaries: Mapping[PartitionId, int]) -> int:
+        """The ts below which everything will be complete once these boundaries have arrived, too, as far as the
+        partitions are known."""
+        known = list(self._partitions.items())
+        return min(
+            (one.boundary if one.frozen_by else max(one.boundary, boundaries.get(where, 0)) for where, one in known),
+            default=0,
+        )
 
     @property
     def frozen_at(self) -> int | None:

@@ -205,6 +205,18 @@ class BoundaryOrder:
         for segment in cut_window(low, high, changes, rows.marks(bounds)):
             yield Due(segment, rows.between(segment.low, segment.high))
 
+    def coming(self, batch: SortedBatch) -> WindowRows | None:
+        """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
+        boundaries, nor behind schema changes."""
+        control, low = batch.control, self.resolved_ts
+        if control.by_time or control.changes or control.bad or self._until is not None:
+            return None
+        high = self._frontier.resolved_with(control.boundaries)
+        stores = [*(chunk.store for chunk in self._backlog.chunks), batch.rows]
+        if high <= low or self._backlog.changes(low, high) or not all(isinstance(one, TableStore) for one in stores):
+            return None
+        return driver_rows(stores, low, high)
+
     @property
     def is_stuck(self) -> bool:
         """Whether the resolved ts has reached a bad message."""

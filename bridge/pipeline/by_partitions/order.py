@@ -185,6 +185,11 @@ class PartitionOrder:
             return None
         return replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in runs))
 
+    @staticmethod
+    def coming(batch: UnsortedBatch) -> None:
+        """Guesses nothing: rows may be held for what has not been read."""
+        del batch
+
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that come next in their partitions."""
         return self._bad
