@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from queue import SimpleQueue
@@ -130,16 +130,21 @@ class RangeReader:
         self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
         self._acls = Acls.of(properties)
         self._max_request = 1
+        self._reading: Generator[Messages] = prefetched(iter(()), "reading")
 
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         """Yields the messages of the ranges, in order.  A thread fetches the next ones while the caller works.
 
+        An earlier reading that was given up ends now: the client reads one place at a time.
         Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for 60 s.
         """
-        return prefetched(joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
+        self._reading.close()
+        self._reading = prefetched(joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
+        return self._reading
 
     def close(self) -> None:
-        """Closes the client."""
+        """Ends reading and closes the client."""
+        self._reading.close()
         self._consumer.close()
 
     def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
@@ -228,7 +233,7 @@ def _join(lots: list[Messages]) -> Messages:
     )
 
 
-def prefetched(items: Iterator[_T], name: str) -> Iterator[_T]:
+def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
     """Yields the items; a thread of this name makes the next one while the caller uses the present one.
 
     A daemon, which a pool's thread is not: one that waits for a broker which is silent must not keep the process from

@@ -131,6 +131,20 @@ def test_ranges_follow_each_other_in_one_client(kafka: Kafka, topic: str) -> Non
     assert _read(kafka, OffsetRange(topic, 0, 5, 7), OffsetRange(topic, 0, 0, 2)) == [5, 6, 0, 1]
 
 
+def test_a_reading_that_was_given_up_ends_with_the_next_one(
+    kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may still hold it, as an error holds the frames that it passed; its thread would share the client."""
+    monkeypatch.setattr(ranges, "READ_AT_ONCE", 2)
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    given_up = reader.read([OffsetRange(topic, 0, 5, 10)])
+    assert next(given_up).offset == [5]
+    anew = [offset for messages in reader.read([OffsetRange(topic, 0, 0, 4)]) for offset in messages.offset]
+    rest = list(given_up)
+    reader.close()
+    assert (anew, rest) == ([0, 1, 2, 3], [])
+
+
 def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, topic: str) -> None:
     """A null key stays null, an empty one empty."""
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
