@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -194,21 +194,17 @@ class Reader:
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
+        index = np.zeros(size) if outside is None else outside.index
         forms = known.table[kinds[numbers], 0]
-        index = np.zeros(len(numbers)) if outside is None else outside.index[numbers]
-        arrays = {
+        columns = {
             "commit_ts": pa.array(commit_ts[numbers]),
-            "index": pa.array(index, pa.int32()),
+            "index": pa.array(index[numbers], pa.int32()),
             **self._of_tables(kinds[numbers]),
             **self._of_forms(forms),
-            **{
-                image: _images(*images[number], numbers, known.has_image[forms, number])
-                for number, image in enumerate(IMAGES)
-            },
         }
-        nothing = pa.nulls(len(numbers), pa.string())
-        columns = [arrays.get(field.name, nothing) for field in EVENT_FIELDS]
-        return Found(numbers, forms, pa.RecordBatch.from_arrays(columns, schema=EVENT_FIELDS))
+        for number, image in enumerate(IMAGES):
+            columns[image] = _images(*images[number], numbers, known.has_image[forms, number])
+        return Found(numbers, forms, _events(columns, len(numbers)))
 
     def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Made:
         """Has columns convert their values that are not usual; equal values of a column only once.
@@ -279,6 +275,12 @@ def _moment(convert: Callable[[str], int] | None, text: bytes) -> int:
     with suppress(*FAILURES, DecodeError):
         return NOT_READ if convert is None else convert(orjson.loads(b'"' + text + b'"'))
     return NOT_READ
+
+
+def _events(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Gives events (EVENT_FIELDS) whose other columns are null."""
+    nothing = pa.nulls(count, pa.string())
+    return pa.RecordBatch.from_arrays([columns.get(field.name, nothing) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
 
 
 def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[np.bool_]) -> pa.StringArray:

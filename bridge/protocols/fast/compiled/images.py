@@ -168,7 +168,7 @@ def write_images(
     """Writes one of the images of each message, and gives how many bytes they all have.
 
     What `walk` has read of the messages is described there.  firsts: becomes NOT_READ for a message with a value that
-    is not of its column's usual form.
+    a converter refuses, or with a text that is not UTF-8.
     made: for each value that its column's converter makes, the number of its literal, or NOT_READ.
     made_ends, made_at: where each of these literals ends behind the one before, and their bytes.
     scratch_at, out_at: room for the longest value, and for all literals.
