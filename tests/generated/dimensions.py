@@ -41,6 +41,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "rows per transaction": ("1000", "1", "3"),
     "micro-batch": ("all", "1", "3", "10"),
+    "messages": ("parsed", "read by forms"),
     "statements": ("usual", "tiny", "loads"),
     "boundaries": (NONE, "each transaction", "some", "last"),
     "partitions": ("one", "by table", "by key", "growing"),
@@ -60,8 +61,8 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
-    *("where", "consistency", "rows per transaction", "micro-batch", "statements", "boundaries", "partitions"),
-    *("unique updates", "redelivery", "crash", "left out", "route", "goes on with", "names"),
+    *("where", "consistency", "rows per transaction", "micro-batch", "messages", "statements", "boundaries"),
+    *("partitions", "unique updates", "redelivery", "crash", "left out", "route", "goes on with", "names"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
