@@ -126,8 +126,10 @@ def test_a_server_that_is_still_working_is_waited_for(target: str, wired: tuple[
     url, _ = wired
     with opened(url, [("cdc", 0)], timeout_seconds=TIMEOUT_SECONDS) as pipeline, admin(target) as rival:
         rival.execute("LOCK TABLES m.k WRITE")
-        threading.Timer(4 * TIMEOUT_SECONDS, rival.close).start()
+        closing = threading.Timer(4 * TIMEOUT_SECONDS, rival.close)
+        closing.start()
         take(pipeline, 1)
+        closing.join()
         assert pipeline.writer.end.retries == 0
     assert sql(target, "SELECT COUNT(*) FROM m.k") == [(2,)]
 

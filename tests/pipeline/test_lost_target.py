@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -143,14 +142,15 @@ def test_commit_in_flight_is_waited_for(target: str) -> None:
         session.execute("CREATE TABLE m.k (a INT)")
         with opened(target, [("cdc", 0)]) as pipeline:
             writer = pipeline.writer
-            ghosts: list[Any] = []
+            ghosts: list[tuple[Session, threading.Timer]] = []
             original = Session.commit
 
             def commit(self: Session) -> None:
                 if not ghosts:
-                    ghosts.append(self)
                     writer._session = None  # the client lost it, the server has not noticed
-                    threading.Timer(1.0, lambda: original(self)).start()
+                    late = threading.Timer(1.0, original, [self])
+                    ghosts.append((self, late))
+                    late.start()
                     raise LostConnectionError(2013, "Lost connection to MySQL server during query")
                 original(self)
 
@@ -158,4 +158,6 @@ def test_commit_in_flight_is_waited_for(target: str) -> None:
                 patch.setattr(Session, "commit", commit)
                 pipeline.take(events)
             assert session.rows("SELECT a FROM m.k") == [(1,)]
-            ghosts[0].close()
+            ((ghost, late),) = ghosts
+            late.join()
+            ghost.close()
