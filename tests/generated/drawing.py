@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
 from tests.generated.dimensions import NONE, Choice
-from tests.generated.tables import KEYS, LARGE, PLAIN, REFUSED, SPARE_KEYS, Column, Equality, Row, Table, Unique, Value
+from tests.generated.kinds import MODIFIED, VALUES, Value, pool_of
+from tests.generated.tables import KEYS, LARGE, REFUSED, SPARE_KEYS, Column, Equality, Row, Table, Unique
 from tests.generated.upstream import Alter, Content, Delete, Insert, Statement, Transaction, Update, Upstream
 from tests.generated.wires import WIRES
 
@@ -104,9 +105,10 @@ class Draughtsman:
         if column.name == "q":
             return None
         if column.name in table.unique_columns:
-            pool = self.pools[column.type if column.type in self.pools else "int"]
+            kind = pool_of(column.type)
+            pool = self.pools[kind if kind in self.pools else "int"]
             return None if column.nullable and self.random.random() < 0.2 else self.random.choice(pool)
-        pool = PLAIN[column.type]
+        pool = VALUES[pool_of(column.type)]
         return self.random.choice(pool if column.nullable else [value for value in pool if value is not None])
 
     def _row(self, content: Content) -> Row:
@@ -190,7 +192,7 @@ class Draughtsman:
         if not sets:
             return []
         if self.random.random() < 0.5:
-            sets["n"] = self.random.choice(PLAIN["int"])
+            sets["n"] = self.random.choice(VALUES["int"])
         where = self._where(of, row)
         if self.random.random() < 0.25:
             return [[Delete(table, where), Insert(table, {**row, **sets})]]
@@ -201,7 +203,7 @@ class Draughtsman:
         assert row is not None
         sets = self._free_key(table)
         if self.random.random() < 0.3:
-            sets["n"] = self.random.choice(PLAIN["int"])
+            sets["n"] = self.random.choice(VALUES["int"])
         return [[Update(table, self._where(of, row), sets)]]
 
     def _chain(self, table: int) -> list[list[Statement]]:
@@ -232,7 +234,7 @@ class Draughtsman:
             Update(table, self._where(of, one), {name: other[name]}),
         ]
         if not self.upstream.nets:
-            between = None if column.nullable else SPARE_KEYS[column.type][0]
+            between = None if column.nullable else SPARE_KEYS[pool_of(column.type)][0]
             parts.insert(0, Update(table, self._where(of, one), {name: between}))
         return [parts]
 
@@ -243,7 +245,7 @@ class Draughtsman:
         one, other = ({name: row[name] for name in of.handle} for row in two)
         if self.upstream.nets:
             return [[Update(table, one, other), Update(table, other, one)]]
-        between: Row = {name: SPARE_KEYS[of.column(name).type][0] for name in of.handle}
+        between: Row = {name: SPARE_KEYS[pool_of(of.column(name).type)][0] for name in of.handle}
         return [[Update(table, one, between), Update(table, other, one), Update(table, between, other)]]
 
     def _pass_on(self, table: int) -> list[list[Statement]]:
@@ -277,16 +279,23 @@ class Draughtsman:
     def _alter(self, table: int) -> Alter:
         kind, of = self.choice["schema change"], self._content(table).table
         if kind == "add column":
-            return Alter(table, kind, column=self.random.choice(_ADDED))
+            special = self.choice["column type"]
+            others = [replace(of.column("x"), name="added")] if special != NONE and "x" in of.names else []
+            return Alter(table, kind, column=self.random.choice([*_ADDED, *others]))
         if kind == "drop column":
-            return Alter(table, kind, name=self.random.choice(["n", "s"]))
+            return Alter(table, kind, name=self.random.choice(["n", "s", *(["x"] if "x" in of.names else [])]))
         if kind == "modify column":
-            return Alter(table, kind, column=Column("n", "bigint"))
+            return Alter(table, kind, column=self.random.choice([Column("n", "bigint"), *self._modified(of)]))
         if kind == "add unique":
             return Alter(table, kind, unique=Unique("added unique", ("n",)))
         if kind == "drop unique":
             return Alter(table, kind, name=of.uniques[-1].name)
         return Alter(table, kind, name="renamed")
+
+    def _modified(self, of: Table) -> list[Column]:
+        columns = [column for column in of.columns if column.name in {"x", "k"} and column.type in MODIFIED]
+        kinds = [MODIFIED[column.type] for column in columns]
+        return [replace(c, type=kind, collation=text) for c, (kind, text) in zip(columns, kinds, strict=True)]
 
     def _refused(self) -> list[Transaction]:
         """Rows that the target refuses, among others: the last that happens to their keys."""
@@ -294,11 +303,11 @@ class Draughtsman:
         drawn = []
         # A retry does not add a row without a key to an equal one, which it may be.
         for number in range(self.random.choice((1, 1, 2)) if of.handle else 1):
-            spare: Row = {name: SPARE_KEYS[of.column(name).type][number] for name in of.handle}
+            spare: Row = {name: SPARE_KEYS[pool_of(of.column(name).type)][number] for name in of.handle}
             row = self._row(self._content(0)) | {"q": value} | spare
             row |= {name: None for name in of.unique_columns - set(of.handle) if of.column(name).nullable}
             row |= {
-                n: SPARE_KEYS[of.column(n).type][number]
+                n: SPARE_KEYS[pool_of(of.column(n).type)][number]
                 for n in of.unique_columns - set(of.handle)
                 if not of.column(n).nullable
             }
@@ -309,7 +318,7 @@ class Draughtsman:
             touched = others[0]  # which has been there for long, and may have what only the target knows
             sets: Row = {"q": value}
             if self.random.random() < 0.6 and len(drawn) == 1:
-                sets |= {name: SPARE_KEYS[of.column(name).type][1] for name in of.handle}
+                sets |= {name: SPARE_KEYS[pool_of(of.column(name).type)][1] for name in of.handle}
             update = Update(0, self._where(of, touched), sets, is_one=self._is_one_change(of))
             kept += self._kept([Transaction(1, (update,), ("refused",))])
         return kept

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
 
-Value = int | str | Decimal | datetime | None
+from tests.generated.kinds import KINDS, VALUES, Value
+
 Row = dict[str, Value]
 """Values by column; never altered once made."""
 
 SCHEMA: Final = "m"
-TYPES: Final = {
-    "int": "INT",
-    "bigint": "BIGINT",
-    "varchar": "VARCHAR(40)",
-    "decimal": "DECIMAL(10,2)",
-    "datetime": "DATETIME",
-    "mediumtext": "MEDIUMTEXT",
-}
 TEXTS: Final = (
     "", "a", "A", "á", "a ", "b", "B", "b ", "ab", "aB", "ß", "ss", "abc-1", "abc-2", "ABC-3", "abd", "abc", "it's",
 )  # fmt: skip
@@ -32,23 +25,26 @@ KEYS: Final[dict[str, tuple[Value, ...]]] = {
     "varchar": TEXTS,
     "decimal": tuple(map(Decimal, ("0.00", "1.00", "1.50", "-2.25", "99999999.99"))),
     "datetime": (datetime(2024, 1, 1), datetime(2024, 2, 29, 12, 34, 56), datetime(1999, 12, 31), datetime(2024, 1, 2)),
+    "unsigned": (0, 1, 2**63, 2**64 - 1, 2**64 - 2),
+    "varbinary": (b"", b"a", b"A", b"a ", b"a\0", b"ab\0", b"abc", b"abcd", b"\xff\\'", b"\n"),
+    "enum": ("a", "B", "it's"),
+    "bit": (b"\0\0", b"\0\1", b"\1\xff", b"\0'"),
+    "date": (date(2024, 2, 29), date(1999, 12, 31), date(1000, 1, 1)),
+    "timestamp": (datetime(2024, 3, 31, 2, 30), datetime(2024, 3, 31, 2, 30, 0, 500_000), datetime(2038, 1, 19, 3, 14)),
 }
 SPARE_KEYS: Final[dict[str, tuple[Value, ...]]] = {
     "int": (90, 91),
     "varchar": SPARE_TEXTS,
     "decimal": (Decimal("90.00"), Decimal("91.25")),
     "datetime": (datetime(2030, 1, 1), datetime(2030, 1, 2)),
+    "unsigned": (90, 2**63 + 1),
+    "varbinary": (b"spare one", b"zz two"),
+    "enum": ("ü,v", "zz"),
+    "bit": (b"\1\0", b"\0\\"),
+    "date": (date(2030, 1, 1), date(2030, 1, 2)),
+    "timestamp": (datetime(2030, 1, 1), datetime(2030, 1, 2)),
 }
 """Keys that no other change of a run has."""
-PLAIN: Final[dict[str, tuple[Value, ...]]] = {
-    "int": (None, 0, 1, 7, -3, 2147483647),
-    "bigint": (None, 0, 5, -(2**62)),
-    "varchar": (None, "", " ", "it's", "\\", "é", "😀", "NULL", "a\nb", "%s {0}", "0"),
-    "decimal": (None, Decimal("0.00"), Decimal("1.50"), Decimal("-12345678.90")),
-    "datetime": (None, datetime(2024, 1, 1), datetime(1970, 1, 1, 0, 0, 1)),
-    "mediumtext": (None, "", "precious", "it's \\ precious\n", "short"),
-}
-"""Of columns that are part of no key."""
 LARGE: Final = tuple(letter * 60_000 + "é'\\\n" * 10_000 for letter in "xyz")
 
 
@@ -73,19 +69,24 @@ class Column:
         """Its definition upstream."""
         collation = f" COLLATE {self.collation}" if self.collation else ""
         if self.of:
-            return f"`{self.name}` {TYPES[self.type]} AS ({self.of}) STORED"
+            return f"`{self.name}` {KINDS[self.type].sql} AS ({self.of}) STORED"
         default = "" if self.default is None else f" DEFAULT {self.default!r}"
-        return f"`{self.name}` {TYPES[self.type]}{collation}{'' if self.nullable else ' NOT NULL'}{default}"
+        return f"`{self.name}` {KINDS[self.type].sql}{collation}{'' if self.nullable else ' NOT NULL'}{default}"
 
     @property
     def target_sql(self) -> str:
         """Its definition on the target, before anything is cured."""
-        return replace(self, narrow="").sql.replace(TYPES[self.type], self.narrow) if self.narrow else self.sql
+        return replace(self, narrow="").sql.replace(KINDS[self.type].sql, self.narrow) if self.narrow else self.sql
 
     @property
     def is_text(self) -> bool:
         """Whether a collation compares its values."""
         return self.type in {"varchar", "mediumtext"}
+
+    @property
+    def has_beginnings(self) -> bool:
+        """Whether a key may hold the beginnings of its values."""
+        return self.is_text or self.type == "varbinary"
 
 
 def _itself(value: Value) -> Value:
@@ -174,7 +175,7 @@ class Table:
         if unique.sql:
             return unique.sql
         return ", ".join(
-            f"`{name}`({unique.prefix})" if unique.prefix and self.column(name).is_text else f"`{name}`"
+            f"`{name}`({unique.prefix})" if unique.prefix and self.column(name).has_beginnings else f"`{name}`"
             for name in unique.columns
         )
 
@@ -195,7 +196,9 @@ class Equality:
 
     def same(self, value: Value, column: Column, prefix: int | None = None) -> Hashable:
         """Equal for equal values of a column."""
-        if not isinstance(value, str):
+        if isinstance(value, bytes):
+            return value[:prefix]
+        if not isinstance(value, str) or not column.is_text:
             return value
         classes = self._classes.get((column.collation, prefix)) or self._classes_of(column.collation, prefix)
         return classes[value]
@@ -208,7 +211,7 @@ class Equality:
         return tuple(self.same(value, column, unique.prefix) for value, column in parts)
 
     def _classes_of(self, collation: str, prefix: int | None) -> dict[str, int]:
-        known = sorted({*TEXTS, *SPARE_TEXTS, *(text for text in PLAIN["varchar"] if isinstance(text, str))})
+        known = sorted({*TEXTS, *SPARE_TEXTS, *(text for text in VALUES["varchar"] if isinstance(text, str))})
         place = f"LEFT(CONVERT(x'%s' USING utf8mb4), {prefix or 1000}) COLLATE {collation}"
         pool = " UNION ALL ".join(f"SELECT {n} i, {place % text.encode().hex()} v" for n, text in enumerate(known))
         found = self._ask(f"SELECT a.i, MIN(b.i) FROM ({pool}) a JOIN ({pool}) b ON a.v = b.v GROUP BY a.i")
@@ -216,6 +219,7 @@ class Equality:
         return self._classes[collation, prefix]
 
 
+_COLLATIONS: Final = {"latin1": "latin1_swedish_ci"}
 _MESSAGE_COLUMNS: Final = (Column("n", "int"), Column("big", "mediumtext"))
 SHAPES: Final = (
     *("single key", "no key", "unique keys", "unique NOT NULL", "prefix key", "prefix unique", "generated"),
@@ -293,14 +297,18 @@ def reserved_row(table: Table, random: Random) -> Row:
     return {c.name: random.choice((1, 2, 7)) if c.type in {"int", "bigint"} else "generated" for c in table.columns}
 
 
-def make_table(name: str, shape: str, key_type: str, collation: str, quarantine: str, random: Random) -> Table:
-    """A table of a shape."""
+def make_table(
+    name: str, shape: str, key_type: str, collation: str, quarantine: str, random: Random, special: str = "none"
+) -> Table:
+    """A table of a shape.  special: the type of one more column."""
 
     def text(column: str, *, nullable: bool = True) -> Column:
         return Column(column, "varchar", nullable, collation)
 
     key = Column("k", key_type, shape == "no key", collation if key_type == "varchar" else "")
     rest = (*_MESSAGE_COLUMNS, text("s"), *((QUARANTINES[quarantine],) if quarantine != "none" else ()))
+    if special != "none":
+        rest = (rest[0], Column("x", special, collation=_COLLATIONS.get(special, "")), *rest[1:])
     handle = Unique("kk", ("k",), 3 if shape == "prefix key" else None)
     table = Table(name, (key, *rest), (handle,), clustered=random.random() < 0.6)
     u, w = text("u"), Column("w", "int")

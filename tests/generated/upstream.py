@@ -9,7 +9,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tests.generated.tables import Column, Equality, Row, Table, Unique, Value
+from tests.generated.kinds import Value
+from tests.generated.tables import Column, Equality, Row, Table, Unique
 
 
 class Insert(NamedTuple):

@@ -5,31 +5,23 @@ By the rules of the encoders seen in genuine captures, and of the descriptions o
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count, groupby
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 
 from bridge.tso import tso_ms
-from tests.generated.tables import Column, Row, Table, Value
+from tests.generated.kinds import KINDS, Kind, Value, unscaled
+from tests.generated.tables import Column, Row, Table
 from tests.generated.upstream import Change
 from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
-from tests.support.wire import as_ckafka, base64_text, compact, frame, open_key, open_value
+from tests.support.wire import as_ckafka, compact, frame, open_key, open_value
 
 ROWS, STATEMENTS = "cdc", "ddl"
 """Topics; the native connector has one of its own for schema changes."""
 ABSENT: Final = "__debezium_unavailable_value"
-
-_SQL_TYPES: Final = {"int": 4, "bigint": -5, "varchar": 12, "decimal": 3, "datetime": 93, "mediumtext": 2005}
-_MYSQL_TYPES: Final = {
-    "int": "int(11)", "bigint": "bigint(20)", "varchar": "varchar(40)", "decimal": "decimal(10,2)",
-    "datetime": "datetime", "mediumtext": "mediumtext",
-}  # fmt: skip
-_OPEN_TYPES: Final = {"int": 3, "bigint": 8, "varchar": 15, "decimal": 246, "datetime": 12, "mediumtext": 250}
 
 
 class Message(NamedTuple):
@@ -123,7 +115,7 @@ class Wire:
 
 def row_text(table: Table, row: Row) -> str:
     """What TiCDC's index-value dispatcher hashes: the handle key's values; the table alone where there is none."""
-    return "\0".join([table.name, *(f"{row[name]}" for name in table.handle)])
+    return "\0".join([table.name, *(str(row[name]) for name in table.handle)])
 
 
 def _message(change: Change, key: bytes | None, value: bytes | None) -> Message:
@@ -132,9 +124,14 @@ def _message(change: Change, key: bytes | None, value: bytes | None) -> Message:
     return Message(key, value, change.table.name, row_text(change.table, row))
 
 
-def text_of(value: Value) -> str | None:
-    """A value as text."""
-    return None if value is None else str(value)
+def kind_of(table: Table, name: str) -> Kind:
+    """The type of a column."""
+    return KINDS[table.column(name).type]
+
+
+def texts_of(table: Table, row: Row, names: Sequence[str]) -> dict[str, str | None]:
+    """Values as text."""
+    return {name: None if row[name] is None else kind_of(table, name).text(row[name]) for name in names}
 
 
 # --- Canal-JSON
@@ -157,8 +154,8 @@ class CanalExt(Wire):
         if kind == "UPDATE":
             assert before is not None
             changed = [name for name in table.names if before[name] != row[name]]
-            old = [{name: text_of(before[name]) for name in (changed if self.updated_only else names)}]
-        value = self._value(table, kind, names, [{name: text_of(row[name]) for name in names}], old, ts)
+            old = [texts_of(table, before, changed if self.updated_only else names)]
+        value = self._value(table, kind, names, [texts_of(table, row, names)], old, ts)
         yield _message(
             change, b"", compact(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
         )
@@ -170,8 +167,8 @@ class CanalExt(Wire):
         return {
             "id": 0, "database": table.schema, "table": table.name, "pkNames": list(table.primary), "isDdl": False,
             "type": kind, "es": tso_ms(ts), "ts": tso_ms(ts) + 9, "sql": "",
-            "sqlType": {name: _SQL_TYPES[table.column(name).type] for name in names},
-            "mysqlType": {name: table.column(name).type for name in shuffled}, "old": old, "data": data,
+            "sqlType": {name: kind_of(table, name).sql_type for name in names},
+            "mysqlType": {name: kind_of(table, name).word for name in shuffled}, "old": old, "data": data,
         } | self._moment(ts)  # fmt: skip
 
     def _moment(self, ts: int) -> dict[str, Any]:
@@ -248,12 +245,12 @@ class CanalOfficial(Wire):
         old = None
         if before is not None and after is not None:
             was = self._known_before(table)
-            old = [{name: text_of(before[name]) for name in was if before[name] != after[name]}]
+            old = [self._texts(table, before, [name for name in was if before[name] != after[name]])]
         return {
-            "data": [{name: text_of(row[name]) for name in names}], "database": table.schema, "es": tso_ms(ts), "id": 7,
-            "isDdl": False, "mysqlType": {name: _MYSQL_TYPES[table.column(name).type] for name in names}, "old": old,
+            "data": [self._texts(table, row, names)], "database": table.schema, "es": tso_ms(ts), "id": 7,
+            "isDdl": False, "mysqlType": {name: kind_of(table, name).declared for name in names}, "old": old,
             "pkNames": list(table.primary) or None, "sql": "",
-            "sqlType": {name: _SQL_TYPES[table.column(name).type] for name in names}, "table": table.name,
+            "sqlType": {name: kind_of(table, name).sql_type for name in names}, "table": table.name,
             "ts": tso_ms(ts) + 5, "type": kind,
         }  # fmt: skip
 
@@ -264,10 +261,16 @@ class CanalOfficial(Wire):
     def _known_before(self, table: Table) -> Sequence[str]:
         return table.names
 
+    def _texts(self, table: Table, row: Row, names: Sequence[str]) -> dict[str, str | None]:
+        return texts_of(table, row, names)
+
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
         value = _without_row(table.name, text, tso_ms(ts), isDdl=True, type=_canal_type(text), database=table.schema)
         return Message(None, compact(value), table.name)
+
+
+_LOBS: Final = {"mediumtext", "blob", "json"}
 
 
 class CanalNoBlob(CanalOfficial):
@@ -287,7 +290,7 @@ class CanalNoBlob(CanalOfficial):
     def _known_before(self, table: Table) -> Sequence[str]:
         if not table.handle:
             return table.names
-        return [c.name for c in table.columns if c.type != "mediumtext" or c.name in table.handle]
+        return [c.name for c in table.columns if c.type not in _LOBS or c.name in table.handle]
 
 
 class Ckafka(CanalOfficial):
@@ -301,9 +304,12 @@ class Ckafka(CanalOfficial):
             value = self._of(change, ts)
             if value["old"] is not None:
                 assert change.before is not None
-                value["old"] = [{name: text_of(change.before[name]) for name in change.table.names}]
+                value["old"] = [self._texts(change.table, change.before, change.table.names)]
             messages.append(_message(change, None, as_ckafka(compact(value))))
         return messages
+
+    def _texts(self, table: Table, row: Row, names: Sequence[str]) -> dict[str, str | None]:
+        return {name: None if row[name] is None else kind_of(table, name).by_name(row[name]) for name in names}
 
 
 def _canal_type(text: str) -> str:
@@ -383,16 +389,14 @@ def _open_image(table: Table, row: Row, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _open_column(table: Table, column: Column) -> dict[str, Any]:
-    is_handle = column.name in table.handle
-    flags = (not column.is_text) | is_handle << 1 | bool(column.of) << 2 | (column.name in table.primary) << 3
+    is_handle, kind = column.name in table.handle, KINDS[column.type]
+    flags = kind.flags | is_handle << 1 | bool(column.of) << 2 | (column.name in table.primary) << 3
     flags |= any(unique.columns == (column.name,) for unique in table.uniques) << 4 | column.nullable << 6
-    return {"t": _OPEN_TYPES[column.type], **({"h": True} if is_handle else {}), "f": flags}
+    return {"t": kind.code, **({"h": True} if is_handle else {}), "f": flags}
 
 
 def _open_value(column: Column, value: Value) -> Any:
-    if value is None or isinstance(value, int):
-        return value
-    return base64_text(str(value).encode()) if column.type == "mediumtext" else str(value)
+    return None if value is None else KINDS[column.type].opened(value)
 
 
 # --- Debezium
@@ -438,17 +442,14 @@ class DebeziumExt(Wire):
         return TICDC_SOURCE | {"db": schema, "table": table, "ts_ms": tso_ms(ts), "commit_ts": ts}
 
     def _field(self, column: Column) -> dict[str, Any]:
-        kind = {"int": "int32", "bigint": "int64", "decimal": "double", "datetime": "int64"}.get(column.type, "string")
-        semantic = {"name": "io.debezium.time.Timestamp", "version": 1} if column.type == "datetime" else {}
-        return {"type": kind, "optional": column.nullable, "field": column.name, "tidb_type": column.type} | semantic
+        kind = KINDS[column.type]
+        semantic = {"name": kind.semantic, "version": 1} if kind.semantic else {}
+        parameters = {"parameters": dict(kind.parameters)} if kind.parameters else {}
+        known = {"type": kind.schema, "optional": column.nullable, "field": column.name, "tidb_type": kind.word}
+        return known | semantic | parameters
 
     def _value(self, column: Column, value: Value) -> Any:
-        if isinstance(value, Decimal):
-            return float(value)
-        if isinstance(value, datetime):
-            return round(value.replace(tzinfo=UTC).timestamp() * 1000)
-        del column
-        return value
+        return None if value is None else KINDS[column.type].told(value)
 
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change
@@ -518,13 +519,10 @@ class DebeziumNative(DebeziumExt):
         if column.type == "decimal":
             parameters = {"scale": "2", "connect.decimal.precision": "10"}
             field |= {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
-        return field
+        return field | ({"type": KINDS[column.type].native} if KINDS[column.type].native else {})
 
     def _value(self, column: Column, value: Value) -> Any:
-        if isinstance(value, Decimal):
-            unscaled = int(value.scaleb(2))
-            return base64.b64encode(unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)).decode()
-        return super()._value(column, value)
+        return unscaled(value) if isinstance(value, Decimal) else super()._value(column, value)
 
 
 class DebeziumNativeNoSchema(DebeziumNative):
