@@ -271,6 +271,17 @@ def operations_of(choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> lis
     return [operation for operation in OPERATIONS if fits(("operations", operation), choice, without)]
 
 
+def further_of(choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> list[str]:
+    """The kinds of schema changes that may follow another one; none where some of them do not reach the target, or
+    come to a second shard."""
+    if choice["event filter"] != NONE or choice["route"] == "shards":
+        return []
+    others = {dimension: value for dimension, value in choice.items() if dimension != "schema change"}
+    return [
+        kind for kind in DIMENSIONS["schema change"] if kind != NONE and fits(("schema change", kind), others, without)
+    ]
+
+
 class Coverage:
     """Which pairs of values have met."""
 

@@ -32,13 +32,15 @@ come in parts."""
 class Draughtsman:
     """Draws transactions on an upstream, which it runs, so that most of them have an effect.
 
-    operations: those that may be drawn; some are favoured in a run.
+    operations: those that may be drawn; some are favoured in a run.  further: kinds of schema changes that may follow
+        the chosen one.
     """
 
     random: Random
     upstream: Upstream
     choice: Choice
     operations: Sequence[str]
+    further: Sequence[str] = ()
     pools: dict[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,18 +49,22 @@ class Draughtsman:
         hurts = [one for dimension, of in _HURTS.items() for one in of.get(self.choice[dimension], ())]
         self._favoured += [operation for operation in hurts if operation in self.operations]
         self._ts = 0
+        self._kinds = [self.choice["schema change"]] if self.choice["schema change"] != NONE else []
+        if self._kinds and self.further:
+            self._kinds += self.random.choices(self.further, k=self.random.choice((0, 0, 1, 2, 3)))
 
     def rows(self, table: int, count: int) -> list[Transaction]:
         """A load of so many rows, or fewer."""
         return self._kept([Transaction(1, (Insert(table, self._row(self._content(table))),)) for _ in range(count)])
 
     def transactions(self, count: int) -> list[Transaction]:
-        """So many transactions or fewer, with the schema change somewhere among them."""
+        """So many transactions or fewer, with the schema changes somewhere among them."""
         drawn: list[Transaction] = []
-        when = self.random.randrange(1, max(2, count))
+        whens = sorted(self.random.randrange(1, max(2, count)) for _ in self._kinds)
         for number in range(count):
-            if number == when and self.choice["schema change"] != NONE:
-                drawn += self._kept([Transaction(2, (self._alter(0),), ("schema change",))])
+            for when, kind in zip(whens, self._kinds, strict=True):
+                if when == number:
+                    drawn += self._kept([Transaction(2, (self._alter(0, kind),), ("schema change",))])
             drawn += self._transactions()
         if self.choice["quarantine"] != NONE:
             drawn += self._refused()
@@ -276,21 +282,25 @@ class Draughtsman:
 
     # --- schema changes and refusals
 
-    def _alter(self, table: int) -> Alter:
-        kind, of = self.choice["schema change"], self._content(table).table
+    def _alter(self, table: int, kind: str) -> Alter:
+        of = self._content(table).table
         if kind == "add column":
             special = self.choice["column type"]
             others = [replace(of.column("x"), name="added")] if special != NONE and "x" in of.names else []
             return Alter(table, kind, column=self.random.choice([*_ADDED, *others]))
         if kind == "drop column":
-            return Alter(table, kind, name=self.random.choice(["n", "s", *(["x"] if "x" in of.names else [])]))
+            return Alter(
+                table,
+                kind,
+                name=self.random.choice([name for name in ("n", "s", "x", "added") if name in of.names] or ["n"]),
+            )
         if kind == "modify column":
             return Alter(table, kind, column=self.random.choice([Column("n", "bigint"), *self._modified(of)]))
         if kind == "add unique":
             return Alter(table, kind, unique=Unique("added unique", ("n",)))
         if kind == "drop unique":
             return Alter(table, kind, name=of.uniques[-1].name)
-        return Alter(table, kind, name="renamed")
+        return Alter(table, kind, name="t0" if of.name == "renamed" else "renamed")
 
     def _modified(self, of: Table) -> list[Column]:
         columns = [column for column in of.columns if column.name in {"x", "k"} and column.type in MODIFIED]

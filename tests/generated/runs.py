@@ -39,7 +39,17 @@ from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import Executors
-from tests.generated.dimensions import IMPOSSIBLE, NONE, SOME_SHARDS, Choice, Pair, draw, fits, operations_of
+from tests.generated.dimensions import (
+    IMPOSSIBLE,
+    NONE,
+    SOME_SHARDS,
+    Choice,
+    Pair,
+    draw,
+    fits,
+    further_of,
+    operations_of,
+)
 from tests.generated.drawing import Draughtsman
 from tests.generated.event_filters import FilteredTable
 from tests.generated.names import NAMES, Names
@@ -144,7 +154,7 @@ def make_case(
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
         tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
     upstream = Upstream(tables, equality, nets=wire.is_tidb)
-    draughtsman = Draughtsman(random, upstream, choice, operations_of(choice, without))
+    draughtsman = Draughtsman(random, upstream, choice, operations_of(choice, without), further_of(choice, without))
     loaded = [one for number in range(len(tables)) for one in draughtsman.rows(number, random.choice((0, 2, 4)))]
     most = (4, 7) if choice["where"] == "executors" else (2, 4, 6, 9, 14)
     transactions = draughtsman.transactions(random.choice(most))

@@ -212,5 +212,5 @@ def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
 def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
     """Gives the columns that are loaded; "" for rows whose key the messages do not hold."""
     names = shape.columns.split(SEP)
-    kept = [names[i] for i in known_names(replicated, shape.retyped.split(SEP), names)]
+    kept = [names[i] for i in known_names(replicated, shape.retyped.split(SEP), shape.numbered.split(SEP), names)]
     return SEP.join(kept) if set(replicated.key) <= set(kept) else ""

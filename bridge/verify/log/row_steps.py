@@ -161,6 +161,7 @@ class LoggedShape(NamedTuple):
     columns: the names of the columns there, in message order.
     handle: the names of the handle key's columns.
     retyped: columns whose type was changed since.
+    numbered: those of them of which some value is a bare number (`numbered`).
     first: the lowest commit_ts of any change.
     in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
     which they lack kept their values; -1 when there is none.
@@ -171,6 +172,7 @@ class LoggedShape(NamedTuple):
     columns: str
     handle: str
     retyped: str
+    numbered: str
     first: int
     in_place: int
 
@@ -189,23 +191,45 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         ):
             names = [span.now(name) for name in split_forms(shape["columns"])[0].split(SEP)]
             handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
-            columns, key, retyped = (SEP.join(n for n in some if n) for some in (names, handle, sorted(span.retyped)))
+            mine = changes.filter(pc.equal(changes["columns"], shape["columns"])) if span.retyped else changes
+            of_names = names, handle, sorted(span.retyped), sorted(numbered(span, mine, names))
+            columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
             times = shape["commit_ts_min"], shape["in_place_max"]
-            found.add(LoggedShape(*span.table, columns, key, retyped, *times))
+            found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *times))
     return found
 
 
-def known_names(replicated: ReplicatedTable, retyped: Collection[str], names: Sequence[str | None]) -> list[int]:
+def numbered(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
+    """Finds the columns whose type was changed since, and of which some value is a bare number: it may stand for a name
+    of an ENUM or a SET as it was then.  changes: all with these columns."""
+    positions = [i for i, name in enumerate(names) if name in span.retyped]
+    if not positions:
+        return set()
+    images = [parts_of(whole(changes[image]), positions) for image in ("before", "after")]
+    are_numbers = [
+        any(pc.any(pc.match_substring_regex(values, "^[0-9]")).as_py() for values in both)
+        for both in zip(*images, strict=True)
+    ]
+    return {names[i] or "" for i, is_number in zip(positions, are_numbers, strict=True) if is_number}
+
+
+def known_names(
+    replicated: ReplicatedTable, retyped: Collection[str], by_number: Collection[str], names: Sequence[str | None]
+) -> list[int]:
     """Gives the positions of the columns whose values the target should hold: columns that it has and does not
-    generate, and whose type was not changed since, unless they are in the key."""
+    generate, and whose type was not changed since, unless they are in the key.  by_number: columns as of `numbered`,
+    whose numbers mean nothing to a column of texts, ENUM or SET."""
     columns = replicated.table.columns
+
+    def has_value(name: str) -> bool:
+        if name not in retyped:
+            return True
+        return name in replicated.key and not (name in by_number and columns[name].charset)
+
     return [
         i
         for i, name in enumerate(names)
-        if name is not None
-        and name in columns
-        and not columns[name].generated
-        and (name not in retyped or name in replicated.key)
+        if name is not None and name in columns and not columns[name].generated and has_value(name)
     ]
 
 
@@ -253,7 +277,7 @@ def _steps_of_shape(
     replicated = plan.tables[number]
     texts, forms = split_forms(changes["columns"][0].as_py())
     names = [span.now(name) for name in texts.split(SEP)]
-    kept = known_names(replicated, span.retyped, names)
+    kept = known_names(replicated, span.retyped, numbered(span, changes, names), names)
     if not replicated.key:  # rows are counted by their images, whatever the order of columns was
         kept.sort(key=lambda i: names[i] or "")
     kept_names = [names[i] or "" for i in kept]

@@ -177,6 +177,22 @@ def test_values_that_no_message_of_the_row_holds_are_not_compared(target: str) -
 
 
 @pytest.mark.parametrize(
+    ("key", "told", "is_known"),
+    [
+        ("ENUM('b','a','7')", "1", False), ("SET('b','a','7')", "1", False), ("VARCHAR(9)", "1", False),
+        ("ENUM('b','a','7')", "'a'", True), ("VARCHAR(9)", "'a'", True), ("BIGINT", "1", True),
+    ],
+)  # fmt: skip
+def test_keys_told_by_the_numbers_of_their_names(target: str, key: str, told: str, is_known: bool) -> None:
+    """Once the type of the key was changed, nobody knows which names the numbers of an ENUM or a SET stood for."""
+    first = "1" if key == "BIGINT" else "'a'"
+    made(target, f"id {key} PRIMARY KEY, v INT", f"{first},1", "'7',1")
+    log = [put(50, "id,v", f"{told},2"), put(150, "id,v", "'7',2")]
+    found, left = said(target, log, f"ALTER TABLE t MODIFY id {key}")
+    assert (len(found), left) == ((2, 0) if is_known else (1, 1))
+
+
+@pytest.mark.parametrize(
     ("kinds", "columns", "is_lost"),
     [
         ([Kind.INSERT, Kind.UPDATE], ["id,v", "id"], True),
