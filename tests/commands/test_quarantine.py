@@ -268,6 +268,20 @@ def test_columns_that_a_message_lacks_stay(
     assert session.rows("SELECT id, n, doc, YEAR(at) FROM m.u") == [(*wanted, 2001)]
 
 
+def test_columns_that_only_the_target_has_stay_where_connections_share_the_work(target: str, session: Session) -> None:
+    """A row whose new key the target refuses is not deleted before, by another connection: it alone has them."""
+    session.execute("CREATE TABLE m.u (id INT PRIMARY KEY, n TINYINT, doc TEXT)")
+    session.execute("INSERT INTO m.u VALUES (1, 1, 'precious')")
+    changes = [row_change(10, "u", ["id", "n"], ["id"], after=[key, 1]) for key in range(1000, 3000)]
+    changes.append(row_change(10, "u", ["id", "n"], ["id"], before=[1, 1], after=[9999, 999]))
+    run_all(target, in_one_partition([*changes, boundary(20)]), quarantine=True, writers=2)
+    precious = "SELECT * FROM m.u WHERE doc IS NOT NULL"
+    assert session.rows(precious) == [(1, 1, "precious")]
+    session.execute("ALTER TABLE m.u MODIFY n INT")
+    assert [done for done, _ in retried(target, "--all")] == [True]
+    assert session.rows(precious) == [(9999, 999, "precious")]
+
+
 def test_a_key_in_another_spelling(target: str, session: Session, tmp_path: Path) -> None:
     """The row that an update found may have the new key already, to the target; another row may not."""
     session.execute("ALTER TABLE m.t ADD k VARCHAR(9) COLLATE utf8mb4_general_ci NOT NULL, DROP PRIMARY KEY")

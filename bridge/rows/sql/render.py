@@ -56,14 +56,20 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
 
     ONCE: the values of a row that is deleted and written anew can be read only once; and a change that holds a part of
     a row needs that row when it is applied again, perhaps in a smaller step.  TABLE: the server may take two keys for
-    one although the bridge cannot tell, and these must not meet on two connections.
+    one although the bridge cannot tell, and these must not meet on two connections; and where a row that moves to
+    another key is refused there, its former self stays, as only that has the columns which messages lack.
     """
     if net.loses or any(rows.moves for rows in net.patched):
         return Sharing.ONCE
     goes_and_comes = len(net.absent) and (net.written or net.patched)
     meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
-    is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets
+    leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
+    is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets or leaves
     return Sharing.TABLE if is_table else Sharing.ANY
+
+
+def _lacks(table: Table, columns: str) -> bool:
+    return not table.written_names.issubset(columns.lower().split(SEP))
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
