@@ -12,18 +12,22 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.config import Settings
+from bridge.ddl.by_table.routing import target_statement
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import TableName
+from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import server_words
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
+from bridge.mysql.table_definition import list_tables
 from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
@@ -35,6 +39,8 @@ from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
+from bridge.verify.log.lineage import LoggedChange, NameIdentity
+from bridge.verify.log.outdated_changes import why_outdated
 
 
 @dataclass(frozen=True)
@@ -203,6 +209,7 @@ class Quarantine:
         rows = typed(table, _events_table(position, change), CheckedTypes())
         [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
+        self._refuse_outdated(session, position, change, table)
         [net] = fold({name: table}, rows)
         try:
             reason = apply_if_unchanged(session, net, change, Rendering(self._table.schema))
@@ -210,6 +217,14 @@ class Quarantine:
             raise _KeptError(f"the target refuses it: {server_words(error)}") from error
         if reason:
             raise _KeptError(reason)
+
+    def _refuse_outdated(self, session: Session, position: Position, change: Event, table: Table) -> None:
+        done = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
+        if not done:
+            return
+        ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes)]
+        if why := why_outdated(change, position, table, ran, NameIdentity.among(list_tables(session))):
+            raise _KeptError(why)
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
@@ -236,6 +251,17 @@ class Quarantine:
 
 
 _Action = Callable[[Session, StoredEntry, Progress], str]
+
+
+def _as_run(entry: JournalEntry, routes: Routes) -> Iterator[LoggedChange]:
+    """Gives a schema change with the names of the target, and the operator's text where there is one."""
+    topic, partition, offset = entry.position.rsplit("/", 2)
+    offsets = {(topic, int(partition)): int(offset)}
+    routed = target_statement(entry.statement, entry.schema, routes)
+    if entry.replacement:
+        yield LoggedChange(entry.commit_ts, False, entry.schema, entry.replacement, offsets)
+    elif routed:
+        yield LoggedChange(entry.commit_ts, False, routed[1], routed[0], offsets)
 
 
 def _may_lack_cascades(entry: StoredEntry, change: Event) -> bool:

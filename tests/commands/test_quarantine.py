@@ -21,7 +21,7 @@ from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, ran_with, run_all
-from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change
+from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change, schema_change
 
 AT = ("timestamp", "2024-01-01 08:00:00")
 OTHER = ("timestamp", "2024-01-01 09:00:00")
@@ -214,6 +214,36 @@ def test_refused_rows(target: str, session: Session) -> None:
     assert [done for done, _ in retried(target, "--all")] == [True, True, True]
     assert session.rows("SELECT * FROM m.u") == [(1, "long")]
     assert session.rows("SELECT * FROM m.k") == []
+
+
+SINCE = [
+    (["ALTER TABLE u MODIFY e ENUM('b','a')"], "which name its number stands for"),
+    (["ALTER TABLE u MODIFY e VARCHAR(9)"], "which name its number stands for"),
+    (["TRUNCATE TABLE u"], "are gone"),
+    (["DROP TABLE u", "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('a','b'), v VARCHAR(3), w INT)"], "are gone"),
+    (["RENAME TABLE u TO o", "CREATE TABLE u LIKE o"], "is m.o now"),
+    (["ALTER TABLE u DROP COLUMN w", "ALTER TABLE u ADD COLUMN w INT"], "the column w was dropped"),
+    (["ALTER TABLE u CHANGE w x INT", "ALTER TABLE u ADD COLUMN w INT"], "the column that was w then is x now"),
+    (["ALTER TABLE u ADD COLUMN x INT", "ALTER TABLE u MODIFY w BIGINT", "CREATE INDEX i ON u (w)"], ""),
+    (["RENAME TABLE u TO o", "RENAME TABLE o TO u"], ""),
+]
+
+
+@pytest.mark.parametrize(("statements", "why"), SINCE, ids=[" and ".join(case[0])[:60] for case in SINCE])
+def test_a_schema_change_since(target: str, session: Session, statements: list[str], why: str) -> None:
+    """What it has made of the row, or of its values, is not guessed; a change that alters none of it is no hindrance,
+    and neither is one from before the row."""
+    session.execute("CREATE TABLE m.u (id INT PRIMARY KEY, e ENUM('a','b'), v VARCHAR(3), w INT)")
+    columns = ["id", "e", "v", "w"]
+    early = row_change(10, "u", columns, ["id"], after=[1, Literal("1"), "long", 5])
+    late = row_change(18, "u", columns, ["id"], after=[2, "a", "long", 5])
+    ran = [schema_change(11 + ts, text, table="u") for ts, text in enumerate(statements)]
+    run_all(target, in_one_partition([early, *ran, late, boundary(20)]), quarantine=True)
+    session.execute("ALTER TABLE m.u MODIFY v VARCHAR(9)")
+    found = retried(target, "--all")
+    assert [done for done, _ in found] == [not why, True]
+    assert why in found[0][1]
+    assert session.rows("SELECT id FROM m.u ORDER BY id") == ([(2,)] if why else [(1,), (2,)])
 
 
 CUT = [

@@ -1,0 +1,68 @@
+"""Tells whether schema changes that ran since have made a row change mean something else.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bridge.events import SEP, Event, Position
+from bridge.model import Table
+from bridge.rows.moments import Moment
+from bridge.tso import ms_tso, tso_ms
+from bridge.verify.log.lineage import LoggedChange, NameIdentity, Span, trace
+
+
+def why_outdated(
+    change: Event, position: Position, table: Table, ran: Iterable[LoggedChange], identity: NameIdentity
+) -> str:
+    """Gives the reason why a row change must not be applied any more, "" where it may.
+
+    change: with ready literals and the names of the target; position: of its message.
+    table: the table of that name as it is now.
+    ran: the schema changes that have run on the target, in order, with the names of the target.
+    """
+    later = [one for one in ran if _is_before(change, position, one)]
+    span = trace([table.name], later, identity=identity).history(table.name).spans[0]
+    reason = _why_no_row(change, table, span, identity) or next(_why_other_values(change, table, span), "")
+    return f"{reason}; `bridge ddl list` shows the schema changes since" if reason else ""
+
+
+def _is_before(change: Event, position: Position, one: LoggedChange) -> bool:
+    """Whether a row change may be from before a schema change.  Event times are moments in milliseconds: within a
+    partition its order counts, between partitions an equal time, or second, is before."""
+    if any(ts != ms_tso(tso_ms(ts)) for ts in (change.commit_ts, one.commit_ts)):
+        return change.commit_ts <= one.commit_ts
+    offset = one.offsets.get((position.topic, position.partition))
+    if offset is not None:
+        return position.offset < offset
+    return change.commit_ts <= Moment.of_change(one.commit_ts, by_time=True, place=None).last
+
+
+def _why_no_row(change: Event, table: Table, span: Span, identity: NameIdentity) -> str:
+    if span.table is None:
+        return f"the rows that {table.name} had then are gone: it was emptied, dropped or replaced"
+    if identity.key_of(span.table) != identity.key_of(table.name):
+        return f"the table that was {table.name} then is {span.table} now"
+    if span.may_be_gone and change.before is None:
+        return f"a partition of {table.name} was dropped or emptied, and nothing tells whether this row was in it"
+    return ""
+
+
+def _why_other_values(change: Event, table: Table, span: Span) -> Iterator[str]:
+    for name, literals in _values(change):
+        now = span.now(name)
+        if now is None:
+            yield f"the column {name} was dropped"
+        elif now != name.lower():
+            yield f"the column that was {name} then is {now} now"
+        elif now in span.retyped and _holds_text(table, now) and any(one[:1].isdigit() for one in literals):
+            yield f"the type of the column {name} was changed, so nothing tells which name its number stands for"
+
+
+def _holds_text(table: Table, name: str) -> bool:
+    return name in table.columns and table.columns[name].charset is not None
+
+
+def _values(change: Event) -> Iterator[tuple[str, Sequence[str]]]:
+    """Gives each column's name and its literals."""
+    images = [image.split(SEP) for image in (change.before, change.after) if image is not None]
+    yield from zip((change.columns or "").split(SEP), zip(*images, strict=True), strict=True)
