@@ -51,6 +51,28 @@ class DemoInterrupted(KeyboardInterrupt):
     """Ends the demo after Ctrl-C, SIGTERM or SIGHUP."""
 
 
+class Interruption:
+    """Raises DemoInterrupted at the first signal, and ignores later ones, so that the clean-up is not interrupted.
+
+    Python throws away what is raised while an object is finalised, and librdkafka may raise an error of its own.  So
+    waits call `check`, and whoever catches an error looks at `has_come`.
+    """
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, *_: object) -> None:
+        """Handles a signal."""
+        if not self.has_come:
+            self.has_come = True
+            raise DemoInterrupted
+
+    def check(self) -> None:
+        """Raises DemoInterrupted when a signal has come."""
+        if self.has_come:
+            raise DemoInterrupted
+
+
 @dataclass
 class Servers:
     """Everything that the demo has started, and what it has found.
@@ -64,6 +86,7 @@ class Servers:
     upstream: BankProducer
     watcher: Watcher
     replica: Replica
+    interruption: Interruption
     began: float
     kills: int = 0
     compared: list[ComparedTable] = field(default_factory=list)
@@ -71,7 +94,8 @@ class Servers:
     """The last line of `bridge verify`; "" unless the tables were equal."""
 
     def check(self) -> None:
-        """Raises the error that ended one of them."""
+        """Raises the error that ended one of them, and DemoInterrupted after a signal."""
+        self.interruption.check()
         self.upstream.check()
         self.watcher.check()
         self.replica.check()
@@ -120,22 +144,23 @@ def run_demo(*, keep: bool = False, as_json: bool = False) -> int:
     keep: continues to replicate after the comparison, until Ctrl-C or SIGTERM.
     as_json: prints one JSON document instead of tables.
     """
-    with _interruptible():
+    with interruptible() as interruption:
         try:
             with ExitStack() as stack:
-                return _run(stack, keep=keep, as_json=as_json)
-        except DemoInterrupted:
-            console.note("interrupted; everything is stopped")
-            return INTERRUPTED
-        except (BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
+                return _run(stack, interruption, keep=keep, as_json=as_json)
+        except (DemoInterrupted, BridgeError, LocalError, KafkaException, MySQLError, OSError) as error:
+            if interruption.has_come:
+                console.note("interrupted; everything is stopped")
+                return INTERRUPTED
             raise StoppedError(f"the demo failed: {error}") from error
 
 
-def _run(stack: ExitStack, *, keep: bool, as_json: bool) -> int:
-    servers = _start(stack)
+def _run(stack: ExitStack, interruption: Interruption, *, keep: bool, as_json: bool) -> int:
+    servers = _start(stack, interruption)
     _replicate(servers)
     _compare(servers)
     _verify(servers)
+    interruption.check()
     result = servers.result()
     _print(result, servers.places(keep=keep), as_json=as_json)
     if keep:
@@ -153,7 +178,7 @@ def _print(result: DemoResult, places: Mapping[str, str], *, as_json: bool) -> N
     console.flush()
 
 
-def _start(stack: ExitStack) -> Servers:
+def _start(stack: ExitStack, interruption: Interruption) -> Servers:
     began = time.monotonic()
     fetched = all(any(cache_folder().glob(f"{name}-*/")) for name in ("kafka", "mariadb"))
     _say("starting MariaDB and Kafka" + ("" if fetched else "; the first start fetches them, which takes a minute"))
@@ -168,7 +193,7 @@ def _start(stack: ExitStack) -> Servers:
     bank, encoder = Bank(SEED), ENCODERS[PROTOCOL](PARTITIONS)
     upstream = BankProducer(bank, encoder, kafka.bootstrap_servers, TOPIC, PER_BEAT, watcher.expect)
     stack.enter_context(upstream)
-    return Servers(kafka, mariadb, target, upstream, watcher, replica, began)
+    return Servers(kafka, mariadb, target, upstream, watcher, replica, interruption, began)
 
 
 def _bridge_arguments(kafka: Kafka, mariadb: MariaDB) -> list[str]:
@@ -265,20 +290,13 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Lets the first signal raise DemoInterrupted, and ignores later ones, so that the clean-up is not interrupted."""
-    is_ending = False
-
-    def end(*_: object) -> None:
-        nonlocal is_ending
-        if not is_ending:
-            is_ending = True
-            raise DemoInterrupted
-
+def interruptible() -> Iterator[Interruption]:
+    """Has signals handled by an Interruption until the block ends."""
+    interruption = Interruption()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, end) for number in numbers]
+    before = [signal.signal(number, interruption) for number in numbers]
     try:
-        yield
+        yield interruption
     finally:
         sys.stdout.flush()
         for number, handler in zip(numbers, before, strict=True):
