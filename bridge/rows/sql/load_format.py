@@ -1,10 +1,10 @@
 r"""Decides which rows may be sent by LOAD DATA LOCAL INFILE ... REPLACE, and gives them its form.
 
 LOAD DATA costs the server about a quarter less than INSERT ... ON DUPLICATE KEY UPDATE, since nothing is parsed as
-SQL.  It reads the literals of row images as they are.  Fields end at SEP, which no literal holds; rows end at a line
-feed, which texts hold only within their quotation marks.  LOAD DATA and SQL share the escapes ``\\``, ``\'`` and
-``\0``, and `protocols.values.literals` writes no others.  The rules are by column, by row and by table; rows that they
-do not allow are written by INSERT.
+SQL.  It reads the literals of row images as they are, or by an expression.  Fields end at SEP, which no literal holds;
+rows end at a line feed, which texts hold only within their quotation marks.  LOAD DATA and SQL share the escapes
+``\\``, ``\'`` and ``\0``, and `protocols.values.literals` writes no others.  The rules are by column, by row and by
+table; rows that they do not allow are written by INSERT.
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ _NUMBER: Final = re.compile(
     r"(?:(?:tiny|small|medium|big)?int|decimal|float|double)(?:\(\d+(?:,\d+)?\))?(?: unsigned)?(?: zerofill)?"
 )
 _MOMENT: Final = re.compile(r"date|(?:datetime|timestamp|time)(?:\(\d\))?")
-_TEXT: Final = re.compile(r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text")
+_TEXT: Final = re.compile(r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text|json")
+_NAMES: Final = re.compile(r"(?:enum|set)\(.*\)", re.DOTALL)
+_NAME: Final = re.compile(r"'((?:[^']|'')*)'")
+_BYTES: Final = re.compile(r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob")
+_COUNTED: Final = re.compile(r"bit\(\d+\)|year\(4\)|year")
 _EXACT_NUMBER: Final = re.compile(r"(?:(?:tiny|small|medium|big)?int|decimal)\b.*")
-_NUMERAL, _QUOTED, _NULL = 1, 2, 4
+_POSITIVE, _OTHER_NUMERAL, _QUOTED, _HEX, _NULL = 1, 2, 4, 8, 16
+_NUMERAL: Final = _POSITIVE | _OTHER_NUMERAL
 _KINDS: Final = np.zeros(256, np.uint8)
-"""Kinds of literals by their first character; 0 for bytes (x'..') and for any other."""
-_KINDS[np.frombuffer(b"-0123456789", np.uint8)] = _NUMERAL
-_KINDS[ord("'")], _KINDS[ord("N")] = _QUOTED, _NULL
+"""Kinds of literals by their first character; 0 for any other."""
+_KINDS[np.frombuffer(b"123456789", np.uint8)] = _POSITIVE
+_KINDS[np.frombuffer(b"-0", np.uint8)] = _OTHER_NUMERAL
+_KINDS[ord("'")], _KINDS[ord("x")], _KINDS[ord("N")] = _QUOTED, _HEX, _NULL
 
 
 class Load(NamedTuple):
@@ -71,20 +77,34 @@ def _is_exact(key: Sequence[Column]) -> bool:
 
 
 def _is_read_alike(column: Column) -> bool:
-    """Tells whether LOAD reads a type as SQL does.  It reads numbers of BIT, ENUM and SET as texts, the YEAR 0 as 2000,
-    and bytes in another form."""
+    """Tells whether LOAD reads a type as SQL does, some with the help of an expression."""
     if column.generated:
         return False
     if column.charset is None:
-        return bool(_NUMBER.fullmatch(column.type) or _MOMENT.fullmatch(column.type))
-    return column.charset != "binary" and _TEXT.fullmatch(column.type) is not None
+        return column.type == "json" or any(
+            pattern.fullmatch(column.type) for pattern in (_NUMBER, _MOMENT, _BYTES, _COUNTED)
+        )
+    return column.charset != "binary" and any(pattern.fullmatch(column.type) for pattern in (_TEXT, _NAMES))
 
 
 def _readable_kinds(column: Column) -> int:
     """Tells which literals LOAD reads as SQL does.  A number in a text column would become its digits as written; NULL,
-    where it is not allowed, would become 0 or the time of writing."""
-    plain = _NUMERAL if _NUMBER.fullmatch(column.type) else _QUOTED
+    where it is not allowed, would become 0 or the time of writing; the number 0 of an ENUM would not be refused."""
+    if _NUMBER.fullmatch(column.type) or _COUNTED.fullmatch(column.type):
+        plain = _NUMERAL
+    elif _BYTES.fullmatch(column.type):
+        plain = _HEX
+    elif _NAMES.fullmatch(column.type) and not any(map(_may_be_number, _NAME.findall(column.type))):
+        plain = _QUOTED | _POSITIVE
+    else:
+        plain = _QUOTED
     return plain | (_NULL if column.nullable else 0)
+
+
+def _may_be_number(name: str) -> bool:
+    """Tells whether some collation may take the name of an ENUM or a SET for a number.  LOAD then stores what has that
+    name, and only otherwise what has that number.  No collation takes an ASCII letter for nothing, or for a digit."""
+    return not any(letter.isascii() and letter.isalpha() for letter in name)
 
 
 def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
@@ -114,8 +134,21 @@ def load_of(table: Table, images: pa.Array) -> Load:
 def load_statement(table: Table, names: Sequence[str]) -> bytes:
     """Gives the statement that reads a load.  The name of the file means nothing: the client sends the rows, whatever
     file the server asks for."""
+    fields, settings = [], []
+    for number, name in enumerate(names):
+        expression = _expression(table.columns[name.lower()].type, f"@field{number}")
+        fields.append(f"@field{number}" if expression else quote_name(name))
+        settings += [f"{quote_name(name)}={expression}"] if expression else []
     return (
         f"LOAD DATA LOCAL INFILE 'rows' REPLACE INTO TABLE {quote_name(*table.name)} CHARACTER SET utf8mb4"
         r" FIELDS TERMINATED BY '\0' OPTIONALLY ENCLOSED BY '\'' ESCAPED BY '\\' LINES TERMINATED BY '\n'"
-        f" ({','.join(map(quote_name, names))})"
+        f" ({','.join(fields)}){' SET ' * bool(settings)}{','.join(settings)}"
     ).encode()
+
+
+def _expression(column_type: str, field: str) -> str:
+    """Writes the expression that makes the value of a field where LOAD alone would read another one than SQL; "" where
+    it would not.  Bytes come as x'..', and LOAD reads the number of a BIT as text, and the YEAR 0 as 2000."""
+    if _BYTES.fullmatch(column_type):
+        return f"UNHEX(SUBSTR({field},3,CHAR_LENGTH({field})-3))"
+    return f"CAST({field} AS UNSIGNED)" if _COUNTED.fullmatch(column_type) else ""

@@ -42,7 +42,13 @@ TYPES = (
     *("CHAR(9)", "VARCHAR(9)", "VARCHAR(9) CHARACTER SET latin1", "VARCHAR(99) CHARACTER SET gbk", "LONGTEXT"),
     *("VARCHAR(99) CHARACTER SET ucs2", "TEXT CHARACTER SET ascii", "TINYTEXT", "TEXT CHARACTER SET utf8"),
     *("MEDIUMTEXT CHARACTER SET sjis", "TEXT CHARACTER SET utf32 COLLATE utf32_bin", "VARCHAR(99) CHARACTER SET big5"),
+    *("BLOB", "TINYBLOB", "LONGBLOB", "VARBINARY(9)", "BINARY(9)", "BIT(1)", "BIT(8)", "BIT(64)", "YEAR", "JSON"),
+    *("ENUM('a','b','NULL','x',\"it's\",'a,b','c1')", "ENUM('a','','é')", "ENUM('1','0','12','-1','a')"),
+    *("ENUM('2','1')", "ENUM('²','٢') CHARACTER SET utf8", "ENUM('é','a') CHARACTER SET latin1 COLLATE latin1_bin"),
+    *("SET('a','b','NULL','x','it''s','c1')", "SET('1','2','12')", "SET('中','a') CHARACTER SET gbk", "SET('', 'b')"),
 )
+COUNTED = ("BIT", "ENUM", "SET")
+"""LOAD refuses numbers of these that are not natural ones, which INSERT rounds; they then go by INSERT."""
 NUMBERS = (
     *("0", "1", "-1", "00012", "127", "128", "-128", "-129", "255", "256", "65535", "65536", "8388608", "16777215"),
     *("2147483647", "2147483648", "-2147483649", "4294967295", "4294967296", "9223372036854775807"),
@@ -98,7 +104,18 @@ TEXTS = (
     ),
     *("25:00:00", "-00:00:01", "1 10:00:00", "12:60:00"),
 )
-LITERALS = ("NULL", *NUMBERS, *map(literals.text, TEXTS))
+BYTES = (
+    *(b"\0", b"a", b"'", b"\\", b"\n", b"\xff", b"\0\1\xfe", b"\xc3\xa9", b" ", b"a ", b"123456789", b"1234567890"),
+    *(bytes(range(256)), b"\\N", b"NULL", b"x'00'", b"\xf0\x9f" * 40_000, b"\0" * 256),
+)
+DOCUMENTS = ("{}", "[]", '{"a": "it\'s \\"fine\\"\\n"}', "null", '"é"', '{"a": 1.0, "b": [true, "\\u0000"]}', '{"a": ')
+NAMES_TOGETHER = ("a,b", "b,a", "x,it's", "a,a", "a,z", "12,1", ",b", "中,a", "-1", "²", "٢", "c1", "C1", "é", "it's")
+LITERALS = (
+    "NULL",
+    *NUMBERS,
+    *map(literals.text, (*TEXTS, *DOCUMENTS, *NAMES_TOGETHER)),
+    *map(literals.binary, BYTES),
+)
 
 
 @pytest.fixture(params=["target", *(pytest.param(name, marks=pytest.mark.soak) for name in list(SERVERS)[1:])])
@@ -153,8 +170,7 @@ INSERTED = {
     **{
         f"{word} {charset}": table({"id": INT}, column(word, charset))
         for word, charset in [
-            *(("year(4)", None), ("bit(8)", None), ("enum('a','b')", "utf8mb4"), ("set('a')", "utf8mb4")),
-            *(("json", None), ("blob", None), ("varbinary(9)", None), ("point", None), ("uuid", None), ("inet6", None)),
+            *(("year(2)", None), ("enum('a')", "binary"), ("point", None), ("uuid", None), ("inet6", None)),
             *(("varchar(9)", "binary"), ("int", "utf8mb4"), ("varchar(9)", None), ("vector(3)", None)),
             *(("timestamp /* mariadb-5.3 */", None), ("text /*M!100301 COMPRESSED*/", "utf8mb4"), ("interval", None)),
         ]
@@ -305,7 +321,7 @@ def values(session: Session, table: Table) -> dict[int, str]:
 
 
 def test_a_value_is_loaded_as_it_is_inserted(session: Session) -> None:
-    """Of every type, every value that gets so far is written alike by both, or refused by both."""
+    """Of every type, every value that gets so far is written alike by both, or refused by both, or by LOAD alone."""
     for number, column in enumerate(TYPES):
         inserted, loaded = (make(session, f"{name} {number}", column) for name in ("inserted", "loaded"))
         literals = list(enumerate(passing(loaded.columns["v"])))
@@ -313,35 +329,57 @@ def test_a_value_is_loaded_as_it_is_inserted(session: Session) -> None:
         by_insert = {literal for key, literal in literals if insert(session, inserted, literal, key)}
         by_load = {literal for key, literal in literals if load(session, loaded, literal, key)}
         session.commit()
-        assert by_load == by_insert, column
-        assert values(session, loaded) == values(session, inserted), column
+        assert by_load, column
+        assert by_load <= by_insert, column
+        assert not [one for one in by_insert - by_load if not column.startswith(COUNTED) or one.isdecimal()], column
+        both = {key for key, literal in literals if literal in by_load}
+        by_key = values(session, inserted)
+        assert values(session, loaded) == {key: by_key[key] for key in both}, column
         assert may_load(loaded, ("id",), NAMES), column
 
 
 ROWS = st.lists(
-    st.tuples(st.integers(-9, 9), st.text(st.sampled_from("a\\'\n\0,\t\r\"NxZ0b\x1aé中😀"), max_size=9), st.text(max_size=5)),  # noqa: E501
-    min_size=1, max_size=40, unique_by=lambda row: row[0],
-)  # fmt: skip
+    st.tuples(
+        st.integers(-9, 9),
+        st.text(st.sampled_from("a\\'\n\0,\t\r\"NxZ0b\x1aé中😀"), max_size=9),
+        st.binary(min_size=1, max_size=9),
+        st.integers(1, 3),
+        st.text(max_size=5),
+        st.integers(0, 511),
+    ),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda row: row[0],
+)
 
 
 @pytest.fixture(scope="module")
-def texts(mariadb: Any) -> Iterator[tuple[Session, Table]]:
+def mixed(mariadb: Any) -> Iterator[tuple[Session, Table]]:
     with admin(mariadb.url) as session:
         session.execute("CREATE DATABASE t DEFAULT CHARSET utf8mb4")
-        session.execute("CREATE TABLE t.t (id INT PRIMARY KEY, a LONGTEXT, b VARCHAR(99))")
+        session.execute(
+            "CREATE TABLE t.t (id INT PRIMARY KEY, a LONGTEXT, b BLOB, c ENUM('a','it''s','x'), d TINYTEXT, e BIT(9))"
+        )
         yield session, load_tables(session, [TableName("t", "t")])[TableName("t", "t")]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=ROWS, load_bytes=st.integers(1, 300))
-def test_texts_come_out_as_they_went_in(texts: tuple[Session, Table], rows: list[Any], load_bytes: int) -> None:
-    """Whatever a text holds of what ends fields and rows, and however rows are cut to loads."""
-    session, table = texts
-    images = pa.array([SEP.join((str(key), literals.text(a), literals.text(b))) for key, a, b in rows], TEXT)
+def test_rows_come_out_as_they_went_in(mixed: tuple[Session, Table], rows: list[Any], load_bytes: int) -> None:
+    """Whatever a text or bytes hold of what ends fields and rows, and however rows are cut to loads."""
+    session, table = mixed
+    images = pa.array(
+        [
+            SEP.join((str(key), literals.text(a), literals.binary(b), str(c), literals.text(d), str(e)))
+            for key, a, b, c, d, e in rows
+        ],
+        TEXT,
+    )
+    assert readable(images, list(table.columns.values())).all()
     for part in runs(images, load_bytes):
         run(session, load_statement(table, list(table.columns)), load_of(table, part))
     keys = ",".join(str(row[0]) for row in rows)
-    assert sorted(session.rows(f"SELECT * FROM t.t WHERE id IN ({keys})")) == sorted(rows)
+    assert sorted(session.rows(f"SELECT id, a, b, c+0, d, e+0 FROM t.t WHERE id IN ({keys})")) == sorted(rows)
 
 
 def test_long_texts(session: Session) -> None:
