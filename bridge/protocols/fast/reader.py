@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
@@ -289,10 +288,13 @@ def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[
     ends: 0, and where the image of each message ends.
     numbers, is_there: the numbers of the wanted messages, and whether they have such an image.
     """
-    found = pa.Array.from_buffers(pa.string(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(content)])
-    if len(numbers) < len(found):
-        found = found.take(pa.array(numbers))
-    return found if is_there.all() else pc.if_else(pa.array(is_there), found, pa.scalar(None, pa.string()))
+    bounds = ends[np.append(0, numbers + 1)]
+    if not np.array_equal(ends[numbers], bounds[:-1]):  # another message has an image, but could not be read
+        lengths = ends[numbers + 1] - ends[numbers]
+        content = b"".join(content[at : at + size] for at, size in zip(ends[numbers], lengths, strict=True))
+        bounds = np.cumsum(np.append(0, lengths), dtype=np.int32)
+    validity = None if is_there.all() else pa.array(is_there).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(numbers), [validity, pa.py_buffer(bounds), pa.py_buffer(content)])
 
 
 def _check_is_whole(lesson: Lesson) -> None:

@@ -153,6 +153,16 @@ def test_damage_stays_where_it_is(protocol: str, at: int, put: bytes, cut: int, 
     _compare(protocol, TAUGHT[protocol], pairs)
 
 
+@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_an_old_row_whose_new_row_is_refused_is_nobody_elses(protocol: str, place: int) -> None:
+    """The old row has become literals already; the rows of the messages behind it stay as they are."""
+    changes = [((n, n, "y"), (n, -n, "z")) for n in range(6)]
+    changes.insert(place, ((7, 8, "y"), (7, 987654321, "z")))
+    pairs = [(key, (value or b"").replace(b"987654321", b"9" * 30)) for key, value in _pairs(protocol, changes)]
+    assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(7)) - {place}
+
+
 @pytest.mark.parametrize("protocol", ENCODERS)
 @pytest.mark.parametrize("odd", ["\\", "\0", "\n", '"'])
 def test_what_needs_escaping_is_decoded_together(protocol: str, odd: str) -> None:
