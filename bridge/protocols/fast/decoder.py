@@ -104,11 +104,9 @@ class FastDecoder:
 
     def _learns(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
         """Counts messages as missed, and tells whether one of their kinds has another form now."""
-        is_learned = False
         with suppress(*_FAILED):
-            for kind, lesson in self._missed(keys, values):
-                is_learned |= self._reader.miss(kind, lesson)
-        return is_learned
+            return self._reader.learn(self._missed(keys, values))
+        return False
 
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
         """Reads messages, each whole or not at all; it may raise any of _FAILED."""

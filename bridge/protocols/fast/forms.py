@@ -148,6 +148,10 @@ class Forms:
         self._arrays = None
         return len(self._table) - 1
 
+    def form_of_kind(self, number: int) -> int:
+        """Gives the number of the form that messages of a kind have."""
+        return self._table[number][0]
+
     def form_of(self, lesson: Lesson, likeness: Hashable) -> int:
         """Gives the number of the form of a message; a form that is not known is learned from it."""
         known = self._forms.get(likeness)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +37,9 @@ _MOST_CELLS: Final = 512
 """The most values of a message."""
 _SLACK: Final = 64
 """Bytes behind the literals, since eight are written at a time."""
+
+_UNREADABLE: Final = (*FAILURES, DecodeError, pa.ArrowException)
+"""What messages that nothing can be learned from may raise."""
 
 IsWanted = Callable[[str, str], bool]
 """Tells whether rows of a table, by schema and name, are wanted; raises DecodeError for a name that no table can
@@ -78,6 +81,18 @@ class _Made(NamedTuple):
     size: int
 
 
+class _Trial(NamedTuple):
+    """A number for messages of a kind, which holds if the message of the lesson is read as the plain path does.
+
+    is_new: whether its form was not known before.
+    """
+
+    kind: Hashable
+    lesson: Lesson
+    number: int
+    is_new: bool
+
+
 class Reader:
     """Reads messages of the kinds that it knows.
 
@@ -106,57 +121,66 @@ class Reader:
 
         lesson_of: makes the lesson of the message with a number.
         """
-        numbers = [self._numbers.get(kind) for kind in kinds]
-        if None in numbers:
-            for place, kind in enumerate(kinds):
-                if numbers[place] is None and kind not in self._numbers:
-                    self.miss(kind, partial(lesson_of, place))
-                numbers[place] = self._numbers.get(kind, NOT_READ)
-        return np.array(numbers, np.int32)
+        unknown: dict[Hashable | None, int] = {}
+        for place, kind in enumerate(kinds):
+            if kind not in self._numbers:
+                unknown.setdefault(kind, place)
+        self.learn((kind, partial(lesson_of, place)) for kind, place in unknown.items())
+        return np.array([self._numbers.get(kind, NOT_READ) for kind in kinds], np.int32)
 
     def guard(self, form: int) -> Any:
         """Gives the guard of a form (`Lesson`)."""
         return self._forms.forms[form].guard
 
-    def miss(self, kind: Hashable | None, lesson: Callable[[], Lesson]) -> bool:
-        """Counts a message that could not be read, and looks at the first, second, fourth, eighth and so on of a kind;
-        tells whether its kind has another form now.
+    def learn(self, missed: Iterable[tuple[Hashable | None, Callable[[], Lesson]]]) -> bool:
+        """Counts messages that could not be read, by kind and with the lesson of each, and learns from the first,
+        second, fourth, eighth and so on of a kind; tells whether one of their kinds has another form now.
 
-        Raises nothing: messages that it cannot learn from, for whatever reason, stay with the plain path.
+        All of them are tried together: a trial for each kind took eight times as long (1,000 tables, canal-json), and
+        more the more kinds there were.  Raises nothing: messages that it cannot learn from, for whatever reason, stay
+        with the plain path.
         """
+        trials = [trial for kind, lesson in missed if (trial := self._trial(kind, lesson)) is not None]
+        is_learned = False
+        with suppress(*_UNREADABLE):
+            for trial in self._passed(trials):
+                self._numbers[trial.kind] = trial.number
+                self.learned += trial.is_new
+                is_learned = True
+        return is_learned
+
+    def _trial(self, kind: Hashable | None, lesson: Callable[[], Lesson]) -> _Trial | None:
+        """Counts a message, and makes a trial of what it tells; None where it tells nothing new."""
         if kind is None or (isinstance(kind, bytes) and len(kind) > _LONGEST_KIND):
-            return False
+            return None
         before = self._numbers.setdefault(kind, NOT_READ)
         self._missed[kind] += 1
         if self._missed[kind] & (self._missed[kind] - 1):
-            return False
-        with suppress(*FAILURES, DecodeError, pa.ArrowException):
-            self._numbers[kind] = self._learned(lesson(), before)
-        return self._numbers[kind] != before
+            return None
+        with suppress(*_UNREADABLE):
+            found, known = lesson(), len(self._forms.forms)
+            _check_is_whole(found)
+            if self._is_wanted(found.event.schema, found.event.table):
+                form = self._forms.form_of(found, likeness(found))
+                if before == NOT_READ or self._forms.form_of_kind(before) != form:
+                    number = self._forms.add_kind(form, found.event.schema, found.event.table)
+                    return _Trial(kind, found, number, is_new=form == known)
+        return None
 
-    def _learned(self, lesson: Lesson, before: int) -> int:
-        """Gives the number of the kind of a message, which was another one before."""
-        event = lesson.event
-        _check_is_whole(lesson)
-        if not self._is_wanted(event.schema, event.table):
-            return NOT_READ
-        known = len(self._forms.forms)
-        form = self._forms.form_of(lesson, likeness(lesson))
-        if before != NOT_READ and self._forms.arrays().table[before, 0] == form:
-            return before
-        number = self._forms.add_kind(form, event.schema, event.table)
-        if not self._reads(lesson, number):
-            return before
-        self.learned += form == known
-        return number
-
-    def _reads(self, lesson: Lesson, kind: int) -> bool:
-        """Tells whether the message that a form was learned from is read as the plain path does."""
-        event = lesson.event
-        one = np.zeros(1, np.int64)
-        outside = None if lesson.tells_all else Outside(one + event.commit_ts, one + event.index)
-        found = self.read(Texts.of([lesson.text]), np.array([kind], np.int32), outside)
-        return [Event(**{**row, "kind": Kind(row["kind"])}) for row in found.events.to_pylist()] == [event]
+    def _passed(self, trials: Sequence[_Trial]) -> Iterator[_Trial]:
+        """Gives the trials whose message is read as the plain path does."""
+        if not trials:
+            return
+        lessons = [trial.lesson for trial in trials]
+        outside = Outside(
+            np.array([lesson.event.commit_ts for lesson in lessons]), np.array([one.event.index for one in lessons])
+        )
+        numbers = np.array([trial.number for trial in trials], np.int32)
+        tells_all = lessons[0].tells_all
+        found = self.read(Texts.of([lesson.text for lesson in lessons]), numbers, None if tells_all else outside)
+        for number, row in zip(found.numbers.tolist(), found.events.to_pylist(), strict=True):
+            if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:
+                yield trials[number]
 
     def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> Found:
         """Reads those texts whose kinds have a number and whose forms are those of their kinds.

@@ -15,6 +15,7 @@ from bridge.demo.model import BankColumn, BankRow, Change, TableVersion, Transac
 from bridge.events import Kind
 from bridge.protocols import decode_message
 from bridge.protocols.fast.decoder import FastDecoder
+from bridge.protocols.fast.reader import Reader
 from tests.bench.encoders import ENCODERS
 from tests.support.debezium_wire import TICDC_SOURCE, payload, plain
 from tests.support.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, Pair, decoded, decoded_fast, decoder_of
@@ -187,6 +188,30 @@ def test_the_first_lot_is_decoded_together(protocol: str, monkeypatch: pytest.Mo
     pairs = _encoded(protocol, [_change(dice.choice(shapes), dice) for _ in range(3000)])
     assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
     assert len(parsed) < 1200
+
+
+@pytest.mark.parametrize("protocol", ENCODERS)
+def test_kinds_are_tried_together(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial for each new table would take longer than everything else that is done for few rows of it."""
+    reads, read = [], Reader.read
+    monkeypatch.setattr(Reader, "read", lambda *given: reads.append(given) or read(*given))
+    decoder = decoder_of(protocol)
+    pairs = _encoded(protocol, [Change(shape, None, (1, 1, "y")) for shape in _tables(1000)])
+    assert _together(decoder, pairs) == 1000
+    assert len(reads) == 2
+
+
+def test_a_message_that_cannot_be_learned_from_hinders_no_other() -> None:
+    """Though all new kinds of a lot are tried together."""
+    decoder = decoder_of("canal-json")
+    pairs = _encoded("canal-json", [Change(shape, None, (1, 1, "y")) for shape in _tables(600)])
+    for number, (old, new) in enumerate([(b'"id":"1"', b'"id":1'), (b'"t1"', b'"t\\u0031"'), (b'"data"', b'"date"')]):
+        key, value = pairs[number]
+        assert value is not None
+        assert old in value
+        pairs[number] = key, value.replace(old, new)
+    assert decoded(decoder, pairs) == [decode_message(ORACLES["canal-json"], *pair) for pair in pairs]
+    assert len(decoded_fast(decoder, pairs)) >= 597
 
 
 def test_schemas_name_the_table() -> None:
