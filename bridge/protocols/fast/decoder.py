@@ -99,7 +99,7 @@ class FastDecoder:
             found = self._rows(_those(keys, numbers), _those(values, numbers))
             if found is not None and len(found.numbers):
                 rows = RowEvents(numbers[found.numbers], found.events)
-                return [rows], np.setdiff1d(numbers, rows.numbers)
+                return [rows], np.delete(numbers, found.numbers)
         return [], numbers
 
     def _learns(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:

@@ -267,7 +267,7 @@ class Reader:
 
     def _of_tables(self, kinds: Rows) -> dict[str, pa.Array]:
         """Gives the names of the messages' tables."""
-        which, of_each = np.unique(kinds, return_inverse=True)
+        which, of_each = _distinct(kinds)
         names = [self._forms.names[kind] for kind in which.tolist()]
         numbers = pa.array(of_each)
         return {
@@ -277,13 +277,22 @@ class Reader:
 
     def _of_forms(self, forms: Rows) -> dict[str, pa.Array]:
         """Gives what is the same in all events of a form."""
-        which, of_each = np.unique(forms, return_inverse=True)
+        which, of_each = _distinct(forms)
         events = [self._forms.forms[form].event for form in which.tolist()]
         numbers = pa.array(of_each)
         return {
             name: pa.array([getattr(event, name) for event in events], EVENT_FIELDS.field(name).type).take(numbers)
             for name in ("kind", "columns", "key", "by_time")
         }
+
+
+def _distinct(numbers: Rows) -> tuple[Numbers, Numbers]:
+    """Gives the distinct numbers, none of which is large or below 0, and for each number its place among them.
+
+    NumPy's `unique` sorts, which took a fortieth of the workers' time for sysbench's rows.
+    """
+    is_there = np.bincount(numbers) > 0
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[numbers]
 
 
 def _parsed(value: bytes) -> Any:
