@@ -20,12 +20,14 @@ from bridge.protocols.debezium.columns import raw_literal
 from bridge.protocols.fast.compiled.machine_bytes import address_of
 from bridge.protocols.fast.compiled.values import (
     BASE64,
+    BYTES_IN_BASE64,
     DATE,
     DATETIME,
     DECIMAL,
     DOUBLE,
     INTEGER,
     INTEGER_OR_DOUBLE,
+    LATIN1,
     NATURAL,
     TEXT,
     TIME,
@@ -47,7 +49,7 @@ from bridge.protocols.fast.compiled.walk import (
 from bridge.protocols.fast.compiled.walk import TEXT as STRING
 from bridge.protocols.fast.message_shape import Hole, Lesson, Node, Part, ValueHole, flattened
 from bridge.protocols.fast.texts import BEHIND
-from bridge.protocols.open_protocol.types import base64_text
+from bridge.protocols.open_protocol.types import base64_binary, base64_text
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter
 
@@ -57,6 +59,8 @@ _USUAL_STRINGS: Final[dict[Converter, int]] = {
     literals.text: TEXT,
     raw_literal: TEXT,
     base64_text: BASE64,
+    base64_binary: BYTES_IN_BASE64,
+    literals.latin1: LATIN1,
     literals.integer: INTEGER,
     **dict.fromkeys((literals.unsigned, *literals.UNSIGNED.values()), NATURAL),
     literals.decimal: DECIMAL,

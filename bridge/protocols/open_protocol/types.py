@@ -19,7 +19,8 @@ _HANDLE_KEY_FLAG: Final = 0x02
 _UNSIGNED_FLAG: Final = 0x80
 
 
-def _base64_binary(value: str) -> str:
+def base64_binary(value: str) -> str:
+    """Converts bytes that are written in base64."""
     return literals.binary(a2b_base64(value, strict_mode=True))
 
 
@@ -85,10 +86,10 @@ _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
     15: ("VARBINARY", _quoted_binary),
     253: ("VARBINARY", _quoted_binary),
     254: ("BINARY", _quoted_binary),
-    249: ("TINYBLOB", _base64_binary),
-    250: ("MEDIUMBLOB", _base64_binary),
-    251: ("LONGBLOB", _base64_binary),
-    252: ("BLOB", _base64_binary),
+    249: ("TINYBLOB", base64_binary),
+    250: ("MEDIUMBLOB", base64_binary),
+    251: ("LONGBLOB", base64_binary),
+    252: ("BLOB", base64_binary),
 }
 """The types that BinaryFlag changes (TiCDC Open Protocol, Bit flags of columns)."""
 

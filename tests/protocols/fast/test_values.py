@@ -221,7 +221,8 @@ def test_what_is_usual_is_read() -> None:
         ("open-protocol", lambda value: _open(5, 0, value), [1, 0.5, -2.25, 1e300, None]),
         ("open-protocol", lambda value: _open(252, 0, value), ["", "eA==", "w6k=", None]),
         ("debezium", _debezium, [1, 0.5, "x", "\n", True, None]),
-        ("canal-json", lambda value: _canal("varbinary", value), ["\u00ff", "", None]),
+        ("open-protocol", lambda value: _open(252, 1, value), ["", "eA==", "w6k=", "AP9c", None]),
+        ("canal-json", lambda value: _canal("varbinary", value), ["\u00ff", "", "\x80'\n\\\0a\u00c3\x1f", None]),
         ("canal-json", lambda value: _canal("int unsigned", value), ["-1", "007", "5"]),
         ("canal-json", lambda value: _canal("time", value), ["838:59:59", "12:00:00.5"]),
     ]

@@ -36,10 +36,20 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     put_word,
     word,
 )
-from bridge.protocols.fast.compiled.values import CONVERTED, ESCAPED, IN_QUOTES, NULL, PLAIN, WITH_EXPONENT, six_bits
+from bridge.protocols.fast.compiled.values import (
+    BYTES_OF_BASE64,
+    BYTES_OF_LATIN1,
+    CONVERTED,
+    ESCAPED,
+    IN_QUOTES,
+    NULL,
+    PLAIN,
+    WITH_EXPONENT,
+    six_bits,
+)
 from bridge.protocols.fast.compiled.walk import NOT_READ, VALUE
 
-_APOSTROPHE, _E = ord("'"), ord("e")
+_APOSTROPHE, _E, _X, _A = (ord(character) for character in "'exa")
 _CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
 _APOSTROPHES, _BACKSLASHES, _ONES = (in_all(character) for character in (b"'", b"\\", b"\1"))
 _NONE: Final = np.uint64(0)
@@ -151,6 +161,51 @@ def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
 
 
 @inner
+def _hexadecimal_digit(number: Any) -> Any:
+    return number + ZERO if number < 10 else number - 10 + _A
+
+
+@inner
+def _put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
+    """Writes bytes as SQL does, with their quotation marks."""
+    if size > 0:
+        out[to] = _X
+        to += 1
+    out[to] = _APOSTROPHE
+    to += 1
+    for at in range(size):
+        byte = np.int64(content[at])
+        out[to], out[to + 1] = _hexadecimal_digit(byte >> 4), _hexadecimal_digit(byte & 15)
+        to += 2
+    out[to] = _APOSTROPHE
+    return to + 1
+
+
+@inner
+def _latin1(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
+    """Writes the bytes that a JSON string of characters of ISO-8859-1 stands for to `out`; gives how many they are."""
+    to = 0
+    while at < end:
+        if text[at] == BACKSLASH and text[at + 1] == U:
+            out[to] = hexadecimal(text, at + 2)
+            at += 6
+        elif text[at] == BACKSLASH:
+            out[to] = text[at + 1]
+            for known, character in _CONTROLS:
+                if text[at + 1] == known:
+                    out[to] = character
+            at += 2
+        elif text[at] < 0x80:
+            out[to] = text[at]
+            at += 1
+        else:
+            out[to] = (text[at] & 3) << 6 | (text[at + 1] & 0x3F)
+            at += 2
+        to += 1
+    return to
+
+
+@inner
 def _put_null(out: Bytes, to: Any) -> Any:
     for letter in _NULL:
         out[to] = letter
@@ -198,6 +253,10 @@ def write_images(
                         to = copied(text, at, end, out, to)
                         out[to], out[to + 1] = _E, ZERO
                         to += 2
+                    elif way == BYTES_OF_LATIN1:
+                        to = _put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
+                    elif way == BYTES_OF_BASE64:
+                        to = _put_bytes(scratch, _decoded(text, at, end, scratch), out, to)
                     elif way != CONVERTED:
                         out[to] = _APOSTROPHE
                         if way == IN_QUOTES:

@@ -109,6 +109,8 @@ def string_end(text: Bytes, at: Any, end: Any) -> Any:
         if character < SPACE:
             return BAD
         at = _escape_end(text, at) if character == BACKSLASH else wide_end(text, at)
+        while at != BAD and text[at] >= 128 and at < end:
+            at = wide_end(text, at)
         if at == BAD:
             return BAD
     return BAD

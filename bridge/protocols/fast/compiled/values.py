@@ -9,13 +9,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.json_text import BAD, MINUS, ZERO, are_digits, is_digit, is_integer
+from bridge.protocols.fast.compiled.json_text import (
+    BACKSLASH,
+    BAD,
+    MINUS,
+    ZERO,
+    U,
+    are_digits,
+    hexadecimal,
+    is_digit,
+    is_integer,
+)
 from bridge.protocols.fast.compiled.machine_bytes import Bytes, inner
 
-NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, CONVERTED = range(7)
+NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
 """How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
-marks, and escaped as SQL does; the same after it is decoded; by its column's converter."""
-TEXT, BASE64, INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(11)
+marks, and escaped as SQL does; the same after it is decoded; as bytes; as bytes after it is decoded; by its column's
+converter."""
+TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
+INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
 """What the usual values of a column are; with UNUSUAL, its converter converts each."""
 
 _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "-.: ")
@@ -117,6 +129,25 @@ def _is_base64(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
+def _is_latin1(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether a JSON string has only characters of ISO-8859-1, in UTF-8 or as an escape by number."""
+    while at < end:
+        if text[at] == BACKSLASH and text[at + 1] == U:
+            if hexadecimal(text, at + 2) > 0xFF:
+                return False
+            at += 6
+        elif text[at] == BACKSLASH:
+            at += 2
+        elif text[at] < 0x80:
+            at += 1
+        elif text[at] < 0xC4:  # two bytes
+            at += 2
+        else:
+            return False
+    return True
+
+
+@inner
 def six_bits(character: Any) -> Any:
     """Gives what a character of base64 stands for, or BAD."""
     if 65 <= character <= 90:  # A to Z
@@ -139,8 +170,12 @@ def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
         return PLAIN if is_integer(text, at, end, usual == INTEGER) else CONVERTED
     if usual == DECIMAL:
         return PLAIN if _is_decimal(text, at, end) else CONVERTED
-    if usual == BASE64:
-        return FROM_BASE64 if _is_base64(text, at, end) else CONVERTED
+    if usual == BASE64 or usual == BYTES_IN_BASE64:
+        if not _is_base64(text, at, end):
+            return CONVERTED
+        return FROM_BASE64 if usual == BASE64 else BYTES_OF_BASE64
+    if usual == LATIN1:
+        return BYTES_OF_LATIN1 if _is_latin1(text, at, end) else CONVERTED
     if usual == DOUBLE or usual == INTEGER_OR_DOUBLE:
         if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
             return PLAIN
