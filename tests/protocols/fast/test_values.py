@@ -31,6 +31,7 @@ TEXTS = st.text() | st.text(alphabet=st.sampled_from("\\'\"\0\n\x7f\u00e9\u20ac\
 ESCAPES = st.sampled_from(
     [
         r"\n", r"\t", r"\"", r"\\", r"\/", r"\b", r"\f", r"\r", r"\u0000", r"\u0027", r"\u005c", r"\u00e9", r"\u20AC",
+        r"\u00ff", r"\u0100",
         r"\ud83d\ude00", r"\ud83d", r"\ude00", r"\ude00\ud83d", r"\ud83d\n", r"\u12", r"\x41", r"\'", "'", "\x1f",
         "\x7f",
         "\u00e9", "\u20ac", "\U0001f600", "a", "seven b", "eight by", "\ufffd", '"', "\\",
@@ -38,8 +39,8 @@ ESCAPES = st.sampled_from(
 )  # fmt: skip
 """Pieces of JSON strings, some of which no JSON string has."""
 BYTES = st.sampled_from(
-    [b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xc2\x80", b"\xe0\x80\x80", b"\xe0\xa0\x80", b"\xed\x9f\xbf",
-     b"\xed\xa0\x80", b"\xef\xbf\xbf", b"\xf0\x80\x80\x80", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf",
+    [b"\xc4\x80", b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xc2\x80", b"\xe0\x80\x80", b"\xe0\xa0\x80",
+     b"\xed\x9f\xbf", b"\xed\xa0\x80", b"\xef\xbf\xbf", b"\xf0\x80\x80\x80", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf",
      b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xe2\x82", b"\xf0\x9f\x98", b"a", b"1234567", b"12345678"]
 )  # fmt: skip
 """Pieces of UTF-8, some of which no text has."""
