@@ -47,6 +47,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.checks,
     constraints.dropped_checks,
     constraints.constraint_names,
+    column_definitions.values_of_their_own,
     column_definitions.generated_null,
     column_definitions.persistent,
     column_definitions.json_arrows,

@@ -65,6 +65,9 @@ class Surroundings(Protocol):
     def has_sequence(self, name: TableName) -> bool:
         """Tells whether there is a sequence of that name."""
 
+    def has_rows(self, table: TableName) -> bool:
+        """Tells whether the table holds any row."""
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
 
@@ -98,6 +101,11 @@ class Nowhere:
         del name
         return False
 
+    def has_rows(self, table: TableName) -> bool:
+        """Says yes: it may hold some."""
+        del table
+        return True
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Says that no column is known."""
         del table, column
@@ -117,13 +125,14 @@ class Nowhere:
 @dataclass(frozen=True)
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
-    routes: the names of tables there."""
+    routes: the names of tables there.  is_approved: the operator has said that its rows will be the upstream's."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
     source: str = "tidb"
     around: Surroundings = field(default_factory=Nowhere)
     routes: Routes = field(default_factory=Routes)
+    is_approved: bool = False
 
 
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]

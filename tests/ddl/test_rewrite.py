@@ -55,6 +55,12 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE `ttl` /*T![ttl] REMOVE TTL */", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE GLOBAL TEMPORARY TABLE t (id INT) ON COMMIT DELETE ROWS", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE TABLE t (id INT DEFAULT (NEXTVAL(`sq`)),v INT)", flavours("CREATE TABLE t (id INT,v INT)", *ALL)),
+    # What each server makes up for the rows that are there
+    ("ALTER TABLE t ADD COLUMN id BIGINT AUTO_INCREMENT PRIMARY KEY", flavours(HELD, *ALL)),
+    ("ALTER TABLE t ADD id SERIAL, ADD v INT", flavours(HELD, *ALL)),
+    ("ALTER TABLE t ADD (v INT, u CHAR(36) DEFAULT (UUID()))", flavours(HELD, *ALL)),
+    ("ALTER TABLE t ADD COLUMN n VARCHAR(99) DEFAULT CURRENT_USER", flavours(HELD, *ALL)),
+    ("ALTER TABLE t ADD COLUMN user VARCHAR(9) COMMENT 'uuid()', ADD uuid CHAR(36), ADD `serial` INT", {}),
     ("CREATE TABLE t (id INT DEFAULT NEXT VALUE FOR s NOT NULL)",
      flavours("CREATE TABLE t (id INT NOT NULL)", *ALL)),
     ("FLASHBACK TABLE t TO u", flavours(HELD, *NOT_TIDB)),

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
 from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature
+
+_COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
+_OTHER_EACH_TIME: Final = frozenset(
+    {
+        *("RAND", "RANDOM_BYTES", "UUID", "UUID_SHORT", "UUID_V4", "UUID_V7", "SYS_GUID", "NEXTVAL", "LASTVAL"),
+        *("CONNECTION_ID", "LAST_INSERT_ID", "USER", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "SYSDATE"),
+    }
+)
+"""Functions that give a server's rows other values than another server's."""
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -119,3 +130,30 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
                     " add the column with another default, fill it as it is upstream, then skip the statement"
                 )
             yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")
+
+
+def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses a new column for which each server makes up the values of the rows that are there: it numbers them in the
+    order in which it keeps them, or asks a function.  No message tells what the upstream's rows got."""
+    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
+        return
+    for item in statement.items:
+        word = _made_up(item.definition) if item.change is C.ADD_COLUMN else ""
+        if word and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
+                " there: add the column with the values that the upstream's rows have, then skip the statement; or"
+                " approve it if they will be the same"
+            )
+    yield from ()
+
+
+def _made_up(column: Sequence[Token]) -> str:
+    """Gives the word that makes a server choose the values of a column, "" when none does."""
+    for i, token in enumerate(column):
+        is_called = at(column, i + 1).text == "(" or token.word == "CURRENT_USER"
+        is_function = i > 1 and token.word in _OTHER_EACH_TIME and is_called
+        is_sequence = [at(column, i + n).word for n in range(3)] == ["NEXT", "VALUE", "FOR"]
+        if (i > 0 and token.word in _COUNTING) or is_function or is_sequence:
+            return token.word
+    return ""

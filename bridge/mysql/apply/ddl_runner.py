@@ -223,7 +223,7 @@ class SchemaChangeRunner:
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
         around = OnTarget(session, self._journal)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes)
+        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:

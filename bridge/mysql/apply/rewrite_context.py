@@ -84,6 +84,13 @@ class OnTarget:
             )
         )
 
+    def has_rows(self, table: TableName) -> bool:
+        """Tells whether the table, in whatever case its name is written, holds any row."""
+        table = self.stored_name(table) or table
+        if definition(self._session, table) is None:
+            return False
+        return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} LIMIT 1"))
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
         begin = f"  {quote_name(column)} ".lower()

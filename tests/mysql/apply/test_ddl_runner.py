@@ -12,7 +12,7 @@ from bridge.commands.ddl import release
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
-from bridge.errors import SchemaChangeError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.apply.rewrite_context import OnTarget
@@ -205,6 +205,45 @@ def test_defaults_take_the_upstream_moment(target: str, session: Session) -> Non
         assert session.rows("SELECT c FROM t") == [(MOMENT,)]
         now = pipeline.ownership.control.value("SELECT NOW() > '2025-01-01'")
         assert now == 1
+
+
+MADE_UP = [
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE `m`.`t` ADD (w INT, id SERIAL)"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD w INT, ADD COLUMN u VARCHAR(36) DEFAULT (UUID())"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u DOUBLE NOT NULL DEFAULT (1 + RAND())"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u VARCHAR(99) DEFAULT CURRENT_USER"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u INT DEFAULT NEXT VALUE FOR s"),
+    ("CREATE TABLE T (v INT)", "ALTER TABLE t ADD COLUMN u INT DEFAULT (NEXTVAL(s))"),
+]
+
+
+@pytest.mark.parametrize(("there", "statement"), MADE_UP)
+def test_values_that_a_server_makes_up(target: str, session: Session, there: str, statement: str) -> None:
+    """A new column whose values each server makes up for the rows that are there is held, until the operator says that
+    they will be the same."""
+    name = there.split()[2]
+    session.execute(there)
+    session.execute(f"INSERT INTO {name} VALUES (2), (1)")
+    session.execute("CREATE SEQUENCE s")
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(HeldError, match="each server makes up its own values"):
+        run(target, statement, follow)
+    assert outcome(session)[0] == "held"
+    ((identity,),) = session.rows("SELECT CONCAT(commit_ts, '-', LEFT(statement_hash, 8)) FROM _bridge.schema_changes")
+    release(Target(target), ProgressTable("bridge"), identity, JournalState.APPROVED)
+    run(target, statement, follow)
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+    assert len(session.rows(f"SHOW COLUMNS FROM {name}")) > 1
+
+
+@pytest.mark.parametrize(("there", "statement"), MADE_UP)
+def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session, there: str, statement: str) -> None:
+    """Without rows there is nothing that the server could make up: the statement runs."""
+    session.execute(there)
+    session.execute("CREATE SEQUENCE s")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
 
 
 def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:
