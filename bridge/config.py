@@ -210,6 +210,9 @@ class DdlSection(Section):
     """Classes that stop the bridge."""
     source: str = "tidb"
     """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`."""
+    timezone: Annotated[str | None, _after(utc_converter)] = None
+    """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it a statement whose
+    outcome depends on the zone is held."""
     collations: dict[str, str] = Field(default_factory=dict)
     """Collations of the source, each with the collation that the target uses instead."""
 

@@ -19,6 +19,7 @@ from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
 from bridge.mysql.apply.rewrite_context import OnTarget
+from bridge.mysql.apply.upstream_zone import known_zone
 from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
@@ -125,7 +126,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
     """Gives the rules of the settings, and the site to translate for: a live target, or a flavour by name."""
     rules = replace(settings.ddl_rules(), own_schema=settings.target.schema_name)
     if flavour is not None:
-        yield rules, _site(rules, named_capabilities(flavour), Nowhere())
+        yield rules, _site(rules, named_capabilities(flavour), Nowhere(), rules.timezone)
         return
     if target is None:
         raise UsageError("no target to translate for is given", fix="give --target, or --flavour mariadb-11.4")
@@ -133,11 +134,11 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
         table = ProgressTable(settings.name, settings.target.schema_name)
         known = table.exists(session)
         around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Nowhere()
-        yield rules, _site(rules, probe(session), around)
+        yield rules, _site(rules, probe(session), around, known_zone(session, rules.timezone))
 
 
-def _site(rules: DdlRules, target: Capabilities, around: Surroundings) -> Site:
-    return Site(target, rules.collations, rules.source, around, rules.routes)
+def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:
+    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone)
 
 
 def split(text: str) -> list[str]:

@@ -67,6 +67,7 @@ class DdlRules:
 
     tables: which tables are replicated.  own_schema: the bridge's own database.
     event_filters: what is left out of some tables.  routes: the names of tables on the target.
+    timezone: the zone of the upstream's sessions that run schema changes, None where it is not known.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -76,6 +77,7 @@ class DdlRules:
     own_schema: str = DEFAULT_SCHEMA
     event_filters: tuple[EventFilter, ...] = ()
     routes: Routes = field(default_factory=Routes)
+    timezone: str | None = None
 
     def decide(self, change: Classified, statement: str = "") -> Decision:
         """Decides on a change by the settings.  A view that would show more than is replicated is held."""
@@ -145,6 +147,7 @@ def ddl_rules(
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
     event_filters: tuple[EventFilter, ...] = (),
     routes: Routes = Routes(),  # noqa: B008  # immutable
+    timezone: str | None = None,
 ) -> DdlRules:
     """Makes the rules from the settings, the filter of tables, the event filters and the routes.
 
@@ -169,6 +172,7 @@ def ddl_rules(
         tables,
         event_filters=event_filters,
         routes=routes,
+        timezone=timezone,
     )
 
 

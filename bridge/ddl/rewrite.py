@@ -18,7 +18,17 @@ from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
-from bridge.ddl.rules import charsets, column_definitions, constraints, indexes, sequences, table_options, tables, tidb
+from bridge.ddl.rules import (
+    charsets,
+    column_definitions,
+    constraints,
+    indexes,
+    sequences,
+    table_options,
+    tables,
+    tidb,
+    time_zones,
+)
 from bridge.ddl.server_features import Feature
 
 RULES: Final[tuple[RewriteRule, ...]] = (
@@ -48,6 +58,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.dropped_checks,
     constraints.constraint_names,
     column_definitions.values_of_their_own,
+    time_zones.local_times,
     column_definitions.generated_null,
     column_definitions.persistent,
     column_definitions.json_arrows,

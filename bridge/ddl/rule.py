@@ -125,7 +125,8 @@ class Nowhere:
 @dataclass(frozen=True)
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
-    routes: the names of tables there.  is_approved: the operator has said that its rows will be the upstream's."""
+    routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where it is not known or the
+    target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -133,6 +134,7 @@ class Site:
     around: Surroundings = field(default_factory=Nowhere)
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
+    timezone: str | None = None
 
 
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]

@@ -31,6 +31,7 @@ from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_time
+from bridge.mysql.apply.upstream_zone import UTC, known_zone
 from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
@@ -90,6 +91,7 @@ class SchemaChangeRunner:
         self._rules = replace(rules, own_schema=schema)
         self._journal = Journal(pipeline, schema)
         self._probed: tuple[int, Capabilities] | None = None
+        self._zones: dict[int, str | None] = {}
         self._held: set[str] = set()
 
     def run(self, session: Session, change: SchemaChange) -> None:
@@ -165,6 +167,12 @@ class SchemaChangeRunner:
             log.info("target", server=str(self._probed[1]))
         return self._probed[1]
 
+    def _zone(self, session: Session) -> str | None:
+        """Gives the upstream's zone, asked for once per connection; None where it is not known."""
+        if session.connection_id not in self._zones:
+            self._zones = {session.connection_id: known_zone(session, self._rules.timezone)}
+        return self._zones[session.connection_id]
+
     def _plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> _StatementToRun | None:
         """Decides what to run.  Gives None, and records it, when there is nothing to run."""
         state = entry.state if entry is not None else None
@@ -223,7 +231,8 @@ class SchemaChangeRunner:
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
         around = OnTarget(session, self._journal)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved)
+        zone = self._zone(session)
+        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
@@ -353,8 +362,10 @@ class SchemaChangeRunner:
             except MySQLError as error:
                 if error_code(error) not in _NOT_SETTABLE:
                     raise
-        # Defaults of CURRENT_TIMESTAMP use the time of the upstream's change.
-        session.execute(f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}")
+        # Defaults of CURRENT_TIMESTAMP use the time of the upstream's change, in its zone.
+        session.execute(
+            f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}, time_zone = '{self._zone(session) or UTC}'"
+        )
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
         """Tells whether an interrupted statement ran."""

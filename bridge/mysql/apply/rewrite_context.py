@@ -94,7 +94,7 @@ class OnTarget:
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
         begin = f"  {quote_name(column)} ".lower()
-        lines = (definition(self._session, table) or "").splitlines()
+        lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
     def constraint_kind(self, table: TableName, name: str) -> str:

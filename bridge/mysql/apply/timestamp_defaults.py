@@ -39,9 +39,9 @@ def require_explicit_defaults(session: Session, where: str) -> None:
 
 
 def reset_time(session: Session) -> None:
-    """Gives the session the present time again; one whose connection is lost needs none."""
+    """Gives the session the present time again, and UTC; one whose connection is lost needs none."""
     try:
-        session.execute("SET timestamp = DEFAULT")
+        session.execute("SET timestamp = DEFAULT, time_zone = '+00:00'")
     except MySQLError as error:
         if not isinstance(error, LOST):
             raise

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from bridge.commands.ddl import release
+from bridge.ddl.policy import DdlRules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
@@ -193,18 +194,83 @@ def test_a_refused_statement_goes_on_once_skipped(target: str, session: Session,
 
 
 def test_defaults_take_the_upstream_moment(target: str, session: Session) -> None:
-    """Existing rows get CURRENT_TIMESTAMP of a new column as upstream, at its commit_ts; later statements do not."""
+    """Existing rows get CURRENT_TIMESTAMP of a new column as upstream, at its commit_ts and in its zone; later
+    statements do not."""
     session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     session.execute("INSERT INTO t VALUES (1)")
     events = [
         schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"),
         boundary(TS + 1),
     ]
-    with opened(target, [("cdc", 0)]) as pipeline:
+    with opened(target, [("cdc", 0)], ddl=DdlRules(timezone="+08:00")) as pipeline:
         pipeline.take(in_one_partition(events))
-        assert session.rows("SELECT c FROM t") == [(MOMENT,)]
-        now = pipeline.ownership.control.value("SELECT NOW() > '2025-01-01'")
-        assert now == 1
+        assert session.rows("SELECT c FROM t") == [(MOMENT + timedelta(hours=8),)]
+        control = pipeline.ownership.control
+        assert control.rows("SELECT NOW() > '2025-01-01', @@SESSION.time_zone") == [(1, "+00:00")]
+
+
+LOCAL_TIMES = [
+    "ALTER TABLE t ADD COLUMN c DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",
+    "ALTER TABLE t ADD (n INT, c DATE DEFAULT (CURRENT_DATE))",
+    "ALTER TABLE t ADD COLUMN c VARCHAR(30) DEFAULT (NOW())",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03'",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT 20231115010203",
+    "ALTER TABLE t MODIFY at DATETIME",
+    "ALTER TABLE `t` CHANGE COLUMN `at` `c` VARCHAR(30)",
+    "ALTER TABLE T CHANGE day c TIMESTAMP NULL",
+    "ALTER TABLE t PARTITION BY RANGE (UNIX_TIMESTAMP(must)) (PARTITION p0 VALUES LESS THAN"
+    " (UNIX_TIMESTAMP('2023-11-15 00:00:00')), PARTITION p1 VALUES LESS THAN MAXVALUE)",
+]
+
+
+@pytest.mark.parametrize("statement", LOCAL_TIMES)
+def test_local_times_of_the_upstream(target: str, session: Session, statement: str) -> None:
+    """A statement that means local times makes of rows, and of partitions, what it made of them upstream.  While nobody
+    has told the zone, or the target does not know it, the statement is held."""
+    session.execute("CREATE DATABASE u COLLATE utf8mb4_bin")
+    for schema in ("u", "m"):
+        session.execute(f"USE {schema}")
+        session.execute("CREATE TABLE t (at TIMESTAMP NULL, day DATETIME, must TIMESTAMP NOT NULL)")
+        for at in ("2023-11-14 15:59:59", "2023-11-14 16:00:01", "2023-11-15 00:00:01"):
+            session.execute(f"INSERT INTO t VALUES ('{at}', '{at}', '{at}')")
+    with admin(target) as upstream:
+        upstream.execute("SET time_zone = '+08:00', timestamp = 1700000000")
+        upstream.execute("USE u")
+        upstream.execute(statement.replace("TABLE T", "TABLE t"))
+    events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
+    for timezone in (None, "Asia/Shanghai"):
+        with pytest.raises(HeldError, match="in the zone of the upstream's session"):
+            run_all(target, events, ddl=DdlRules(timezone=timezone))
+    run_all(target, events, ddl=DdlRules(timezone="+08:00"))
+    bounds = "SELECT COUNT(*) FROM {}.t" + (" PARTITION (p0)" if "PARTITION" in statement else "")
+    for query in ("SELECT * FROM {}.t", bounds):
+        assert session.rows(query.format("m")) == session.rows(query.format("u"))
+
+
+@pytest.mark.parametrize("statement", LOCAL_TIMES[:-1])
+def test_local_times_of_no_row(target: str, session: Session, statement: str) -> None:
+    """Without rows there is no value that depends on the zone."""
+    session.execute("CREATE TABLE t (at TIMESTAMP NULL, day DATETIME)")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ADD COLUMN c TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)",
+        "ALTER TABLE t ADD c TIMESTAMP NOT NULL DEFAULT '0000-00-00 00:00:00', ADD d TIMESTAMP NULL DEFAULT NULL",
+        "ALTER TABLE t ADD c TIMESTAMP DEFAULT 0 COMMENT '2020-01-01', ADD d DATETIME DEFAULT '2020-01-01'",
+        "ALTER TABLE t ADD c DATETIME NULL ON UPDATE CURRENT_TIMESTAMP, MODIFY day DATETIME(3), MODIFY at TIMESTAMP(3)",
+        "ALTER TABLE t PARTITION BY RANGE (UNIX_TIMESTAMP(at)) (PARTITION p VALUES LESS THAN (1700000000))",
+    ],
+)
+def test_moments_that_are_the_same_everywhere(target: str, session: Session, statement: str) -> None:
+    """What means the same moment in every zone needs none."""
+    session.execute("CREATE TABLE t (at TIMESTAMP NOT NULL, day DATETIME)")
+    session.execute("INSERT INTO t VALUES ('2020-01-01', '2020-01-01')")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
 
 
 MADE_UP = [

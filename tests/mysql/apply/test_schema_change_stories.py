@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 
+from bridge.ddl.policy import DdlRules
 from bridge.events import Event
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, run_all
@@ -101,7 +102,7 @@ STORIES = {
         [T, "INSERT INTO t VALUES (1)"],
         [ddl(0, "ALTER TABLE `t` ADD COLUMN `c` TIMESTAMP(3) DEFAULT CURRENT_TIMESTAMP(3),"
                 " ADD COLUMN d DATE DEFAULT (CURRENT_DATE), ADD COLUMN e DATETIME DEFAULT NOW() ON UPDATE NOW()")],
-        {"m.t": [(1, MOMENT, date(2023, 11, 14), MOMENT)]},
+        {"m.t": [(1, MOMENT, date(2023, 11, 15), MOMENT + timedelta(hours=8))]},
     ),
     "a partition that comes and one that goes": Story(
         ["CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10))"],
@@ -143,6 +144,6 @@ def test_stories(url: str, name: str) -> None:
         session.execute("USE m")
         for statement in story.setup:
             session.execute(statement)
-        run_all(url, in_one_partition([*story.events, boundary(TS + 9)]))
+        run_all(url, in_one_partition([*story.events, boundary(TS + 9)]), ddl=DdlRules(timezone="+08:00"))
         found = {table: sorted(session.rows(f"SELECT * FROM {table}")) for table in story.rows}
     assert found == story.rows
