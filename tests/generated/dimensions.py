@@ -150,8 +150,8 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # Without a schema the scale of a DECIMAL is the target's: nothing tells that the upstream's is another.
     Rule("quarantine", {"digits"}, "protocol", {"debezium native noschema"}),
     # Nothing tells how it writes bytes, so a setting has to.
-    Rule("column type", {"varbinary", "blob"}, "protocol", {"ckafka"}),
-    Rule("key type", {"varbinary"}, "protocol", {"ckafka"}),
+    Rule("column type", {"varbinary", "binary", "blob"}, "protocol", {"ckafka"}),
+    Rule("key type", {"varbinary", "binary"}, "protocol", {"ckafka"}),
     Rule("crash", {*_PART_STEPS, SOME_SHARDS}, "consistency", {"atomic"}),
     # Executors write tables whose equal keys are equal literals.
     Rule("crash", {SOME_SHARDS}, "where", {"driver"}),

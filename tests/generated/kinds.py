@@ -147,6 +147,9 @@ KINDS: Final[dict[str, Kind]] = {
     "varbinary": Kind(
         "VARBINARY(20)", "varbinary", 2004, 15, text=_latin1, opened=go_quoted, native="bytes", told=base64_text
     ),
+    "binary": Kind(
+        "BINARY(4)", "binary", 2004, 254, text=_latin1, opened=go_quoted, native="bytes", told=base64_text
+    ),
     "blob": Kind("BLOB", "blob", 2004, 252, text=_latin1, opened=base64_text, native="bytes", told=base64_text),
     "json": Kind("JSON", "json", 12, 245, semantic="io.debezium.data.Json"),
     "bit": Kind(
@@ -195,6 +198,7 @@ VALUES: Final[dict[str, tuple[Value, ...]]] = {
     "mediumtext": (None, "", "precious", "it's \\ precious\n", "short"),
     "unsigned": (None, 0, 1, 2**63, 2**64 - 1, 2**53 + 1),
     "varbinary": (None, b"", b"\0", b"a\0", b"a", b"\xff\\'\n\x1a", b" ", "é".encode()),
+    "binary": (None, b"\0\0\0\0", b"a\0\0\0", b"a\0b\0", b"\0abc", b"\xff\\'\n"),
     "blob": (None, b"", b"\0\xff", b"text", b"\\N", b"\t\n\\"),
     "json": (None, "{}", "null", '{"a": "it\'s \\"\\\\\\n", "b": [1, 2.5, null]}', '"é😀"', "0", "[]"),
     "bit": (None, b"\0\0", b"\0\1", b"\1\xff", b"\0'", b"\0\\"),

@@ -262,7 +262,12 @@ class CanalOfficial(Wire):
         return table.names
 
     def _texts(self, table: Table, row: Row, names: Sequence[str]) -> dict[str, str | None]:
-        return texts_of(table, row, names)
+        """MySQL's log has no zero bytes at the end of a BINARY."""
+        found = texts_of(table, row, names)
+        trimmed = {
+            name: text.rstrip("\0") for name, text in found.items() if text and kind_of(table, name).word == "binary"
+        }
+        return {**found, **trimmed}
 
     def ddl(self, schema_change: tuple[Table, Table, str], ts: int) -> Message:
         _, table, text = schema_change

@@ -50,7 +50,8 @@ def _by_column(column: ColumnType, timezone: str, binary: str) -> Converter | No
     if column.word == "timestamp":
         return timestamp_converter(timezone or None)
     if column.word in _BINARY_WORDS:
-        return _BINARIES[binary]
+        convert = _BINARIES[binary]
+        return literals.zero_padded(column.precision, convert) if column.word == "binary" else convert
     return _SIMPLE.get(column.word)
 
 

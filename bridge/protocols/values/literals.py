@@ -30,6 +30,8 @@ MAX_DECIMAL_DIGITS: Final = 65
 MAX_NUMBER_LENGTH: Final = 2000
 """A double in plain notation needs at most 343 characters in its shortest form, and about 1,080 in its exact form."""
 
+_LONGEST_BINARY: Final = 255
+
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _REAL: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
@@ -63,6 +65,19 @@ def latin1(value: str) -> str:
         return binary(value.encode("latin-1"))
     except UnicodeEncodeError:
         raise DecodeError("a binary value holds characters beyond ISO-8859-1") from None
+
+
+def zero_padded(length: int, convert: Converter) -> Converter:
+    """Makes a converter that completes the values of a BINARY of so many bytes.  MySQL's log leaves out the zero bytes
+    at their ends, which a server adds to what it stores, but not to what it compares."""
+    if length > _LONGEST_BINARY:
+        return convert
+
+    def padded(value: str) -> str:
+        literal = convert(value)
+        return "x'" + literal.lstrip("x")[1:-1].ljust(2 * length, "0") + "'"
+
+    return padded
 
 
 def integer(value: str) -> str:
