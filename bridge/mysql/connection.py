@@ -55,6 +55,10 @@ SESSION_SETTINGS: Final = (
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    # Whatever the server has set for others: a SELECT gives all its rows, a statement without a key runs, a COMMIT
+    # begins nothing, values of unique keys are looked for, and a table that names no engine has transactions.
+    "SET SESSION sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0,"
+    " unique_checks = 1, default_storage_engine = InnoDB",
 )
 
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
@@ -212,7 +216,8 @@ class Session:
         self._pooled = pooled
         self._raw: Any = pooled.driver_connection
         keep_alive(self._raw._sock)
-        self._raw.autocommit(autocommit)
+        # PyMySQL would ask the greeting, in which MySQL says that it is on though the server's default is off.
+        self.execute(f"SET SESSION autocommit = {int(autocommit)}")
         # Between here and the server may be something that greets in its own name.
         connection_id, version = self.rows("SELECT CONNECTION_ID(), VERSION()")[0]
         self.connection_id, self.is_tidb = int(connection_id), tidb.is_tidb(str(version))

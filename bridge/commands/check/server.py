@@ -29,7 +29,7 @@ from bridge.quoting import quote_name
 _LEAST_PACKET: Final = 16 << 20
 _CLOCK_SECONDS: Final = 5.0
 _VARIABLES: Final = (
-    *("max_allowed_packet", "default_storage_engine", "log_bin", "binlog_format", "enforce_gtid_consistency"),
+    *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
     *("gtid_mode", "lower_case_table_names"),
 )
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
@@ -156,7 +156,6 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
     yield judge_encryption("target", facts.encryption, settings.target)
     yield _judge_writable(facts)
     yield _judge_packet(facts)
-    yield _judge_engine(facts)
     yield from _judge_binlog(facts)
     if not facts.takes_timestamps:
         yield warn(
@@ -239,13 +238,6 @@ def _judge_packet(facts: ServerFacts) -> Finding:
     if size < _LEAST_PACKET:
         return fail("packet", f"max_allowed_packet is {size:,} bytes", "set it to 64M, so that the largest row fits")
     return ok("packet", f"max_allowed_packet is {size:,} bytes")
-
-
-def _judge_engine(facts: ServerFacts) -> Finding:
-    engine = facts.variables.get("default_storage_engine", "InnoDB")
-    if engine.lower() != "innodb":
-        return fail("engine", f"default_storage_engine is {engine}, which has no transactions", "set it to InnoDB")
-    return ok("engine", f"default_storage_engine is {engine}")
 
 
 def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ def setup(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
     monkeypatch.setattr("bridge.commands.check.machine._java", lambda _: 'openjdk version "17.0.13"')
     yield Setup(target, patch=monkeypatch)
     with admin(target) as session:
-        session.execute("SET GLOBAL read_only = OFF, max_allowed_packet = 67108864, default_storage_engine = InnoDB")
+        session.execute("SET GLOBAL read_only = OFF, max_allowed_packet = 67108864")
         session.execute("DROP USER IF EXISTS poor")
 
 
@@ -157,7 +157,6 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "no zone, by the target": (no_timezone, "timezone", "d.t.v"),
     "read-only": (altered("SET GLOBAL read_only = ON"), "read-only", "point --target at the primary"),
     "small packets": (altered("SET GLOBAL max_allowed_packet = 1048576"), "packet", "1,048,576"),
-    "no transactions": (altered("SET GLOBAL default_storage_engine = MyISAM"), "engine", "MyISAM"),
     "a trigger": (
         altered("CREATE TRIGGER d.x AFTER INSERT ON d.t FOR EACH ROW SET @a = 1"),
         "side-effects",

@@ -73,7 +73,7 @@ def test_machines(change: dict[str, Any], failing: list[str], warning: list[str]
 
 
 def a_server(version: str = "8.0.36", ahead: float = 0, limits: tuple[Reach, ...] = (), **more: str) -> ServerFacts:
-    usual = {"max_allowed_packet": str(64 << 20), "default_storage_engine": "InnoDB", "log_bin": "ON"}
+    usual = {"max_allowed_packet": str(64 << 20), "log_bin": "ON"}
     grants = GrantFacts("", ())
     return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", ahead, limits, True, grants)
 

@@ -1,0 +1,76 @@
+"""Settings that a server has for people, which must not change what the bridge's sessions do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from sqlalchemy import make_url
+
+from tests.support.pipelines import admin, opened
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+DEFAULTS = (
+    *("sql_select_limit = 1", "sql_safe_updates = 1", "completion_type = 1", "autocommit = 0"),
+    *("unique_checks = 0", "default_storage_engine = MyISAM", "group_concat_max_len = 4", "sql_quote_show_create = 0"),
+)
+
+
+@pytest.fixture(params=["target", "mysql_target"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+@pytest.fixture(params=DEFAULTS)
+def server_default(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The server with one of them for all new sessions."""
+    name = request.param.split()[0]
+    place = make_url(url)
+    account: dict[str, Any] = {"user": place.username, "password": place.password or "", "autocommit": True}
+    with (
+        pymysql.connect(host=place.host, port=place.port or 3306, **account) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"SELECT @@GLOBAL.{name}")
+        [before] = cursor.fetchone() or [None]
+        cursor.execute(f"SET GLOBAL {request.param}")
+        yield request.param
+        cursor.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+@pytest.mark.usefixtures("server_default")
+def test_a_run_is_the_same(url: str) -> None:
+    """Tables with and without a key, and schema changes between their rows, end as upstream; each table has
+    transactions; in what is committed nothing waits for a lock."""
+    columns = ["id", "u", "v"]
+    events = [
+        schema_change(9, "CREATE TABLE t (id INT PRIMARY KEY, u VARCHAR(9) COLLATE utf8mb4_general_ci UNIQUE, v INT)"),
+        schema_change(9, "CREATE TABLE n (id INT, u VARCHAR(9), v INT)"),
+        *(row_change(10 + n, "t", columns, ["id"], after=[n, f"u{n}", n]) for n in range(5)),
+        *(row_change(20 + n, "n", columns, [], after=[n, "same", n]) for n in range(3)),
+        boundary(30),
+        row_change(31, "t", columns, ["id"], before=[0, "u0", 0], after=[0, "U1", 0]),
+        row_change(31, "t", columns, ["id"], before=[1, "u1", 1], after=[1, "u0", 1]),
+        row_change(31, "t", columns, ["id"], before=[2, "u2", 2]),
+        row_change(31, "n", columns, [], before=[1, "same", 1]),
+        boundary(32),
+        schema_change(33, "ALTER TABLE t ADD COLUMN w INT DEFAULT 7"),
+        row_change(34, "t", [*columns, "w"], ["id"], before=[3, "u3", 3, 7], after=[3, "x", 3, 8]),
+        boundary(40),
+    ]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
+    with opened(url, [("cdc", 0)]) as pipeline:
+        for number, event in enumerate(events):
+            pipeline.take(in_one_partition([event], start=number))
+        pipeline.applier.finish()
+    with admin(url) as session:
+        found = {table: session.rows(f"SELECT * FROM m.{table} ORDER BY id") for table in "tn"}
+        engines = session.rows(
+            "SELECT DISTINCT engine FROM information_schema.tables WHERE table_schema IN ('m', '_bridge')"
+        )
+    assert found["t"] == [(0, "U1", 0, 7), (1, "u0", 1, 7), (3, "x", 3, 8), (4, "u4", 4, 7)]
+    assert found["n"] == [(0, "same", 0), (2, "same", 2)]
+    assert engines == [("InnoDB",)]
