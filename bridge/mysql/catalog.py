@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from bridge.errors import ApplyError
+from bridge.errors import ApplyError, TargetError
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection import Session
-from bridge.quoting import has_long_characters
+from bridge.quoting import has_long_characters, quote_name
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
@@ -36,6 +36,26 @@ def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
                 " letters (lower_case_table_names)",
                 where=f"table {table.stored}",
                 fix="give one of them another name upstream, or leave both out with --filter",
+            )
+
+
+def refuse_without_transactions(session: Session, names: Collection[TableName]) -> None:
+    """Raises TargetError for a table whose engine has no transactions: what is written to it is not undone with the
+    progress that it belongs to."""
+    if not names:
+        return
+    rows = session.rows(
+        "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
+        " JOIN information_schema.engines e ON e.engine = t.engine WHERE e.transactions = 'NO'"
+        f" AND (t.table_schema, t.table_name) IN ({','.join(['(%s,%s)'] * len(names))})",
+        [part for name in names for part in name],
+    )
+    for schema, table, engine in rows:
+        if (name := TableName(schema, table)) in names:  # MariaDB takes names that are alike for one
+            raise TargetError(
+                f"a table of the target has no transactions, since its engine is {engine}",
+                where=f"table {name}",
+                fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target; or leave it out with --filter",
             )
 
 

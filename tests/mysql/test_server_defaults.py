@@ -1,4 +1,4 @@
-"""Settings that a server has for people, which must not change what the bridge's sessions do."""
+"""What a server, or a table there, is set to be must not change what the bridge's sessions do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
-from tests.support.pipelines import admin, opened
+from bridge.errors import TargetError
+from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 DEFAULTS = (
@@ -38,6 +39,23 @@ def server_default(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
         cursor.execute(f"SET GLOBAL {request.param}")
         yield request.param
         cursor.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+@pytest.mark.parametrize("engine", ["MyISAM", "MEMORY"])
+def test_a_table_without_transactions(url: str, engine: str) -> None:
+    """It is refused before anything is written to it; once it has them, the bridge goes on."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY) ENGINE={engine}")
+        session.execute("CREATE TABLE m.u (id INT PRIMARY KEY)")
+        rows = [row_change(10, table, ["id"], ["id"], after=[1]) for table in "ut"]
+        events = in_one_partition([*rows, boundary(11)])
+        with pytest.raises(TargetError, match=f"no transactions, since its engine is {engine}") as raised:
+            run_all(url, events)
+        assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == []
+        session.execute(raised.value.fix.partition(" on the target")[0])
+        run_all(url, events)
+        assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1,), (1,)]
 
 
 @pytest.mark.usefixtures("server_default")

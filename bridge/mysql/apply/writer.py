@@ -20,7 +20,7 @@ from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import Sent, execute_statement, refused_transaction
-from bridge.mysql.catalog import load_tables
+from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words, trouble
 from bridge.mysql.state.ownership import Ownership
@@ -138,8 +138,8 @@ class Writer:
         return found
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
-        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables in
-        which the target would change rows by itself.
+        """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables that
+        have no transactions, or in which the target would change rows by itself.
 
         cascades_are_lost: whether the log lacks the changes that foreign keys cascade upstream.
         """
@@ -150,6 +150,7 @@ class Writer:
             with attempt:
                 try:
                     loaded = load_tables(self.session(), names)
+                    refuse_without_transactions(self.session(), {table.stored for table in loaded.values()})
                     refuse_side_effects(find_side_effects(self.session(), loaded, cascades=cascades_are_lost))
                     loadable = self._find_loadable(loaded) if self._takes_loads else ()
                     self.session().rollback()
