@@ -59,6 +59,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.constraint_names,
     column_definitions.values_of_their_own,
     time_zones.local_times,
+    tables.hashed_partitions,
     column_definitions.generated_null,
     column_definitions.persistent,
     column_definitions.json_arrows,

@@ -68,6 +68,9 @@ class Surroundings(Protocol):
     def has_rows(self, table: TableName) -> bool:
         """Tells whether the table holds any row."""
 
+    def partition_method(self, table: TableName) -> str:
+        """Gives RANGE, KEY and so on; "" when the table has no partitions."""
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
 
@@ -105,6 +108,11 @@ class Nowhere:
         """Says yes: it may hold some."""
         del table
         return True
+
+    def partition_method(self, table: TableName) -> str:
+        """Says that no partitions are known."""
+        del table
+        return ""
 
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Says that no column is known."""

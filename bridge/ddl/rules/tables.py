@@ -147,6 +147,26 @@ _ALTERS: Final = frozenset(
 )
 
 
+def hashed_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses to empty or exchange one of the partitions into which a server puts rows by a hash of its own: TiDB's is
+    another one than that of MySQL and MariaDB (tried on 8.5, 8.0, 5.7, 11.4), and LINEAR means nothing to it."""
+    is_other = (site.source == "tidb") != site.target.has(Feature.TIDB_SYNTAX)
+    if site.is_approved or not is_other or not any(_takes_rows(item) for item in statement.items):
+        return
+    method = site.around.partition_method(statement.classified.tables[0])
+    if "KEY" in method or "LINEAR" in method:
+        raise UnsupportedError(
+            f"by {method} the target has other rows in a partition than the upstream: change them as it did by hand,"
+            " then skip the statement; or approve it if the rows are the same"
+        )
+    yield from ()
+
+
+def _takes_rows(item: Item) -> bool:
+    is_all = at(item.tokens, 2).word == "ALL"
+    return item.change is C.EXCHANGE_PARTITION or (item.change is C.TRUNCATE_PARTITION and not is_all)
+
+
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes ALGORITHM and LOCK: they say how to run a statement, and a target that cannot run it that way would
     refuse it."""

@@ -91,6 +91,15 @@ class OnTarget:
             return False
         return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} LIMIT 1"))
 
+    def partition_method(self, table: TableName) -> str:
+        """Gives RANGE, KEY and so on; "" when the table has no partitions."""
+        found = self._session.value(
+            "SELECT MAX(partition_method) FROM information_schema.partitions"
+            " WHERE table_schema = %s AND table_name = %s",
+            tuple(self.stored_name(table) or table),
+        )
+        return str(found or "").upper()
+
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
         begin = f"  {quote_name(column)} ".lower()
