@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
@@ -211,8 +212,8 @@ class DdlSection(Section):
     source: str = "tidb"
     """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`."""
     timezone: Annotated[str | None, _after(utc_converter)] = None
-    """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it a statement whose
-    outcome depends on the zone is held."""
+    """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it, it is `timezone`,
+    or UTC, with a warning for each statement whose outcome depends on the zone."""
     collations: dict[str, str] = Field(default_factory=dict)
     """Collations of the source, each with the collation that the target uses instead."""
 
@@ -373,7 +374,8 @@ class Settings(Section):
     def ddl_rules(self) -> DdlRules:
         """The rules for schema changes; UsageError for what is not known."""
         filters = tuple(one.event_filter for one in self.event_filters)
-        return self.ddl.rules(TableFilter(self.filter), filters, self.table_routes)
+        rules = self.ddl.rules(TableFilter(self.filter), filters, self.table_routes)
+        return replace(rules, timezone=rules.timezone or self.timezone)
 
     def decode_options(self, accepts: Callable[[str, str], bool] | None = None) -> DecodeOptions:
         """What a decoder is told; `accepts` as in `DecodeOptions`."""

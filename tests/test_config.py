@@ -295,3 +295,17 @@ def test_the_timeout_of_a_request_to_kafka(assignments: list[str], milliseconds:
     """It is the client's, unless the client's own property is given."""
     settings = load_settings(None, {}, {}, assignments)
     assert settings.source.client_properties == {"socket.timeout.ms": milliseconds}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "zone"),
+    [
+        ((), None),
+        (("timezone=Asia/Tokyo",), "Asia/Tokyo"),
+        (("timezone=Asia/Tokyo", "ddl.timezone=+08:00"), "+08:00"),
+        (("ddl.timezone=+08:00",), "+08:00"),
+    ],
+)
+def test_the_zone_of_schema_changes(tmp_path: Path, assignments: tuple[str, ...], zone: str | None) -> None:
+    """It is that of the messages unless it is given."""
+    assert load(tmp_path, assignments=assignments).ddl_rules().timezone == zone

@@ -19,7 +19,7 @@ from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
 from bridge.mysql.apply.rewrite_context import OnTarget
-from bridge.mysql.apply.upstream_zone import known_zone
+from bridge.mysql.apply.upstream_zone import UTC, known_zone
 from bridge.mysql.connection import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
@@ -126,7 +126,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
     """Gives the rules of the settings, and the site to translate for: a live target, or a flavour by name."""
     rules = replace(settings.ddl_rules(), own_schema=settings.target.schema_name)
     if flavour is not None:
-        yield rules, _site(rules, named_capabilities(flavour), Nowhere(), rules.timezone)
+        yield rules, _site(rules, named_capabilities(flavour), Nowhere(), rules.timezone or UTC)
         return
     if target is None:
         raise UsageError("no target to translate for is given", fix="give --target, or --flavour mariadb-11.4")

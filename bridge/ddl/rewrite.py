@@ -101,6 +101,7 @@ class Rewritten:
     classified: what it does there, by the names of the target.
     left_out: what the target does not get.
     source: what it does by the names of the upstream; None when these are the same.
+    local: what of it depends on the zone of the upstream's session, "" when nothing does.
     """
 
     text: str | None
@@ -108,6 +109,7 @@ class Rewritten:
     steps: tuple[RewriteStep, ...] = ()
     left_out: tuple[OmittedObject, ...] = ()
     source: Classified | None = None
+    local: str = ""
 
     @property
     def upstream(self) -> Classified:
@@ -150,7 +152,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
-    return Rewritten(result, classified, (*steps, *more), left_out, source)
+    return Rewritten(result, classified, (*steps, *more), left_out, source, time_zones.what_is_local(parts, site))
 
 
 def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:

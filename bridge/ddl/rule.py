@@ -133,7 +133,7 @@ class Nowhere:
 @dataclass(frozen=True)
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
-    routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where it is not known or the
+    routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
     target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
 
     target: Capabilities

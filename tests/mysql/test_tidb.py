@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.ddl.policy import DdlRules
 from bridge.errors import ApplyError, OwnedError
 from bridge.local import Kafka
 from bridge.model import Advance, TableName
@@ -32,7 +31,7 @@ from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
 from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.command import bridge
-from tests.support.golden import DDL_ZONE, PROTOCOLS, ZONES, capture, differences, replay_arguments
+from tests.support.golden import PROTOCOLS, ZONES, capture, differences, replay_arguments
 from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
 from tests.support.tidb import TiDB
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
@@ -72,7 +71,7 @@ def replay(url: str, golden: Path, variant: str, script: str, **options: int) ->
     boundary_seconds = 0.0 if protocol in MAY_LACK_BOUNDARIES else None
     while True:
         try:
-            run_all(url, events, boundary_seconds=boundary_seconds, ddl=DdlRules(timezone=DDL_ZONE), **options)
+            run_all(url, events, boundary_seconds=boundary_seconds, **options)
         except ApplyError as stopped:
             sql(url, "USE app", golden_schema_changes.what_made(stopped))
         else:

@@ -36,8 +36,6 @@ PROTOCOLS = {
 CUT_ROWS = {"canal-handle-key-only": "canal-json", "open-handle-key-only": "open-protocol"}
 """Variants that hold the key only of large rows."""
 ZONES = {"all_types_tz8": "Asia/Shanghai"}
-DDL_ZONE = "UTC"
-"""Of the sessions that ran the scripts."""
 OFFSETS = {"UTC": "+00:00", "Asia/Shanghai": "+08:00"}
 FILTERS = {"all_types": ("!*.vecs",), "all_types_tz8": ("!*.vecs",)}
 """MariaDB 11.4 has no VECTOR."""
@@ -58,7 +56,6 @@ def replay_arguments(golden: Path, variant: str, script: str, target: str, *more
     return [
         *("replay", "--protocol", (PROTOCOLS | CUT_ROWS)[variant], "--input", str(capture(golden, variant, script))),
         *("--target", target, "--timezone", ZONES.get(script, "UTC")),
-        *(("--set", f"ddl.timezone={DDL_ZONE}") if script == "ddl" else ()),
         *(part for rule in FILTERS.get(script, ()) for part in ("--filter", rule)),
         *more,
     ]

@@ -1,4 +1,5 @@
-"""Holds statements that mean local times of the upstream's session, where nobody has told its zone."""
+"""Finds statements that mean local times of the upstream's session, and holds them where the target does not know its
+zone."""
 
 from __future__ import annotations
 
@@ -18,19 +19,23 @@ _NO_MOMENT: Final = frozenset("0-: .")
 
 
 def local_times(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a statement whose outcome depends on the zone of the upstream's session: a message does not tell it, and
-    hours would be shifted in silence."""
-    if site.timezone is None and not site.is_approved and (why := next(_found(statement, site), "")):
+    """Refuses a statement whose outcome depends on the zone of the upstream's session, where the target does not know
+    that zone: hours would be shifted in silence."""
+    if site.timezone is None and not site.is_approved and (why := what_is_local(statement, site)):
         raise UnsupportedError(
-            f"{why} in the zone of the upstream's session, which the message does not tell: give it with ddl.timezone"
-            " (an offset like +08:00, or a name if the target has the tables of time zones) and start the bridge"
+            f"{why} in the zone of the upstream's session, whose name the target does not know: give its tables of time"
+            " zones to the target, or give the zone as an offset, like +08:00, with ddl.timezone, and start the bridge"
             " again; or approve the statement if the zone is UTC"
         )
     yield from ()
 
 
+def what_is_local(statement: StatementParts, site: Site) -> str:
+    """Tells what depends on the zone of the upstream's session, "" when nothing does."""
+    return next(_found(statement, site), "")
+
+
 def _found(statement: StatementParts, site: Site) -> Iterator[str]:
-    """Tells what depends on the zone."""
     found = statement.tokens
     for i, token in enumerate(found):
         moment = at(found, i + 2 + (at(found, i + 2).word in {"TIMESTAMP", "DATE"}))

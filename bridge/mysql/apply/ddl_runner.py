@@ -57,6 +57,9 @@ COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
 after its changes, with escapes."""
 
+_ZONE_FIX: Final = (
+    "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
 log = structlog.get_logger()
 
 
@@ -168,7 +171,7 @@ class SchemaChangeRunner:
         return self._probed[1]
 
     def _zone(self, session: Session) -> str | None:
-        """Gives the upstream's zone, asked for once per connection; None where it is not known."""
+        """Gives the upstream's zone, asked for once per connection; None where the target does not know it."""
         if session.connection_id not in self._zones:
             self._zones = {session.connection_id: known_zone(session, self._rules.timezone)}
         return self._zones[session.connection_id]
@@ -248,6 +251,8 @@ class SchemaChangeRunner:
             raise self._refuse(session, change, found.reason)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
             raise self._refuse(session, change, reason)
+        if found.local and self._rules.timezone is None:
+            log.warning("local_times_in_utc", what=found.local, statement=change.text, fix=_ZONE_FIX)
         return found
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:

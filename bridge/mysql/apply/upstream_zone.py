@@ -19,10 +19,10 @@ UTC: Final = "+00:00"
 
 
 def known_zone(session: Session, timezone: str | None) -> str | None:
-    """Gives what the session's time_zone has to be for a zone (a name or an offset); None where nobody has told it, or
-    the server does not know its name."""
+    """Gives what the session's time_zone has to be for a zone (a name or an offset), UTC where nobody has told it; None
+    where the server does not know its name."""
     if timezone is None:
-        return None
+        return UTC
     zone = _in_sql(timezone)
     try:
         session.execute("SET time_zone = %s", (zone,))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from bridge.commands.ddl import release
 from bridge.ddl.policy import DdlRules
@@ -225,8 +226,8 @@ LOCAL_TIMES = [
 
 @pytest.mark.parametrize("statement", LOCAL_TIMES)
 def test_local_times_of_the_upstream(target: str, session: Session, statement: str) -> None:
-    """A statement that means local times makes of rows, and of partitions, what it made of them upstream.  While nobody
-    has told the zone, or the target does not know it, the statement is held."""
+    """A statement that means local times makes of rows, and of partitions, what it made of them upstream.  Where the
+    target does not know the zone, it is held."""
     session.execute("CREATE DATABASE u COLLATE utf8mb4_bin")
     for schema in ("u", "m"):
         session.execute(f"USE {schema}")
@@ -238,13 +239,24 @@ def test_local_times_of_the_upstream(target: str, session: Session, statement: s
         upstream.execute("USE u")
         upstream.execute(statement.replace("TABLE T", "TABLE t"))
     events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
-    for timezone in (None, "Asia/Shanghai"):
-        with pytest.raises(HeldError, match="in the zone of the upstream's session"):
-            run_all(target, events, ddl=DdlRules(timezone=timezone))
+    with pytest.raises(HeldError, match="in the zone of the upstream's session"):
+        run_all(target, events, ddl=DdlRules(timezone="Asia/Shanghai"))
     run_all(target, events, ddl=DdlRules(timezone="+08:00"))
     bounds = "SELECT COUNT(*) FROM {}.t" + (" PARTITION (p0)" if "PARTITION" in statement else "")
     for query in ("SELECT * FROM {}.t", bounds):
         assert session.rows(query.format("m")) == session.rows(query.format("u"))
+
+
+def test_local_times_whose_zone_nobody_has_told(target: str, session: Session) -> None:
+    """They are taken as UTC, and the log says so."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    with capture_logs() as said:
+        run(target, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP")
+        run(target, "ALTER TABLE t ADD COLUMN d DATETIME DEFAULT '2020-01-01'", ts=TS + 2)
+    assert session.rows("SELECT c FROM t") == [(MOMENT,)]
+    warnings = [line for line in said if line["event"] == "local_times_in_utc"]
+    assert [line["what"] for line in warnings] == ["the rows that are there get a local time in c"]
 
 
 @pytest.mark.parametrize("statement", LOCAL_TIMES[:-1])

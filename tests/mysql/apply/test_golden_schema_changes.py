@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from bridge.commands.ddl import release
-from bridge.ddl.policy import DdlRules
 from bridge.ddl.server_features import Capabilities, Feature
 from bridge.errors import ApplyError, HeldError
 from bridge.mysql.connection import Session, Target
@@ -22,7 +21,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.quoting import quote_name
 from tests.support.fixtures import SERVERS
-from tests.support.golden import DDL_ZONE, differences, plain_type
+from tests.support.golden import differences, plain_type
 from tests.support.least_account import least_account
 from tests.support.pipelines import admin, decoded, run_all
 
@@ -100,7 +99,7 @@ def replay(url: str, events: pa.Table) -> list[str]:
     by_hand: list[str] = []
     while True:
         try:
-            run_all(url, events, ddl=DdlRules(timezone=DDL_ZONE))
+            run_all(url, events)
         except HeldError as held:
             named = re.search(r"(\d+-[0-9a-f]+)$", held.fix)
             assert named
