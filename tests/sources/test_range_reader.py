@@ -82,6 +82,21 @@ def test_the_pace_follows_the_rate() -> None:
     assert pace.by_rate == 100_000
 
 
+def test_many_tables_make_larger_parts() -> None:
+    """However slow the target is: a row for each table would cost as many statements as fifty of each."""
+    pace = PartSize(100_000, 1 << 30)
+    pace.note(20_000, 100.0)
+    pace.had_tables(10)
+    assert pace.wanted == LEAST_AT_ONCE
+    pace.had_tables(1_000)
+    assert pace.wanted == 50_000
+    pace.had_tables(10_000)
+    assert pace.wanted == 100_000
+    pace.note(20_000, 0.1)
+    pace.had_tables(1)
+    assert pace.wanted == 100_000
+
+
 @pytest.fixture(scope="module")
 def topic(kafka: Kafka) -> str:
     """Offsets 0 to 9 hold messages, 10 the marker of an aborted transaction's end, 11 on again messages."""
