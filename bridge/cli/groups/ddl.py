@@ -10,7 +10,7 @@ from bridge import console
 from bridge.cli import output
 from bridge.cli.help_layout import command, page_app
 from bridge.cli.options import DECODING, TARGET, JsonFlag, stdin_text, takes_settings
-from bridge.errors import UnknownPipelineError, UsageError
+from bridge.errors import UnknownPipelineError, UsageError, counted
 
 if TYPE_CHECKING:
     from bridge.config import Settings
@@ -35,6 +35,10 @@ def list_(
     only_open: Annotated[
         bool, typer.Option("--open", help="Only schema changes that are held or were refused.")
     ] = False,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", min=0, metavar="N", help="How many are shown at most, the last ones; 0 for all."),
+    ] = 100,
     as_json: JsonFlag = False,
 ) -> None:
     """Lists the schema changes that ran, were left out, are held or were refused, in the order of the upstream."""
@@ -45,7 +49,11 @@ def list_(
     found = ddl.entries(target_of(settings), progress_of(settings))
     if found is None:
         raise UnknownPipelineError(settings.name)
-    output.schema_changes([entry for entry in found if entry.state in OPEN or not only_open], as_json=as_json)
+    wanted = [entry for entry in found if entry.state in OPEN or not only_open]
+    shown = wanted[-limit:]
+    output.schema_changes(shown, as_json=as_json)
+    if earlier := len(wanted) - len(shown):
+        console.note(f"{counted(earlier, 'earlier schema change')} not shown; --limit 0 shows all")
 
 
 @command(app, "approve", example="bridge ddl approve 470611868434825218 --config bridge.toml", exits=_UNKNOWN)

@@ -10,7 +10,7 @@ from bridge.ddl.rule import OmittedObject
 from bridge.model import TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection import Session
-from bridge.mysql.state.ddl_journal import Journal, JournalState
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.quoting import quote_name
 
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
@@ -69,8 +69,7 @@ class OnTarget:
         return bool(rows and rows[0][0]) and schema not in self._databases_made()
 
     def _databases_made(self) -> set[str]:
-        kinds = {kind.value for kind in DATABASE_KINDS}
-        done = [e for e in self._journal.entries(self._session, [JournalState.DONE]) if e.classes in kinds]
+        done = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
         known = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
 

@@ -3,7 +3,7 @@ decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -123,6 +123,12 @@ class Journal:
         """Gives the rows in these states, in the order of the upstream."""
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
+
+    def done(self, session: Session, classes: Sequence[str]) -> list[JournalEntry]:
+        """Gives the rows of what has run, of schema changes with exactly these classes each, in the order of the
+        upstream."""
+        condition = f"state = %s AND classes IN ({', '.join(['%s'] * len(classes))})"
+        return self._select(session, condition, (JournalState.DONE.value, *classes))
 
     def latest(self, session: Session, count: int) -> list[JournalEntry]:
         """Gives the last rows, the newest first."""
