@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from bridge.mysql.state.quarantine import StoredEntry
     from bridge.pipeline.watching.outcome import Outcome
     from bridge.pipeline.watching.status import Status
-    from bridge.verify.report import Report
+    from bridge.verify.report import Report, TableResult
 
 _VERIFY_WIDTH = 132
+_MOST_TABLES = 100
+"""So many tables of a verification have lines of their own, those that differ before the others."""
 
 _PLAIN_WIDTH = 1 << 20
 """Width, in characters, of a list that is not printed to a terminal: programs read it line by line, so no line may be
@@ -116,15 +118,11 @@ def verification(report: Report, *, as_json: bool) -> None:
     grid = Table(title=f"Target against the {report.against}", title_justify="left")
     for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
         grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
-    tables = sorted(report.tables, key=lambda table: table.name)
+    tables, others = report.listed(_MOST_TABLES)
     for table in tables:
-        numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
-        grid.add_row(
-            _text_cell(str(table.name)),
-            *(f"{number:,}" for number in numbers),
-            f"{table.seconds:.1f}",
-            "equal" if table.is_equal else "DIFFERENT",
-        )
+        grid.add_row(_text_cell(str(table.name)), *_compared(table))
+    for words, some in others:
+        grid.add_row(words, *_compared(some))
     terminal = Console(highlight=False)
     terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a table's name must not be cut off
     terminal.print(grid)
@@ -136,6 +134,8 @@ def verification(report: Report, *, as_json: bool) -> None:
                 console.line(words)
         for words in table.notes:
             console.line(f"note: {table.name}: {words}")
+    if others:
+        console.line("note: --json names every table")
     for words in report.notes:
         console.line(f"note: {words}")
     if report.moment:
@@ -143,6 +143,14 @@ def verification(report: Report, *, as_json: bool) -> None:
             f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms"
         )
     console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
+
+
+def _compared(table: TableResult) -> Iterator[str]:
+    """Gives the cells of a table's line behind its name."""
+    for number in (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered):
+        yield f"{number:,}"
+    yield f"{table.seconds:.1f}"
+    yield "equal" if table.is_equal else "DIFFERENT"
 
 
 def _print_outcome(outcome: Outcome) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from bridge.model import TableName
@@ -101,6 +102,15 @@ class Report:
         """Whether every table is equal."""
         return all(table.is_equal for table in self.tables)
 
+    def listed(self, most: int) -> tuple[list[TableResult], list[tuple[str, TableResult]]]:
+        """Gives up to `most` tables, first those that differ; and in words how many others there are, with their sums:
+        of those that differ, and of those that are equal."""
+        by_name = sorted(self.tables, key=lambda table: table.name)
+        ordered = sorted(by_name, key=lambda table: table.is_equal)
+        others = [list(some) for _, some in groupby(ordered[most:], key=lambda table: table.is_equal)]
+        sums = [(f"{len(some):,} others", _summed(some)) for some in others]
+        return sorted(ordered[:most], key=lambda table: table.name), sums
+
     def document(self) -> dict[str, Any]:
         """Gives the report as a JSON document."""
         return {
@@ -113,6 +123,10 @@ class Report:
             "notes": self.notes,
             "tables": [_document(table) for table in sorted(self.tables, key=lambda table: table.name)],
         }
+
+
+def _summed(tables: Sequence[TableResult]) -> TableResult:
+    return replace(TableResult.of_parts(tables, 0), seconds=sum(table.seconds for table in tables))
 
 
 def _document(table: TableResult) -> dict[str, Any]:
