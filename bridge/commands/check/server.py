@@ -30,7 +30,7 @@ _LEAST_PACKET: Final = 16 << 20
 _CLOCK_SECONDS: Final = 5.0
 _VARIABLES: Final = (
     *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
-    *("gtid_mode", "lower_case_table_names"),
+    *("gtid_mode", "lower_case_table_names", "table_open_cache"),
 )
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
@@ -63,6 +63,7 @@ class ServerFacts:
     load_objection: why rows are not written by LOAD DATA; "" when they are.
     clock_ahead: seconds by which its clock is ahead of this machine's.
     takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
+    tables: how many tables it has, its own ones left out.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
     """
@@ -76,6 +77,7 @@ class ServerFacts:
     limits: tuple[Reach, ...]
     own_tables: bool
     grants: grants.GrantFacts
+    tables: int = 0
     takes_timestamps: bool = True
     other_routes: UsageError | None = None
 
@@ -104,6 +106,7 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             limits=limits,
             own_tables=progress.exists(session),
             grants=grants.gather(session),
+            tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
             other_routes=_other_routes(session, progress, settings),
         )
@@ -119,6 +122,15 @@ def _other_routes(session: Session, table: ProgressTable, settings: Settings) ->
     except UsageError as refusal:
         return refusal
     return None
+
+
+def _count_tables(session: Session) -> int:
+    return int(
+        session.value(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+            " AND table_schema NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys')"
+        )
+    )
 
 
 def _takes_timestamps(session: Session) -> bool:
@@ -166,6 +178,7 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
         )
     yield from _judge_names(facts, settings)
     yield _judge_load(facts)
+    yield from _judge_open_tables(facts)
     if facts.flavour is Flavour.TIDB:
         yield ok("tidb", f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")
     for limit in facts.limits:
@@ -275,6 +288,19 @@ def _judge_load(facts: ServerFacts) -> Finding:
     if "local_infile" in facts.load_objection:
         return warn("local_infile", what, "switch it on: writing then costs about a quarter less")
     return ok("local_infile", what)
+
+
+def _judge_open_tables(facts: ServerFacts) -> Iterator[Finding]:
+    """Warns of a server that opens tables again and again.  TiDB keeps all of them."""
+    most = int(facts.variables.get("table_open_cache", 0))
+    if 0 < most < facts.tables and facts.flavour is not Flavour.TIDB:
+        yield warn(
+            "open-tables",
+            f"the target has {facts.tables:,} tables and keeps {most:,} of them open (table_open_cache):"
+            " transactions of many tables take several times as long",
+            f"set table_open_cache, table_definition_cache and innodb_open_files to more than {facts.tables:,}, and"
+            " open_files_limit to twice as much",
+        )
 
 
 def _is_on(value: str) -> bool:

@@ -104,10 +104,13 @@ def test_a_target_that_does_not_tell_names_apart(source: str, warning: list[str]
         (a_server(ahead=-6), [], ["clock"]),
         (a_server(limits=(Reach(True, "a balancer", "do not"),)), ["reach"], []),
         (a_server(limits=(Reach(False, "Galera", "one node"),)), [], ["reach"]),
+        (replace(a_server(table_open_cache="2000"), tables=2001), [], ["open-tables"]),
+        (replace(a_server(table_open_cache="2000"), tables=2000), [], []),
+        (replace(a_server("8.0.11-TiDB-v8.5.1", table_open_cache="2000"), tables=2001), [], []),
     ],
 )
 def test_servers(facts: ServerFacts, failing: list[str], warning: list[str]) -> None:
-    """Binlog formats that InnoDB refuses, clocks, balancers and clusters."""
+    """Binlog formats that InnoDB refuses, clocks, balancers and clusters, more tables than are kept open."""
     found = [one for one in server.judge(facts, "there", SETTINGS) if one.check != "encryption"]
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
