@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.events import EVENT_SCHEMA
-from bridge.model import TableName
+from bridge.model import Column, Table, TableName
 from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, TableStore, by_table, in_order, in_stages
-from bridge.rows.sql.statement import Stage, Statement
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from tests.support.upstreams import events_table, row_change
 
 PLACES = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.sampled_from(["cdc", "b", "é", "cdc1"])), unique=True)
@@ -79,3 +79,14 @@ def test_statements_of_all_tables_come_stage_by_stage(drawn: list[list[Stage]]) 
     tables = [[Statement(stage, TableName("m", str(i)), b"") for stage in sorted(one)] for i, one in enumerate(drawn)]
     expected = sorted((statement for one in tables for statement in one), key=lambda statement: statement.stage)
     assert list(in_stages(map(iter, tables))) == expected
+
+
+def test_statements_come_table_by_table() -> None:
+    """With many tables the server would open each of them twice otherwise."""
+    names = [TableName("m", "a"), TableName("m", "b")]
+    catalog = {name: Table(name, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),)) for name in names}
+    deletes = [row_change(1, name.table, ["id"], ["id"], before=[1]) for name in names]
+    inserts = [row_change(2, name.table, ["id"], ["id"], after=[2]) for name in names]
+    rows = DriverRows.of([events_table([(0, number, event) for number, event in enumerate([*deletes, *inserts])])])
+    found = [(one.table, one.stage) for one in rows.statements(catalog, Rendering("_bridge"))]
+    assert found == [(name, stage) for name in names for stage in (Stage.DELETE, Stage.WRITE)]

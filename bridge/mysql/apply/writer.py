@@ -33,7 +33,7 @@ from bridge.rows.types.type_check import CheckedTypes
 log = structlog.get_logger()
 
 StatementSource = Callable[[Rendering], Iterable[Statement]]
-"""Gives the statements of one transaction in the order of their stages; it is called again for every retry."""
+"""Gives the statements of one transaction in their order; it is called again for every retry."""
 
 
 def no_trace(step: str) -> None:
