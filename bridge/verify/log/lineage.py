@@ -7,8 +7,9 @@ cuts are one span.  A span knows in which table its rows are now, and the names 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import pairwise
 
 from bridge.ddl.classes import ChangeClass, StatementKind
@@ -131,10 +132,49 @@ class Lineage:
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
     made: dict[NameKey, TableName] = field(default_factory=dict)
+    _held: dict[NameKey, list[tuple[NameHistory, int]]] = field(default_factory=dict)
+    """By table, the spans whose rows are in it now: each by its history, and its number there."""
 
     def history(self, name: TableName) -> NameHistory:
         """Gives the history of a name."""
-        return self.histories.setdefault(self.key_of(name), NameHistory([], [Span(name)]))
+        key = self.key_of(name)
+        if key not in self.histories:
+            self.histories[key] = NameHistory([], [])
+            self._begin(name)
+        return self.histories[key]
+
+    def begin(self, name: TableName, cut: Cut) -> None:
+        """Begins a new span, to which rows of that name belong from here on."""
+        self.history(name).cuts.append(cut)
+        self._begin(name)
+
+    def _begin(self, name: TableName) -> None:
+        history = self.histories[self.key_of(name)]
+        self._held.setdefault(self.key_of(name), []).append((history, len(history.spans)))
+        history.spans.append(Span(name))
+
+    def alter(self, name: TableName, altered: Callable[[Span], Span]) -> None:
+        """Alters the spans whose rows are in a table now."""
+        for history, i in self._held.get(self.key_of(name), ()):
+            history.spans[i] = altered(history.spans[i])
+
+    def move(self, old: TableName, new: TableName) -> None:
+        """Moves the rows that are in a table now to another one, whose own do not count any more."""
+        moving = self._held.pop(self.key_of(old), [])
+        self.end(new)
+        self._held[self.key_of(new)] = moving
+        self.alter(new, partial(replace, table=new))
+
+    def end(self, name: TableName) -> None:
+        """Ends the spans whose rows are in a table now: they do not count any more."""
+        self.alter(name, partial(replace, table=None))
+        self._held.pop(self.key_of(name), None)
+
+    @cached_property
+    def may_be_gone(self) -> frozenset[NameKey]:
+        """The tables of which rows may have gone with their partitions; known once all is traced."""
+        spans = (span for history in self.histories.values() for span in history.spans)
+        return frozenset(self.key_of(span.table) for span in spans if span.table and span.may_be_gone)
 
     def key_of(self, name: TableName) -> NameKey:
         """Gives the name of a table for comparison."""
@@ -222,39 +262,20 @@ def _dropped(lineage: Lineage, names: Iterable[TableName]) -> None:
         lineage.dropped[lineage.key_of(name)] = name
 
 
-def _at(lineage: Lineage, name: TableName) -> list[tuple[NameHistory, int]]:
-    """Gives the spans whose rows are in a table now."""
-    return [
-        (history, i)
-        for history in lineage.histories.values()
-        for i, span in enumerate(history.spans)
-        if span.table is not None and lineage.key_of(span.table) == lineage.key_of(name)
-    ]
-
-
 def _end(lineage: Lineage, names: Iterable[TableName], cut: Cut) -> None:
     """Ends the spans of these tables: the rows in them do not count any more."""
     for name in names:
         lineage.history(name)
-        for history, i in _at(lineage, name):
-            history.spans[i] = replace(history.spans[i], table=None)
-        _begin(lineage, name, cut)
-
-
-def _begin(lineage: Lineage, name: TableName, cut: Cut) -> None:
-    """Begins a new span, to which rows of that name belong from here on."""
-    history = lineage.history(name)
-    history.cuts.append(cut)
-    history.spans.append(Span(name))
+        lineage.end(name)
+        lineage.begin(name, cut)
 
 
 def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
     lineage.history(old)
-    moving = _at(lineage, old)
-    _end(lineage, [new], cut)
-    for history, i in moving:
-        history.spans[i] = replace(history.spans[i], table=new)
-    _begin(lineage, old, cut)
+    lineage.history(new)
+    lineage.move(old, new)
+    lineage.begin(new, cut)
+    lineage.begin(old, cut)
     is_whole = lineage.key_of(old) in lineage.whole
     _dropped(lineage, [old])
     lineage.whole.discard(lineage.key_of(new))
@@ -265,9 +286,8 @@ def _alter(lineage: Lineage, name: TableName, changes: ColumnChanges, cut: Cut) 
     if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows):
         return
     lineage.history(name)
-    for history, i in _at(lineage, name):
-        history.spans[i] = _altered(history.spans[i], changes)
-    _begin(lineage, name, cut)
+    lineage.alter(name, partial(_altered, changes=changes))
+    lineage.begin(name, cut)
 
 
 def _altered(span: Span, changes: ColumnChanges) -> Span:

@@ -172,9 +172,8 @@ def logged_table(
     """Makes the table from what the log and the target know of it.  schema: the database for temporary tables."""
     replicated = ReplicatedTable(table, choose_log_key(table, definition, shapes))
     known = {_known(replicated, shape) for shape in shapes}
-    key_of, key = lineage.key_of, lineage.key_of(table.name)
-    spans = [span for history in lineage.histories.values() for span in history.spans if span.table]
-    may_be_gone = any(span.may_be_gone for span in spans if span.table and key_of(span.table) == key)
+    key = lineage.key_of(table.name)
+    may_be_gone = key in lineage.may_be_gone
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()

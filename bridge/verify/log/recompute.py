@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 import numpy as np
@@ -220,8 +220,10 @@ def _loading(
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
         mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
         folded = completed(fold_steps(pa.concat_tables(mine)))
-        for number, expected_table in enumerate(expected_tables):
-            mine = folded.filter(pc.equal(folded["table_number"], number))
+        ordered = folded.take(pa.array(np.argsort(folded["table_number"].to_numpy(), kind="stable")))
+        bounds = np.searchsorted(ordered["table_number"].to_numpy(), np.arange(len(expected_tables) + 1)).tolist()
+        for number, (expected_table, (start, end)) in enumerate(zip(expected_tables, pairwise(bounds), strict=True)):
+            mine = ordered.slice(start, end - start)
             for part, sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
                 yield number, part, sql
 

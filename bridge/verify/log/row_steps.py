@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -95,8 +96,12 @@ class LogPlan:
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
-        wanted, key_of = self.identity.key_of(name), self.identity.key_of
-        return next((i for i, replicated in enumerate(self.tables) if key_of(replicated.table.name) == wanted), None)
+        return self._numbers.get(self.identity.key_of(name))
+
+    @cached_property
+    def _numbers(self) -> Mapping[tuple[str, str], int]:
+        """The number of each table by its key."""
+        return {self.identity.key_of(replicated.table.name): i for i, replicated in enumerate(self.tables)}
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:

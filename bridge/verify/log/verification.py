@@ -217,9 +217,12 @@ class LogVerification:
         there = {key_of(name): name for name in present}
         names = [there[key] for key in sorted(wanted) if key in there]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
+        shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
+        for shape in sorted(shapes):
+            shapes_of.setdefault(key_of(TableName(*shape[:2])), []).append(shape)
         tables: list[LoggedTable] = []
         for name in names:
-            mine = sorted(shape for shape in shapes if key_of(TableName(*shape[:2])) == key_of(name))
+            mine = shapes_of.get(key_of(name), [])
             tables.append(
                 logged_table(len(tables), self._table.schema, catalog[name], definitions[name], mine, lineage)
             )

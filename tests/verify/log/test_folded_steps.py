@@ -17,7 +17,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
-from bridge.verify.log.lineage import LoggedChange, trace
+from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.row_steps import LogPlan, ReplicatedTable, links, steps
 
 Op = tuple[str, int, int, dict[str, int]]
@@ -248,3 +248,27 @@ def test_rows_without_a_key_that_came_again_below_a_boundary_count_once() -> Non
     changes = [change(1, None, "1,1", offset=1), change(1, None, "1,1", offset=11), change(2, None, "2,2", offset=12)]
     assert copies(changes, boundaries=boundaries) == {"1,1": 1, "2,2": 1}
     assert copies(changes) == {"1,1": 2, "2,2": 1}
+
+
+def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for thousands of tables that the log sees made."""
+    looks, key_of = [], NameIdentity.key_of
+    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    names = [TableName("app", f"t{number}") for number in range(300)]
+    texts = [f"CREATE TABLE {name.table} (id INT PRIMARY KEY)" for name in names]
+    lineage = trace(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
+    assert lineage.whole == set(lineage.histories)
+    assert not lineage.may_be_gone
+    assert len(looks) < 10_000
+
+
+def test_many_tables_are_told_apart_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at every table for every table would take minutes where there are thousands."""
+    looks, key_of = [], NameIdentity.key_of
+    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
+    plan = LogPlan(tuple(ReplicatedTable(table, ("id",)) for table in tables), {}, 1000, None)
+    events = [change(1, None, "1,1") | {"table": table.name.table} for table in tables]
+    found = steps(plan, pa.Table.from_pylist(events, EVENT_SCHEMA))
+    assert found["table_number"].to_pylist() == list(range(300))
+    assert len(looks) < 1000
