@@ -115,7 +115,8 @@ def measure_growth(
     rounds: RoundsFlag = 1,
     plots: Annotated[Path, typer.Option("--plots", help="Where the plots and growth.json go.")] = PLOTS,
 ) -> None:
-    """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 1,000 tables, 4 to 200 columns; as JSON and SVG."""
+    """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 10,000 tables, 4 to 200 columns; as JSON and
+    SVG."""
     when, known = about(), growth.axes(largest, share)
     with servers() as running:
         chosen = [known[str(name)] for name in axis or known]

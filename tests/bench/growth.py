@@ -55,7 +55,7 @@ def axes(largest: int, share: float = 1) -> dict[str, Axis]:
         Axis(
             "tables",
             "row changes",
-            tuple(Point(n, Workload(f"tables{n}", tables=n), 200_000) for n in (1, 10, 100, 1000)),
+            tuple(Point(n, Workload(f"tables{n}", tables=n), 200_000) for n in (1, 10, 100, 1000, 10_000)),
         ),
         Axis(
             "columns",
