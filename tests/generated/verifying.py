@@ -124,9 +124,9 @@ def verify(
 def cut_tables() -> Iterator[None]:
     """Small tables are cut into parts as large ones are."""
 
-    def cuts(session: Session, definition: Definition, key: Sequence[str], count: int) -> tuple[int, ...]:
+    def cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
         rows = session.value(f"SELECT COUNT(*) FROM {quote_name(*definition.name)}")
-        return find_cuts(session, replace(definition, rows=rows), key, count)
+        return find_cuts(session, replace(definition, rows=rows), key, most)
 
     with patch.object(key_cuts, "_PART_ROWS", 1), patch.object(verification, "find_cuts", cuts):
         yield

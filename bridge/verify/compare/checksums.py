@@ -18,9 +18,10 @@ from typing import Final
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.quoting import quote_name
 
-_UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+COMMA: Final = "','"
+UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose bytes are those of utf8mb4."""
-_LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
+LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
 """Character sets that UTF-8 can hold without loss.  Others have bytes that stand for no character, which all become a
 question mark."""
 UNREADABLE: Final = b"\xff"
@@ -59,6 +60,11 @@ class Fingerprint:
         """Whether every row is part of the checksum."""
         return self.rows == self.hashed
 
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        """Gives the checksum of both sets of rows together."""
+        rows, hashed = self.rows + other.rows, self.hashed + other.hashed
+        return Fingerprint(rows, hashed, self.xor ^ other.xor, self.total + other.total)
+
 
 def canonical(column: ColumnInfo, alias: str = "") -> str:
     """Writes the SQL expression of a value as text or bytes that all flavours print alike; NULL stays NULL."""
@@ -72,9 +78,9 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
             return f"CAST({name} AS UNSIGNED)"
         case ValueClass.NAME:
             return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
-        case ValueClass.TEXT if column.charset in _UNICODE:
+        case ValueClass.TEXT if column.charset in UNICODE:
             return name
-        case ValueClass.TEXT | ValueClass.JSON if column.charset in _LOSSLESS or column.data_type == "json":
+        case ValueClass.TEXT | ValueClass.JSON if column.charset in LOSSLESS or column.data_type == "json":
             return f"CONVERT({name} USING utf8mb4)"
         case ValueClass.TEXT | ValueClass.JSON:
             text, content = f"CONVERT({name} USING utf8mb4)", f"CAST({name} AS BINARY)"
@@ -100,9 +106,9 @@ def readable(column: ColumnInfo, alias: str = "") -> str:
     return f"HEX(CONCAT({canonical(column, alias)}))"
 
 
-def row_hash(tokens: Sequence[str]) -> str:
+def row_hash(tokens: Sequence[str], separator: str = COMMA) -> str:
     """Writes the SQL expression of 64 bits of the MD5 of a row's text, as a number."""
-    return f"CAST(CONV(LEFT({_digest(tokens)},16),16,10) AS UNSIGNED)"
+    return f"CAST(CONV(LEFT({_digest(tokens, separator)},16),16,10) AS UNSIGNED)"
 
 
 def streamed_hash(tokens: Sequence[str]) -> str:
@@ -110,15 +116,16 @@ def streamed_hash(tokens: Sequence[str]) -> str:
     return f"UNHEX(LEFT({_digest(tokens)},16))"
 
 
-def _digest(tokens: Sequence[str]) -> str:
+def _digest(tokens: Sequence[str], separator: str = COMMA) -> str:
     """Writes the SQL expression of the MD5 of a row's text.  The separator makes all of it bytes: texts of two _bin
     collations cannot be joined as texts (error 1271)."""
-    return f"MD5(CONCAT_WS(CAST(',' AS BINARY),{','.join(tokens)}))"
+    return f"MD5(CONCAT_WS(CAST({separator} AS BINARY),{','.join(tokens)}))"
 
 
-def fingerprint_query(tokens: Sequence[str], *rows: str) -> str:
-    """Writes the query of a fingerprint.  rows: its FROM and WHERE, for each table that takes part."""
-    hashes = " UNION ALL ".join(f"SELECT {row_hash(tokens)} AS h {some}" for some in rows)
+def fingerprint_query(tokens: Sequence[str], *rows: str, separator: str = COMMA) -> str:
+    """Writes the query of a fingerprint.  rows: its FROM and WHERE, for each table that takes part.  separator: of the
+    tokens, as a literal."""
+    hashes = " UNION ALL ".join(f"SELECT {row_hash(tokens, separator)} AS h {some}" for some in rows)
     return f"SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0) FROM ({hashes} {_ALL_ROWS}) hashed"
 
 

@@ -19,7 +19,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, groups
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
-from bridge.verify.log.key_cuts import divided
+from bridge.verify.log.key_cuts import WHOLE, KeyNumbers, divided
 
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"
@@ -53,7 +53,7 @@ class ExpectedTable:
     shapes: the lists of columns that messages have, each joined by SEP.
     index: columns of the index that a table without a key is compared by.
     may_be_gone: whether some rows may have been deleted with their table partitions.
-    cuts: values of the first key column up to which each part but the last reaches (`key_cuts`).
+    ranges: of the first key column, one for each part that is loaded (`key_cuts`).
     """
 
     name: str
@@ -62,7 +62,7 @@ class ExpectedTable:
     shapes: tuple[str, ...]
     index: tuple[str, ...] = ()
     may_be_gone: bool = False
-    cuts: tuple[int, ...] = ()
+    ranges: tuple[KeyNumbers, ...] = (WHOLE,)
 
     @property
     def named_columns(self) -> list[str]:
@@ -94,7 +94,7 @@ class ExpectedTable:
         Keys may differ in the messages and be equal on the target (by case, or since a type was changed).  The last
         such row wins.
         """
-        for turn in zip_longest(*map(self._inserts, divided(rows, self.cuts))):
+        for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
             yield from ((part, sql) for part, sql in enumerate(turn) if sql is not None)
 
     def _inserts(self, rows: pa.Table) -> Iterator[str]:

@@ -7,6 +7,7 @@ counts in one part, whichever parts it was loaded into.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,27 +18,37 @@ from bridge.mysql.connection import Session
 from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import parts_of
-from bridge.verify.compare.key_sql import boundary_query, key_parts
+from bridge.rows.grouping import Bools, Longs
+from bridge.verify.compare.key_sql import between, boundary_query, key_parts
 
 _PART_ROWS: Final = 50_000
 """A part has about this many rows at least."""
 _PLAIN: Final = "^-?[0-9]{1,18}$"
 """Literals that any integer column takes as the number that they are."""
 _CUT: Final = range(-(10**18), 10**18)
+KeyNumbers = tuple[int | None, int | None]
+"""A range of the first key column: above the first number, and not above the second.  None means that there is no
+bound."""
+WHOLE: Final[KeyNumbers] = (None, None)
 
 
-def find_cuts(session: Session, definition: Definition, key: Sequence[str], count: int) -> tuple[int, ...]:
-    """Gives the values up to which each part but the last reaches, for at most `count` parts of about the same size;
-    () for a table that is small or whose key does not begin with an integer."""
-    count = min(count, definition.rows // _PART_ROWS)
-    if count < 2 or not can_be_cut(definition, key):
+def find_cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
+    """Gives the values up to which each part but the last reaches, for parts of about 50,000 rows, or for at most
+    `most` larger ones; () for a table that is small or whose key does not begin with an integer."""
+    if definition.rows < 2 * _PART_ROWS or not can_be_cut(definition, key):
         return ()
+    size = max(_PART_ROWS, -(-definition.rows // most)) if most else _PART_ROWS
     column = [definition.columns[key[0]]]
-    ends = (definition.rows * part // count - 1 for part in range(1, count))
-    rows = f"FROM {quote_name(*definition.name)}"
-    found = (session.rows(boundary_query(key_parts(column, column), rows, end)) for end in ends)
-    cuts = {int(bytes.fromhex(values[0])) for some in found for values in some}
-    return tuple(sorted(cut for cut in cuts if cut in _CUT))
+    [part] = key_parts(column, column)
+    table, cuts = quote_name(*definition.name), list[int]()
+    while most is None or len(cuts) + 1 < most:
+        behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
+        found = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
+        cut = int(bytes.fromhex(found[0][0])) if found else _CUT.stop
+        if cut not in _CUT:
+            break
+        cuts.append(cut)
+    return tuple(cuts)
 
 
 def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
@@ -45,17 +56,29 @@ def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
     return bool(key) and definition.columns[key[0]].value_class is ValueClass.INTEGER
 
 
-def divided(rows: pa.Table, cuts: Sequence[int]) -> Iterator[pa.Table]:
-    """Divides folded steps into the parts of their table, each in the order of the key.  A row whose place only the
-    target can tell is in every part."""
-    if not cuts:
+def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
+    """Gives the ranges between cuts."""
+    return tuple(pairwise([None, *cuts, None]))
+
+
+def divided(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> Iterator[pa.Table]:
+    """Gives the folded steps of each range of their table, in the order of the key.  A row whose place only the target
+    can tell is in every range."""
+    if list(ranges) == [WHOLE]:
         yield rows
         return
+    numbers, is_anywhere = numbers_of(rows)
+    order = np.argsort(numbers, kind="stable")
+    numbers, is_anywhere = numbers[order], is_anywhere[order]
+    for low, high in ranges:
+        is_above = True if low is None else numbers > low
+        is_below = True if high is None else numbers <= high
+        yield rows.take(pa.array(order[is_anywhere | (is_above & is_below)]))
+
+
+def numbers_of(rows: pa.Table) -> tuple[Longs, Bools]:
+    """Gives the first key column of folded steps, and whether only the target can tell it."""
     [first] = parts_of(rows["key"].combine_chunks(), [0])
     is_plain = pc.match_substring_regex(first, _PLAIN)
     numbers = pc.if_else(is_plain, first, "0").cast(pa.int64()).to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    places = np.searchsorted(np.array(cuts), numbers, "left")[order]
-    is_anywhere = ~is_plain.to_numpy(zero_copy_only=False)[order]
-    for part in range(len(cuts) + 1):
-        yield rows.take(pa.array(order[(places == part) | is_anywhere]))
+    return numbers, ~is_plain.to_numpy(zero_copy_only=False)

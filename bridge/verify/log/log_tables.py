@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 from bridge.events import SEP
 from bridge.model import Table, TableName
-from bridge.mysql.table_definition import Definition
+from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_for_ranges
@@ -18,12 +17,20 @@ from bridge.verify.compare.key_sql import between, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
+from bridge.verify.log.hashes.literal_hashes import literal
+from bridge.verify.log.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_steps import LoggedShape, ReplicatedTable, known_names
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
+
+
+def key_range(numbers: KeyNumbers) -> KeyRange:
+    """Gives a range of the first key column as ranges of keys are written."""
+    low, high = (None if number is None else (str(number).encode(),) for number in numbers)
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -68,19 +75,29 @@ class LoggedTable:
     @property
     def ranges(self) -> list[KeyRange]:
         """The range of the first key column in each part."""
-        cuts = ((str(cut).encode(),) for cut in self.expected_table.cuts)
-        return list(pairwise([None, *cuts, None]))
+        return [key_range(one) for one in self.expected_table.ranges]
 
-    def divided(self, cuts: tuple[int, ...]) -> LoggedTable:
-        """Gives the table cut into parts."""
-        return replace(self, expected_table=replace(self.expected_table, cuts=cuts))
+    def divided(self, ranges: Sequence[KeyNumbers]) -> LoggedTable:
+        """Gives the table with these parts."""
+        return replace(self, expected_table=replace(self.expected_table, ranges=tuple(ranges)))
 
     def within(self, part: int, alias: str = _ACTUAL) -> str:
         """Writes the condition for rows of a part."""
-        if not self.expected_table.cuts:
+        if self.expected_table.ranges[part] == WHOLE:
             return "1=1"
         first = [self.definition.columns[self.replicated.key[0]]]
         return between(key_parts(first, first, alias), *self.ranges[part])
+
+    @property
+    def literals(self) -> list[str]:
+        """The SQL of a row's values as the literals of its image, in their order.  [] where hashes of literals do not
+        tell whether rows are equal (`literal_hashes`)."""
+        table = self.expected_table
+        key = [self.definition.columns[name].value_class for name in table.key]
+        if set(key) != {ValueClass.INTEGER} or len(table.shapes) != 1 or table.may_be_gone or self.missing:
+            return []
+        written = [literal(self.definition.columns[name], _ACTUAL) for name in table.shapes[0].split(SEP)]
+        return [one for one in written if one is not None] if None not in written else []
 
     @property
     def is_matched(self) -> bool:
@@ -102,6 +119,13 @@ class LoggedTable:
         names = [quote_name(self.definition.columns[part].name) for part in self.replicated.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
+    def actual_side(self, reader: SnapshotReader, numbers: KeyNumbers) -> Side:
+        """Gives the target's rows in a range of the first key column."""
+        key = [self.shape.actual[i] for i in self.order]
+        first = key_parts(key[:1], key[:1], _ACTUAL)
+        condition = "1=1" if numbers == WHOLE else between(first, *key_range(numbers))
+        return Side(reader, self.actual, self.shape.actual, key_parts(key, key, _ACTUAL), condition, _ACTUAL)
+
     def sides(self, reader: SnapshotReader, part: int = 0) -> tuple[Side, Side]:
         """Gives the expected side and the actual side of a part."""
         shape = self.shape
@@ -116,14 +140,7 @@ class LoggedTable:
             alias=_EXPECTED,
             partly=partly,
         )
-        actual = Side(
-            reader,
-            self.actual,
-            shape.actual,
-            key_parts(key, key, _ACTUAL),
-            condition=self.within(part),
-            alias=_ACTUAL,
-        )
+        actual = self.actual_side(reader, self.expected_table.ranges[part])
         if not self.replicated.key:
             return expected, actual if self.is_whole or partly else replace(
                 actual, condition=_also_in(actual, expected)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
+from operator import add
 from typing import Final
 
 import numpy as np
@@ -20,8 +21,10 @@ from bridge.protocols.batch_decode import EventDecoder, pack_each, unpacked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
+from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
+from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links, shapes, steps
 
@@ -79,15 +82,11 @@ class Log:
         """Gives the shapes of all row changes (`row_steps.shapes`)."""
         return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
 
-    def statements(
-        self, plan: LogPlan, expected_tables: list[ExpectedTable], events: int
-    ) -> Iterator[tuple[int, int, str]]:
-        """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
-        part."""
+    def fold(self, plan: LogPlan, events: int) -> FoldedLog:
+        """Plans the last states of all keys.  events: how many there are."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
-        spread = self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int)
-        return iter(spread.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
+        return FoldedLog(self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
@@ -96,6 +95,28 @@ class Log:
             return {}
         found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
         return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
+
+
+class FoldedLog:
+    """The last states of all keys.  The first call computes them; Spark keeps what it has shuffled for the next one."""
+
+    def __init__(self, steps: RDD[tuple[int, bytes]]) -> None:
+        self._steps = steps
+
+    def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
+        """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
+        found = self._steps.mapPartitions(_fingerprinting(cuts)).collect() if cuts else []
+        total: dict[int, list[Fingerprint]] = {}
+        for number, some in found:
+            total[number] = list(map(add, total[number], some)) if number in total else some
+        return total
+
+    def statements(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
+        """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
+        part."""
+        if not expected_tables:
+            return iter(())
+        return iter(self._steps.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
 
 
 def _compressed(content: bytes) -> bytes:
@@ -212,19 +233,37 @@ def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]
         yield number, _to_bytes(mine)
 
 
+def _fingerprinting(
+    cuts: Mapping[int, tuple[int, ...]],
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, list[Fingerprint]]]]:
+    """Turns all steps of some buckets into fingerprints of the tables."""
+
+    def fingerprint(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
+        folded = _folded(found)
+        for number, mine in cuts.items():
+            yield number, fingerprints(folded.filter(pc.equal(folded["table_number"], number)), mine)
+
+    return fingerprint
+
+
 def _loading(
-    expected_tables: list[ExpectedTable],
+    expected_tables: Mapping[int, ExpectedTable],
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
     def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
-        mine = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
-        folded = completed(fold_steps(pa.concat_tables(mine)))
+        folded = _folded(found)
         ordered = folded.take(pa.array(np.argsort(folded["table_number"].to_numpy(), kind="stable")))
-        bounds = np.searchsorted(ordered["table_number"].to_numpy(), np.arange(len(expected_tables) + 1)).tolist()
-        for number, (expected_table, (start, end)) in enumerate(zip(expected_tables, pairwise(bounds), strict=True)):
+        numbers = ordered["table_number"].to_numpy()
+        for number, expected_table in expected_tables.items():
+            start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
             mine = ordered.slice(start, end - start)
             for part, sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
                 yield number, part, sql
 
     return load
+
+
+def _folded(found: Iterable[tuple[int, bytes]]) -> pa.Table:
+    steps_found = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
+    return completed(fold_steps(pa.concat_tables(steps_found)))

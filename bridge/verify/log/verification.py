@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from operator import itemgetter
 from typing import Final
 
@@ -45,11 +46,12 @@ from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
-from bridge.verify.log.key_cuts import find_cuts
+from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
+from bridge.verify.log.key_cuts import KeyNumbers, find_cuts, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
 from bridge.verify.log.loading import LoadedPart, load_parts, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.recompute import Control, Log
+from bridge.verify.log.recompute import Control, FoldedLog, Log
 from bridge.verify.log.row_steps import LoggedShape, LogPlan
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, ShownRow, TableResult, shown_row
@@ -142,15 +144,16 @@ class LogVerification:
             begins=topic_begins(progress.positions), identity=lineage.identity,
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
-        tables = [self._divided(table, len(sessions)) for table in tables]
-        plan = replace(plan, tables=tuple(table.replicated for table in tables))
-        parts = parts_in(tables, sessions)
-        self._load(parts, log.statements(plan, [table.expected_table for table in tables], control.events))
+        folded = log.fold(replace(plan, tables=tuple(table.replicated for table in tables)), control.events)
         self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
             resume=self._options.resume,
         )
-        report.tables += self._all_tables(parts, sessions)
+        self._listener.plan(sum(table.definition.rows for table in tables))
+        hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
+        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
+        self._load(parts, folded.statements({part.table.number: part.table.expected_table for part in parts}))
+        report.tables += self._results(hashed, self._all_parts(parts, sessions))
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += (
@@ -233,9 +236,47 @@ class LogVerification:
         ]
         return tables, [*missing, *left]
 
-    def _divided(self, table: LoggedTable, count: int) -> LoggedTable:
-        key = table.replicated.key if table.shape.actual else ()
-        return table.divided(find_cuts(self._look, table.definition, key, count))
+    def _hashed(
+        self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
+    ) -> list[HashedResult]:
+        """Compares what can be compared without loading it."""
+        cuts = {table.number: find_cuts(self._look, table.definition, table.replicated.key) for table in tables}
+        self._listener.stage("recomputing the last state of every key")
+        expected = folded.fingerprints(cuts)
+        ranges = WorkerPool(
+            HashedRange(table, numbers, fingerprint)
+            for table in tables
+            for numbers, fingerprint in zip(ranges_of(cuts[table.number]), expected[table.number], strict=True)
+        )
+        self._listener.stage("comparing hashes")
+        throttle = self._throttle()
+        comparison = HashComparison(
+            throttle,
+            self._options.chunk_seconds,
+            self._state,
+            lambda one, rows: self._listener.done(one.table.name, rows),
+        )
+
+        def work(session: Session) -> list[HashedResult]:
+            with ranges.at_work():
+                reader = self._reader(session)
+                return [comparison.result(one, reader) for one in ranges.own_tables()]
+
+        return ranges.results([partial(work, session) for session in sessions], throttle)
+
+    def _divided(
+        self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult], count: int
+    ) -> Iterator[LoggedTable]:
+        """Gives the tables that have to be loaded, in parts for `count` sessions."""
+        differ: dict[int, list[KeyNumbers]] = {one.range.table.number: [] for one in hashed}
+        for one in hashed:
+            differ[one.range.table.number] += [one.range.numbers] * (one.tally is None)
+        for table in tables:
+            if table.number not in differ:
+                key = table.replicated.key if table.shape.actual else ()
+                yield table.divided(ranges_of(find_cuts(self._look, table.definition, key, count)))
+            elif found := differ[table.number]:
+                yield table.divided(spans(sorted(found, key=lambda one: -inf if one[0] is None else one[0]), count))
 
     def _load(self, parts: Sequence[LoadedPart], statements: Iterator[tuple[int, int, str]]) -> None:
         self._listener.stage("recomputing the last state of every key")
@@ -248,14 +289,19 @@ class LogVerification:
                 fix="run verify again",
             ) from error
 
-    def _all_tables(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> list[TableResult]:
-        self._listener.plan(sum(part.table.definition.rows for part in parts if part.number == 0))
-        throttle = Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
-        workers = WorkerPool[LoadedPart](())
+    def _throttle(self) -> Throttle:
+        return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
+
+    def _reader(self, session: Session) -> SnapshotReader:
+        return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
+
+    def _all_parts(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
+        """Gives the results of the parts that are loaded, by the numbers of their tables."""
+        throttle, workers = self._throttle(), WorkerPool[LoadedPart](())
 
         def work(session: Session) -> list[tuple[int, int, TableResult]]:
             with workers.at_work():
-                reader = SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
+                reader = self._reader(session)
                 mine = [part for part in parts if part.session is session]
                 return [(part.table.number, part.number, self._one_part(part, reader, throttle)) for part in mine]
 
@@ -263,7 +309,20 @@ class LogVerification:
         results: dict[int, list[TableResult]] = {}
         for number, _, result in sorted(found, key=itemgetter(0, 1)):
             results.setdefault(number, []).append(result)
-        return [TableResult.of_parts(some, self._options.shown_rows) for some in results.values()]
+        return results
+
+    def _results(self, hashed: Iterable[HashedResult], loaded: dict[int, list[TableResult]]) -> list[TableResult]:
+        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
+        equal: dict[int, TableResult] = {}
+        for one in hashed:
+            table = one.range.table
+            result = equal.setdefault(table.number, TableResult(table.name, notes=_notes(table)))
+            result.seconds += one.seconds / self._options.workers
+            if one.tally:
+                result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
+        for number, result in equal.items():
+            loaded.setdefault(number, []).append(result)
+        return [TableResult.of_parts(some, self._options.shown_rows) for _, some in sorted(loaded.items())]
 
     def _one_part(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle) -> TableResult:
         began = time.monotonic()

@@ -1,0 +1,1 @@
+"""Compares rows by hashes of their literals, without loading them."""

@@ -1,0 +1,85 @@
+"""Hashes rows by the literals of their values, on executors and on the target alike.  Pure.
+
+The target writes each of its values as the literal that decoders make of it, so that the hash of a message's row image
+can be compared with that of the target's row, and nothing has to be loaded.  What is equal there is equal: a literal
+means one value, and holds no SEP.  What is not may be equal all the same, since a value may have several literals
+(1.0 and 1.00); only a comparison by value tells.
+
+Keys are integers in their only spelling.  Of other keys two spellings may be one key, of which the log has inserted one
+and deleted the other; then only the target can tell that the row is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import md5
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP
+from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
+from bridge.verify.log.key_cuts import numbers_of
+
+_SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
+_KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"
+"""Integers as the target writes them, joined by SEP."""
+_UNTOLD: Final = Fingerprint(1, 0, 0, 0)
+"""The fingerprint of a row that has no hash."""
+
+
+def literal(column: ColumnInfo, alias: str) -> str | None:
+    """Writes the SQL expression of a value as a literal; None for types of which a literal may stand for another value,
+    or a value is seldom written as its message has it."""
+    value = canonical(column, alias)
+    match column.value_class:
+        case ValueClass.INTEGER | ValueClass.DECIMAL | ValueClass.NUMBER:
+            return f"IFNULL({value},'NULL')"
+        case ValueClass.FLOAT | ValueClass.DOUBLE:
+            return f"IFNULL(CONCAT({value},IF(INSTR({value},'.'),'e0','.0e0')),'NULL')"
+        case ValueClass.TEMPORAL:
+            return f"QUOTE({value})"
+        case ValueClass.TEXT if column.charset in UNICODE | LOSSLESS:
+            return f"QUOTE({value})"
+        case ValueClass.BINARY:
+            return f"IF(LENGTH({value})=0,QUOTE(''),IFNULL(CONCAT('x''',LOWER(HEX({value})),''''),'NULL'))"
+        case _:
+            return None
+
+
+def literals_query(literals: Sequence[str], rows: str) -> str:
+    """Writes the query of the target's fingerprint.  rows: its FROM and WHERE."""
+    return fingerprint_query(literals, rows, separator=_SEPARATOR)
+
+
+def fingerprints(rows: pa.Table, cuts: Sequence[int]) -> list[Fingerprint]:
+    """Gives the fingerprint of each part of a table from its folded steps.  cuts: values of the first key column up to
+    which each part but the last reaches.  A key in another spelling makes every part differ."""
+    is_told = pc.all(pc.match_substring_regex(rows["key"], _KEY)).as_py()
+    rows = rows.filter(pc.is_valid(rows["image"]))
+    numbers, is_anywhere = numbers_of(rows)
+    if is_told is False or (cuts and is_anywhere.any()):
+        return [_UNTOLD] * (len(cuts) + 1)
+    found = [Fingerprint(0, 0, 0, 0)] * (len(cuts) + 1)
+    hashes = _hashes(rows["image"])
+    places = np.searchsorted(np.array(cuts), numbers, "left") if cuts else np.zeros(len(hashes), np.int64)
+    order = np.argsort(places, kind="stable")
+    present, starts = np.unique(places[order], return_index=True)
+    for place, some in zip(present.tolist(), np.split(hashes[order], starts[1:]), strict=True):
+        found[place] = _fingerprint(some)
+    return found
+
+
+def _hashes(images: pa.ChunkedArray) -> np.ndarray:
+    """Gives the first 64 bits of the MD5 of each image."""
+    texts = images.cast(pa.large_binary()).to_pylist()
+    digests = b"".join([md5(text, usedforsecurity=False).digest() for text in texts])
+    return np.frombuffer(digests, ">u8")[::2].astype(np.uint64)
+
+
+def _fingerprint(hashes: np.ndarray) -> Fingerprint:
+    high, low = (hashes >> np.uint64(32)).sum(), (hashes & np.uint64(0xFFFFFFFF)).sum()
+    return Fingerprint(len(hashes), len(hashes), int(np.bitwise_xor.reduce(hashes)), (int(high) << 32) + int(low))
