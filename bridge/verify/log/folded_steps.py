@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.rows.arrow_images import TEXT
+from bridge.rows.grouping import numbered
 from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
@@ -22,15 +23,26 @@ def fold_steps(found: pa.Table) -> pa.Table:
     Tables with a key keep the last step of each key, and the steps that complete it.  For tables without a key, it adds
     up the copies of a change.  Once all steps are folded together, `completed` makes one step for each key.
     """
-    is_keyed = pc.equal(found["copies"], 0)
-    return pa.concat_tables([_last(found.filter(is_keyed)), _counted(found.filter(pc.invert(is_keyed)))])
+    keyed, others = _parted(found, pc.equal(found["copies"], 0))
+    return pa.concat_tables([_last(keyed), _counted(others)])
+
+
+def _parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
+    """Gives the steps that a mask names, and the others; nothing is copied where these are all or none: texts
+    are large."""
+    nothing = found.slice(0, 0)
+    if pc.all(mask).as_py():
+        return found, nothing
+    if not pc.any(mask).as_py():
+        return nothing, found
+    return found.filter(mask), found.filter(pc.invert(mask))
 
 
 def _last(found: pa.Table) -> pa.Table:
     if found.num_rows == 0 or not _has_parts(found):
         return _last_of_keys(found)
-    is_linked = pc.is_valid(found["unit"])
-    return pa.concat_tables([found.filter(is_linked), _last_whole_and_later(found.filter(pc.invert(is_linked)))])
+    linked, others = _parted(found, pc.is_valid(found["unit"]))
+    return pa.concat_tables([linked, _last_whole_and_later(others)])
 
 
 def _has_parts(found: pa.Table) -> bool:
@@ -71,8 +83,8 @@ def _last_whole_and_later(found: pa.Table) -> pa.Table:
 def completed(found: pa.Table) -> pa.Table:
     """Makes one step for each key from the steps that `fold_steps` kept: the last image, completed by the values that
     the row had before."""
-    is_keyed = pc.equal(found["copies"], 0)
-    return pa.concat_tables([_completed(found.filter(is_keyed)), found.filter(pc.invert(is_keyed))])
+    keyed, others = _parted(found, pc.equal(found["copies"], 0))
+    return pa.concat_tables([_completed(keyed), others])
 
 
 def _completed(found: pa.Table) -> pa.Table:
@@ -111,9 +123,10 @@ def _replayed(parts: pa.Table) -> pa.Table:
 
 def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
     """Gives a number for each row of a table: equal numbers where the values of these columns are equal."""
-    values = [found["table_number"].cast(TEXT), *(found[name].cast(TEXT) for name in names)]
-    identity = pc.binary_join_element_wise(*values, pa.scalar(SEP, TEXT))
-    codes: npt.NDArray[np.int64] = identity.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes = numbered(found["table_number"].to_numpy())
+    for name in names:
+        encoded = found[name].combine_chunks().dictionary_encode()
+        codes = numbered(codes * len(encoded.dictionary) + encoded.indices.to_numpy())
     return codes
 
 
@@ -247,8 +260,7 @@ def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
     """Divides steps into buckets.  All steps of a key are in one bucket, and so are all keys of a unit."""
     if found.num_rows == 0:
         return
-    keys = pc.coalesce(found["unit"], found["key"]).to_pylist()
-    hashes = np.fromiter((zlib.crc32(key.encode()) for key in keys), np.int64, found.num_rows)
-    numbers = hashes % count
+    keys = pc.coalesce(found["unit"], found["key"]).cast(pa.large_binary()).to_pylist()
+    numbers = np.fromiter(map(zlib.crc32, keys), np.int64, found.num_rows) % count
     for number in np.unique(numbers):
         yield int(number), found.filter(pa.array(numbers == number))

@@ -21,7 +21,7 @@ from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.rows.grouping import distinct
-from bridge.rows.literal_offsets import whole
+from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
@@ -93,6 +93,11 @@ class LogPlan:
     units: Mapping[tuple[int, str], str] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
     identity: NameIdentity = field(default_factory=NameIdentity)
+
+    @property
+    def has_retyped(self) -> bool:
+        """Whether the type of some column was changed, so that shapes depend on values."""
+        return any(span.retyped for history in self.histories.values() for span in history.spans)
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
@@ -183,7 +188,8 @@ class LoggedShape(NamedTuple):
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
-    """Gives the shapes of the row changes that the target should hold."""
+    """Gives the shapes of the row changes that the target should hold.  Events need their images only if
+    `plan.has_retyped`."""
     found: set[LoggedShape] = set()
     for span, changes in spans_of(plan, in_target(plan, events)):
         if span.table is None:
@@ -240,8 +246,7 @@ def known_names(
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out."""
-    found = _with_units(plan, _steps(plan, events))
-    return found.combine_chunks()
+    return _with_units(plan, _steps(plan, events))
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
@@ -262,8 +267,9 @@ def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
         number = None if span.table is None else plan.number_of(span.table)
         if number is None:
             continue
-        for shape in pc.unique(changes["columns"]).to_pylist():
-            mine = changes.filter(pc.equal(changes["columns"], shape))
+        shapes_found = pc.unique(changes["columns"]).to_pylist()
+        for shape in shapes_found:
+            mine = changes.filter(pc.equal(changes["columns"], shape)) if len(shapes_found) > 1 else changes
             found += _steps_of_shape(plan, number, span, mine, checked)
     return pa.concat_tables(found)
 
@@ -308,14 +314,21 @@ def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array
 def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
     positions = [names.index(part) for part in plan.tables[number].key]
     before, after = (whole(changes[image]) for image in ("before", "after"))
-    old, new = joined(parts_of(before, positions)), joined(parts_of(after, positions))
-    goes = pc.and_(pc.is_valid(old), pc.invert(pc.fill_null(pc.equal(old, new), False)))
-    nothing = pa.nulls(changes.num_rows, TEXT)
+    old, new = (_literals(images, positions, len(names)) for images in (before, after))
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
     joined_names = SEP.join(names)
     basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.tables[number].columns else None
-    yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(goes)
-    yield _step_table(number, span, changes, new, joined_names, after, zero, zero, basis).filter(pc.is_valid(new))
+    made = _step_table(number, span, changes, pc.coalesce(new, old), joined_names, after, zero, zero, basis)
+    yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
+    moves = pc.fill_null(pc.not_equal(old, new), False)
+    if pc.any(moves).as_py():
+        nothing = pa.nulls(changes.num_rows, TEXT)
+        yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(moves)
+
+
+def _literals(images: pa.Array, positions: list[int], count: int) -> pa.Array:
+    """Gives the literals at these positions, joined by SEP.  count: of the literals of an image."""
+    return Cells(images, np.zeros(len(images), np.int64), [count]).joined([positions])
 
 
 def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
@@ -323,7 +336,8 @@ def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
 
     Only updates without a commit_ts hold parts, as TiCDC sends whole rows.  What an insert lacks, its row never had.
     """
-    is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"]).combine_chunks()
+    is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"])
+    is_part = pc.and_(is_part, pc.is_valid(changes["after"])).combine_chunks()
     return pc.if_else(is_part, keys, pa.scalar(None, TEXT))
 
 
