@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -39,6 +39,7 @@ from bridge.spark.event_transfer import transfer_folder
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
+_T = TypeVar("_T")
 _TICK_SECONDS = 0.2
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
@@ -247,7 +248,7 @@ class CaptureBatch:
         used, since the batch cannot be divided."""
         return unpacked(self.decoded(decode, pack_each).collect())
 
-    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
         """Reads and decodes in Spark's partitions of the files."""
         return self.lines.rdd.mapPartitions(lambda rows: export(decode(_messages(rows))))
 

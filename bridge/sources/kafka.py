@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -49,6 +49,7 @@ from bridge.sources.source import (
 from bridge.sources.topic_guard import read_operations, read_topics
 from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
 
+_T = TypeVar("_T")
 _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
@@ -368,11 +369,11 @@ class KafkaBatch:
         export = partial(export_tables, folder=self.folder, most_bytes=most)
         return import_events(self._exported(plan, decode, export).collect())
 
-    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
         """Reads and decodes in one task for each core, whatever the number of partitions."""
         return self._exported(self._plan(), decode, export)
 
-    def _exported(self, plan: list[list[OffsetRange]], decode: EventDecoder, export: Export) -> RDD[bytes]:
+    def _exported(self, plan: list[list[OffsetRange]], decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
         read = self._reader(decode)
         tasks = self.spark().sparkContext.parallelize(range(len(plan)), max(1, len(plan)))
         return tasks.mapPartitions(lambda numbers: export(read(plan, numbers)))

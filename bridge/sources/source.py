@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import RDD
@@ -76,7 +76,8 @@ class Message(NamedTuple):
 Session = Callable[[], SparkSession]
 """Returns Spark's session, and waits for its start."""
 
-Export = Callable[[Iterable[pa.Table]], Iterator[bytes]]
+_T = TypeVar("_T")
+Export = Callable[[Iterable[pa.Table]], Iterator[_T]]
 """Makes values of decoded events (EVENT_SCHEMA), in a task."""
 
 
@@ -116,7 +117,7 @@ class MicroBatch(Protocol):
         the micro-batch.
         """
 
-    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
         """Reads and decodes on the executors, and leaves there what `export` makes of the events of each task."""
 
 

@@ -85,7 +85,7 @@ class InMemory:
         del spark, extents
         return self
 
-    def decoded(self, decode: EventDecoder, export: Export) -> InProcess:
+    def decoded(self, decode: EventDecoder, export: Export[Any]) -> InProcess:
         """All events, by the parts in which they were given."""
         return InProcess([list(export(decode([part]))) for part in self._parts])
 
@@ -133,5 +133,10 @@ def cut_tables() -> Iterator[None]:
 
 
 def without_spark() -> AbstractContextManager[object]:
-    """No Spark is started."""
-    return patch.object(verification, "start_session", lambda *_, **__: None)
+    """No Spark is started, and nothing is left in files."""
+    return patch.multiple(
+        verification,
+        start_session=lambda *_, **__: None,
+        driver_folder=lambda _: None,
+        transfer_folder=lambda *_: None,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True)
 class _TwoTasks:
@@ -29,7 +31,7 @@ class _TwoTasks:
     folder: str | None
     ends: dict[PartitionId, int] = field(default_factory=dict)
 
-    def decoded(self, decode: EventDecoder, export: Export) -> RDD[bytes]:
+    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
         """What tasks leave."""
         del decode
         numbers = pa.array(range(self.events.num_rows), pa.int64())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import add
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,11 @@ from pyspark import RDD, StorageLevel
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, without_left_out
-from bridge.protocols.batch_decode import EventDecoder, pack_each, unpacked
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
+from bridge.spark.event_transfer import exported, opened
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
@@ -29,7 +31,9 @@ from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links, shapes, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
-_CODEC: Final = "lz4_raw"
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+"""Takes a quarter of the room."""
+_IMAGES: Final = ("before", "after")
 _STEPS_HELD: Final = 500_000
 """An executor folds its steps when it holds this many."""
 
@@ -56,21 +60,25 @@ class Control:
 
 
 class Log:
-    """All events of the messages, decoded once and kept with the executors."""
+    """All events of the messages, decoded once and kept with the executors.
 
-    def __init__(self, messages: MicroBatch, decode: EventDecoder) -> None:
-        self._packed: RDD[bytes] = (
-            messages.decoded(decode, pack_each).map(_compressed).persist(StorageLevel.MEMORY_AND_DISK)
-        )
+    folder: where executors on this machine leave events and steps as files, since the JVM takes a second of processor
+    time to carry those of a million row changes; None keeps them with Spark.
+    """
+
+    def __init__(self, messages: MicroBatch, decode: EventDecoder, folder: str | None) -> None:
+        self._folder = folder
+        exported = messages.decoded(decode, partial(_export_events, folder=folder))
+        self._exported = exported.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
         """Releases the events."""
-        self._packed.unpersist()
+        self._exported.unpersist()
 
     def control(self) -> Control:
         """Gives everything but the rows."""
-        brought = self._packed.map(lambda batch: _to_bytes(_control_events(_events(batch)))).collect()
-        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_from_bytes, brought)])
+        brought = self._exported.map(lambda events: events.control).collect()
+        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_imported, brought)])
         found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
@@ -80,20 +88,22 @@ class Log:
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`row_steps.shapes`)."""
-        return set().union(*self._packed.map(lambda batch: shapes(plan, _events(batch))).collect())
+        columns = EVENT_SCHEMA.names if plan.has_retyped else [n for n in EVENT_SCHEMA.names if n not in _IMAGES]
+        found = self._exported.map(lambda events: shapes(plan, _imported(events.all, columns)))
+        return set().union(*found.collect())
 
     def fold(self, plan: LogPlan, events: int) -> FoldedLog:
         """Plans the last states of all keys.  events: how many there are."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
-        return FoldedLog(self._packed.mapPartitions(_stepping(plan, count)).partitionBy(count, int))
+        return FoldedLog(self._exported.mapPartitions(_stepping(plan, count, self._folder)).partitionBy(count, int))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
         part of a row."""
         if plan.read is None or not any(table.columns for table in plan.tables):
             return {}
-        found = self._packed.map(lambda batch: links(plan, _events(batch))).collect()
+        found = self._exported.map(lambda events: links(plan, _imported(events.all))).collect()
         return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
 
 
@@ -119,32 +129,32 @@ class FoldedLog:
         return iter(self._steps.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
 
 
-def _compressed(content: bytes) -> bytes:
-    """Compresses events to a quarter of their size: the JVM stores them, and each pass sends them to Python and
-    back."""
-    body: bytes = pa.compress(content, codec=_CODEC, asbytes=True)
-    return len(content).to_bytes(8, "big") + body
+class _KeptEvents(NamedTuple):
+    """Events of some messages as exported values: all of them, and those that `_control_events` gives."""
+
+    all: bytes
+    control: bytes
 
 
-def _whole(compressed: bytes) -> bytes:
-    body, size = memoryview(compressed)[8:], int.from_bytes(compressed[:8], "big")
-    content: bytes = pa.decompress(body, decompressed_size=size, codec=_CODEC, asbytes=True)
-    return content
+def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[_KeptEvents]:
+    for events in tables:
+        yield _KeptEvents(_exported(events, folder), _exported(_control_events(events)))
 
 
-def _events(batch: bytes) -> pa.Table:
-    return unpacked([_whole(batch)])
+def _exported(table: pa.Table, folder: str | None = None) -> bytes:
+    return exported(partial(_write, table), table.nbytes, folder)
 
 
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+def _write(table: pa.Table, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
         stream.write_table(table)
-    return _compressed(bytes(sink.getvalue()))
 
 
-def _from_bytes(value: bytes) -> pa.Table:
-    return pa.ipc.open_stream(_whole(value)).read_all()
+def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:
+    """columns: those that are needed of events, in their order; mostly all.  Others are not decompressed."""
+    options = pa.ipc.IpcReadOptions(included_fields=[EVENT_SCHEMA.names.index(name) for name in columns])
+    with opened(value) as source:
+        return pa.ipc.open_stream(source, options=options).read_all()
 
 
 def _control_events(events: pa.Table) -> pa.Table:
@@ -212,25 +222,27 @@ def _bad(found: pa.Table) -> list[tuple[Position, str]]:
     return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in mine.to_pylist()]
 
 
-def _stepping(plan: LogPlan, count: int) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
+def _stepping(
+    plan: LogPlan, count: int, folder: str | None
+) -> Callable[[Iterable[_KeptEvents]], Iterator[tuple[int, bytes]]]:
     """Turns events into steps by bucket, folded as far as one task sees them."""
 
-    def step(batches: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
-        for batch in batches:
-            held.append(steps(plan, _events(batch)))
+        for events in exported_events:
+            held.append(steps(plan, _imported(events.all)))
             if sum(table.num_rows for table in held) >= _STEPS_HELD:
-                yield from _in_buckets(held, count)
+                yield from _in_buckets(held, count, folder)
                 held = []
         if held:
-            yield from _in_buckets(held, count)
+            yield from _in_buckets(held, count, folder)
 
     return step
 
 
-def _in_buckets(held: list[pa.Table], count: int) -> Iterator[tuple[int, bytes]]:
+def _in_buckets(held: list[pa.Table], count: int, folder: str | None) -> Iterator[tuple[int, bytes]]:
     for number, mine in buckets(fold_steps(pa.concat_tables(held)), count):
-        yield number, _to_bytes(mine)
+        yield number, _exported(mine, folder)
 
 
 def _fingerprinting(
@@ -265,5 +277,5 @@ def _loading(
 
 
 def _folded(found: Iterable[tuple[int, bytes]]) -> pa.Table:
-    steps_found = [STEP_SCHEMA.empty_table(), *(_from_bytes(one) for _, one in found)]
+    steps_found = [STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in found)]
     return completed(fold_steps(pa.concat_tables(steps_found)))

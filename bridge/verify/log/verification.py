@@ -34,7 +34,8 @@ from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
-from bridge.spark.session import start_session
+from bridge.spark.event_transfer import transfer_folder
+from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
@@ -102,7 +103,8 @@ class LogVerification:
                 )
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
-            log = self._log(spark)
+            folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
+            log = self._log(spark, folder)
             stack.callback(log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
@@ -120,14 +122,14 @@ class LogVerification:
         except (PySparkException, Py4JError) as error:
             raise source_error(error) from error
 
-    def _log(self, spark: SparkSession) -> Log:
+    def _log(self, spark: SparkSession, folder: str | None) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
         given = self._settings.decode_options(tables if tables.rules else None)
         options = replace(given, cut_rows=True, tells_unwanted=True)
         decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(lambda: spark)
-        return Log(self._source.everything(spark, self._extents), decode)
+        return Log(self._source.everything(spark, self._extents), decode, folder)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
