@@ -35,6 +35,7 @@ from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
+from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
@@ -90,6 +91,7 @@ class LogVerification:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
         began = time.monotonic()
         self._listener.stage("starting Spark")
+        use_small_pages()  # at each step workers free memory and take it: a tenth of their time with large pages
         spark = start_session(self._settings.spark, log_level=self._settings.log.spark)
         with self._expected_errors(), ExitStack() as stack:
             routes = self._options.row_rules.routes
