@@ -3,8 +3,7 @@
 A row's text is its values in column order, joined by commas.  A value whose type cannot hold a comma is written as it
 is, any other value after its length in bytes; NULL is written as the letter N, with which no value begins.  So
 different rows have different texts.  A row's hash is the first 64 bits of the MD5 of its text; sets of rows are
-compared by their number, and by the XOR and the sum of their hashes (rows that come in pairs cancel in an XOR, but not
-in a sum).
+compared by their number and the sum of their hashes (in an XOR, rows that come in pairs would cancel).
 
 The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.
 """
@@ -39,20 +38,19 @@ _PLAIN: Final = frozenset(
         ValueClass.TEMPORAL,
     }
 )
-_ALL_ROWS: Final = "LIMIT 18446744073709551615"
-"""Keeps the optimizer from merging the inner query, which would compute each hash twice."""
+_UNHASHED: Final = 10**30
+"""What a row without a hash adds to the sum: more than the hashes of all rows do."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
     """The checksum of a set of rows.
 
-    hashed: how many rows have a hash; fewer than `rows` when a text was too long.
+    hashed: how many rows have a hash; fewer than `rows` when a text was too long.  total: the sum of the hashes.
     """
 
     rows: int
     hashed: int
-    xor: int
     total: int
 
     @property
@@ -62,8 +60,7 @@ class Fingerprint:
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         """Gives the checksum of both sets of rows together."""
-        rows, hashed = self.rows + other.rows, self.hashed + other.hashed
-        return Fingerprint(rows, hashed, self.xor ^ other.xor, self.total + other.total)
+        return Fingerprint(self.rows + other.rows, self.hashed + other.hashed, self.total + other.total)
 
 
 def canonical(column: ColumnInfo, alias: str = "") -> str:
@@ -124,11 +121,18 @@ def _digest(tokens: Sequence[str], separator: str = COMMA) -> str:
 
 def fingerprint_query(tokens: Sequence[str], *rows: str, separator: str = COMMA) -> str:
     """Writes the query of a fingerprint.  rows: its FROM and WHERE, for each table that takes part.  separator: of the
-    tokens, as a literal."""
-    hashes = " UNION ALL ".join(f"SELECT {row_hash(tokens, separator)} AS h {some}" for some in rows)
-    return f"SELECT COUNT(*),COUNT(h),COALESCE(BIT_XOR(h),0),COALESCE(SUM(h),0) FROM ({hashes} {_ALL_ROWS}) hashed"
+    tokens, as a literal.
+
+    Each hash is used once, since the server would compute it again for each use; an inner query with the hashes would
+    write them to a table, and costs a third more where that does not fit into memory.
+    """
+    total = f"COALESCE(SUM(IFNULL({row_hash(tokens, separator)},{_UNHASHED})),0)"
+    first, *more = (f"SELECT COUNT(*) AS found,{total} AS total {some}" for some in rows)
+    return f"SELECT SUM(found),SUM(total) FROM ({' UNION ALL '.join([first, *more])}) parts" if more else first
 
 
 def fingerprint_of(row: Sequence[object]) -> Fingerprint:
     """Reads the answer to a fingerprint query."""
-    return Fingerprint(*(int(str(value)) for value in row))
+    rows, total = (int(str(value)) for value in row)
+    unhashed, total = divmod(total, _UNHASHED)
+    return Fingerprint(rows, rows - unhashed, total)

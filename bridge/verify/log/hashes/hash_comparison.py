@@ -73,7 +73,7 @@ class HashComparison:
         side = one.table.actual_side(reader, one.numbers)
         if not one.table.is_whole and reader.rows(side.query("COUNT(*)"))[0][0] != one.expected.rows:
             return None
-        found = Fingerprint(0, 0, 0, 0)
+        found = Fingerprint(0, 0, 0)
 
         def compare(chunk: KeyRange) -> tuple[int, list[Difference]]:
             nonlocal found

@@ -27,7 +27,7 @@ from bridge.verify.log.key_cuts import numbers_of
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
 _KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"
 """Integers as the target writes them, joined by SEP."""
-_UNTOLD: Final = Fingerprint(1, 0, 0, 0)
+_UNTOLD: Final = Fingerprint(1, 0, 0)
 """The fingerprint of a row that has no hash."""
 
 
@@ -63,7 +63,7 @@ def fingerprints(rows: pa.Table, cuts: Sequence[int]) -> list[Fingerprint]:
     numbers, is_anywhere = numbers_of(rows)
     if is_told is False or (cuts and is_anywhere.any()):
         return [_UNTOLD] * (len(cuts) + 1)
-    found = [Fingerprint(0, 0, 0, 0)] * (len(cuts) + 1)
+    found = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
     hashes = _hashes(rows["image"])
     places = np.searchsorted(np.array(cuts), numbers, "left") if cuts else np.zeros(len(hashes), np.int64)
     order = np.argsort(places, kind="stable")
@@ -82,4 +82,4 @@ def _hashes(images: pa.ChunkedArray) -> np.ndarray:
 
 def _fingerprint(hashes: np.ndarray) -> Fingerprint:
     high, low = (hashes >> np.uint64(32)).sum(), (hashes & np.uint64(0xFFFFFFFF)).sum()
-    return Fingerprint(len(hashes), len(hashes), int(np.bitwise_xor.reduce(hashes)), (int(high) << 32) + int(low))
+    return Fingerprint(len(hashes), len(hashes), (int(high) << 32) + int(low))
