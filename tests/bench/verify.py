@@ -23,6 +23,7 @@ from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import pack_each
 from bridge.settings.load import load_settings
 from bridge.sources.kafka import KafkaSource
+from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.starting_session import StartingSession
 from bridge.spark.worker_decoder import event_decoder
@@ -102,6 +103,7 @@ def _checked(report: Report, rows: int) -> None:
 
 
 def _against_log(events: int) -> dict[str, Any]:
+    use_small_pages()  # as verify does before Spark starts
     with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
         kafka.create_topic("bench", PARTITIONS)
         upstream = Upstream(WORKLOAD)
