@@ -67,6 +67,20 @@ def test_translate_of_a_capture(golden: Path) -> None:
     assert {each["verdict"] for each in found} == {"allow", "hold"}
 
 
+def test_a_long_list_ends_with_the_last_ones(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """People see the last ones, and how many came before; JSON has all, unless a number is given."""
+    texts = [f"CREATE TABLE m.t{number} (id INT PRIMARY KEY)" for number in range(5)]
+    events = [schema_change(10 + number, text) for number, text in enumerate(texts)]
+    run_all(target, in_one_partition([schema_change(1, "CREATE DATABASE m"), *events, boundary(20)]))
+    monkeypatch.setattr("bridge.cli.groups.ddl._LISTED", 2)
+    shown = bridge("ddl", "list", "--target", target)
+    assert [text for text in texts if text in shown.out] == texts[-2:]
+    assert "4 earlier schema changes not shown" in shown.err
+    assert len(json.loads(bridge("ddl", "list", "--target", target, "--json").out)) == 6
+    assert len(json.loads(bridge("ddl", "list", "--target", target, "--json", "--limit", "3").out)) == 3
+    assert bridge("ddl", "list", "--target", target, "--limit", "0").out.count("CREATE TABLE") == 5
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [

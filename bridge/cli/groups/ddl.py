@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bridge.config import Settings
 
 _UNKNOWN = {1: "the pipeline is unknown"}
+_LISTED = 1000
+"""How many schema changes are listed for people."""
 app = page_app(
     "Shows schema changes, decides about those that wait, and shows how a statement would run on the target.",
     example="bridge ddl list --open --config bridge.toml",
@@ -36,9 +38,14 @@ def list_(
         bool, typer.Option("--open", help="Only schema changes that are held or were refused.")
     ] = False,
     limit: Annotated[
-        int,
-        typer.Option("--limit", min=0, metavar="N", help="How many are shown at most, the last ones; 0 for all."),
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help="How many are shown, the last ones; 0 for all.  [default: 1000, all as JSON]",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Lists the schema changes that ran, were left out, are held or were refused, in the order of the upstream."""
@@ -50,7 +57,7 @@ def list_(
     if found is None:
         raise UnknownPipelineError(settings.name)
     wanted = [entry for entry in found if entry.state in OPEN or not only_open]
-    shown = wanted[-limit:]
+    shown = wanted[-(limit if limit is not None else 0 if as_json else _LISTED) :]
     output.schema_changes(shown, as_json=as_json)
     if earlier := len(wanted) - len(shown):
         console.note(f"{counted(earlier, 'earlier schema change')} not shown; --limit 0 shows all")
