@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import tempfile
 from collections import defaultdict
@@ -19,6 +20,8 @@ from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, Workload, messages
 
+_TOPICS = itertools.count(1)
+"""Numbers of topics: several axes of growth have points of one size."""
 CONNECTIONS = {"atomic": 1, "parallel": 2}
 """Whose ceiling a consistency is compared with."""
 
@@ -150,7 +153,7 @@ def _new_topic(
     servers: Servers, workload: Workload, protocol: str, events: int, partitions: int = PARTITIONS
 ) -> tuple[str, str, Workload, str, int, int]:
     events = round(events * workload.share)
-    name = f"{workload.name}-{protocol}-{events}-{partitions}"
+    name = f"{workload.name}-{protocol}-{events}-{partitions}-{next(_TOPICS)}"
     servers.kafka.create_topic(name, partitions)
     return servers.kafka.bootstrap_servers, name, workload, protocol, events, partitions
 
