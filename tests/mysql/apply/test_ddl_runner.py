@@ -411,17 +411,6 @@ def test_a_new_table_costs_the_same_after_many_others(
     assert len(read) < 30
 
 
-@pytest.mark.usefixtures("session")
-def test_the_list_shows_the_last_ones(target: str) -> None:
-    """A topic may have made thousands of tables."""
-    run(target, *(f"CREATE TABLE t{number} (a INT)" for number in range(103)))
-    shown = bridge("ddl", "list", "--target", target)
-    assert shown.out.count("CREATE TABLE") == 100
-    assert "CREATE TABLE t102 " in shown.out
-    assert "3 earlier schema changes not shown; --limit 0 shows all" in shown.err
-    assert bridge("ddl", "list", "--limit", "0", "--target", target).out.count("CREATE TABLE") == 103
-
-
 def test_a_name_in_another_case(target: str, session: Session) -> None:
     """TiDB finds a table whatever the case of the letters; here it is found as long as no other one is meant."""
     session.execute("CREATE TABLE Mixed (id INT PRIMARY KEY)")
