@@ -135,6 +135,14 @@ def test_keys_in_another_spelling_are_equal_nowhere(cuts: tuple[int, ...], spell
     assert not any(one.is_whole for one in fingerprints(folded(*rows, (spelling, None)), cuts))
 
 
+@pytest.mark.parametrize("cuts", [(), (5, 9)])
+def test_no_rows_and_rows_that_are_gone(cuts: tuple[int, ...]) -> None:
+    """They add nothing; a part of a log may hold no other of a table."""
+    nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
+    assert fingerprints(folded(), cuts) == nothing
+    assert fingerprints(folded(("7", None), ("8", None)), cuts) == nothing
+
+
 def test_keys_beyond_all_cuts_are_equal_nowhere() -> None:
     """No part of a table is said to hold them, unless the whole table is one part."""
     row = ("12345678901234567890", "12345678901234567890")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import md5
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -63,14 +64,11 @@ def fingerprints(rows: pa.Table, cuts: Sequence[int]) -> list[Fingerprint]:
     numbers, is_anywhere = numbers_of(rows)
     if is_told is False or (cuts and is_anywhere.any()):
         return [_UNTOLD] * (len(cuts) + 1)
-    found = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
     hashes = _hashes(rows["image"])
-    places = np.searchsorted(np.array(cuts), numbers, "left") if cuts else np.zeros(len(hashes), np.int64)
+    places = np.searchsorted(np.array(cuts, np.int64), numbers, "left")
     order = np.argsort(places, kind="stable")
-    present, starts = np.unique(places[order], return_index=True)
-    for place, some in zip(present.tolist(), np.split(hashes[order], starts[1:]), strict=True):
-        found[place] = _fingerprint(some)
-    return found
+    bounds = np.searchsorted(places[order], np.arange(len(cuts) + 2)).tolist()
+    return [_fingerprint(hashes[order[start:end]]) for start, end in pairwise(bounds)]
 
 
 def _hashes(images: pa.ChunkedArray) -> np.ndarray:
