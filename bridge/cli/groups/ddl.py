@@ -57,7 +57,8 @@ def list_(
     if found is None:
         raise UnknownPipelineError(settings.name)
     wanted = [entry for entry in found if entry.state in OPEN or not only_open]
-    shown = wanted[-(limit if limit is not None else 0 if as_json else _LISTED) :]
+    most = (0 if as_json else _LISTED) if limit is None else limit
+    shown = wanted[-most:]
     output.schema_changes(shown, as_json=as_json)
     if earlier := len(wanted) - len(shown):
         console.note(f"{counted(earlier, 'earlier schema change')} not shown; --limit 0 shows all")

@@ -392,6 +392,23 @@ def test_long_texts(session: Session) -> None:
     assert session.rows("SELECT * FROM m.t") == rows
 
 
+def test_long_bytes(url: str, session: Session) -> None:
+    """Bytes go through an expression, whose result a server might cut at max_allowed_packet: they come out whole."""
+    before = session.value("SELECT @@GLOBAL.max_allowed_packet")
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v LONGBLOB)")
+    table = load_tables(session, [TableName("m", "t")])[TableName("m", "t")]
+    content = bytes(range(256)) * 12_000
+    session.execute("SET GLOBAL max_allowed_packet = %s", (1 << 20,))
+    try:
+        with admin(url) as small:
+            rows = pa.array([f"1{SEP}{literals.binary(content)}"], TEXT)
+            run(small, load_statement(table, NAMES), load_of(table, rows))
+            small.commit()
+    finally:
+        session.execute("SET GLOBAL max_allowed_packet = %s", (before,))
+    assert session.rows("SELECT v FROM m.t") == [(content,)]
+
+
 def loaded(session: Session) -> int:
     return int(session.rows("SHOW GLOBAL STATUS LIKE 'Com_load'")[0][1])
 
