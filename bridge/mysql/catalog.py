@@ -41,12 +41,13 @@ def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
 
 def refuse_without_transactions(session: Session, names: Collection[TableName]) -> None:
     """Raises TargetError for a table whose engine has no transactions: what is written to it is not undone with the
-    progress that it belongs to."""
+    progress that it belongs to.  BLACKHOLE has none, but keeps nothing; its binary log has whole transactions."""
     if not names:
         return
     rows = session.rows(
         "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
-        " JOIN information_schema.engines e ON e.engine = t.engine WHERE e.transactions = 'NO'"
+        " JOIN information_schema.engines e ON e.engine = t.engine"
+        " WHERE e.transactions = 'NO' AND e.engine <> 'BLACKHOLE'"
         f" AND (t.table_schema, t.table_name) IN ({','.join(['(%s,%s)'] * len(names))})",
         [part for name in names for part in name],
     )

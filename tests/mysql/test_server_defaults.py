@@ -58,6 +58,14 @@ def test_a_table_without_transactions(url: str, engine: str) -> None:
         assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1,), (1,)]
 
 
+def test_a_table_that_keeps_nothing(mysql_target: str) -> None:
+    """A BLACKHOLE table, which only passes rows on to replicas, takes them, although its engine has no transactions."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY) ENGINE=BLACKHOLE")
+    run_all(mysql_target, in_one_partition([row_change(10, "t", ["id"], ["id"], after=[1]), boundary(11)]))
+
+
 @pytest.mark.usefixtures("server_default")
 def test_a_run_is_the_same(url: str) -> None:
     """Tables with and without a key, and schema changes between their rows, end as upstream; each table has
