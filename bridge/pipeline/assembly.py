@@ -43,6 +43,7 @@ from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, 
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
+from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.kept_rows.window import Executors
 
 log = structlog.get_logger()
@@ -128,7 +129,7 @@ class Assembly:
     def reading(self, topics: Mapping[str, str], end: End, stop: threading.Event, watch: Callable[[], None]) -> Reading:
         """Makes the part that reads.  topics: the ids of the topics, by name.  end: the source."""
         options, stream = self._decode_options(), self.settings.stream
-        return Reading(self.source, end, self.protocol, options, stream, topics, stop, watch)
+        return Reading(self.source, end, self.protocol, options, stream, topics, self._large_steps, stop, watch)
 
     def applier(
         self,
@@ -183,7 +184,7 @@ class Assembly:
             until=until,
             boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
             idle=self._idle_policy(extents, once=once),
-            rows_of=Executors(Amount(stream.driver_rows, stream.bytes_at_once)).rows_of,
+            rows_of=Executors(Amount(stream.driver_rows, stream.bytes_at_once), self._large_steps).rows_of,
             on_bad_message=OnBadMessage(
                 settings.on_bad_message == "quarantine",
                 self.protocol,
@@ -196,6 +197,10 @@ class Assembly:
             waits_for_operator=not once,
             gate=gate,
         )
+
+    @property
+    def _large_steps(self) -> LargeSteps:
+        return LargeSteps(self.settings.stream.writers if self.settings.consistency == "parallel" else 0)
 
     def _goes_by_partition(self, progress: Progress) -> bool:
         """Tells which order to apply in: as progress says, otherwise as the source shows; by boundaries while neither

@@ -20,6 +20,7 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.order import DecodedBatch, Order
+from bridge.pipeline.part_size import DRIVER_DECODES, PartSize
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
@@ -28,26 +29,10 @@ from bridge.sources.range_reader import prefetched
 from bridge.sources.source import READING, MicroBatch, Stream, Wait
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, limited
+from bridge.spark.kept_rows.large_steps import LARGE
 from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
-DRIVER_DECODES: Final = 2_000
-"""A micro-batch of at most so many messages is decoded on the driver: a Spark job costs more than it saves for so few
-(measured: 0.1 s)."""
-
-SECONDS_AT_ONCE: Final = 2.0
-"""A part has as many messages as were lately decoded, and accepted by the applier, in so many seconds."""
-LEAST_AT_ONCE: Final = 10_000
-MOST_AT_ONCE: Final = 100_000
-OF_A_TABLE: Final = 50
-"""A part has so many messages for each of its tables at least, as every table of a transaction costs the target some
-statements.  With 1,000 tables and a slow target, parts of 50,000 took 25 % less of MariaDB's processor time, and 15 %
-less of the driver's, than parts of 10,000 (measured)."""
-FIRST_AT_ONCE: Final = 20_000
-"""The first part is small: until it is decoded, the target has nothing to do."""
-_NO_LIMIT: Final = 1 << 40
-_FILLED: Final = 0.75
-_GROWTH: Final = 4
 _ON_EXECUTORS: Final = 2
 """Parts that stay on the executors may be so many times larger: each piece of a window scans whole parts, so they
 should be few."""
@@ -57,44 +42,6 @@ once."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
-
-
-class PartSize:
-    """Decides how many messages a part has, from the rate at which they are applied, their tables and their size.
-
-    most: the most messages of a part.
-    most_bytes: about the most bytes that a part takes once it is decoded.
-    """
-
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self._most, self.by_rate = most, min(most, FIRST_AT_ONCE)
-        self._most_bytes, self.by_memory = most_bytes, _NO_LIMIT
-        self.by_tables = 0
-
-    def note(self, messages: int, seconds: float) -> None:
-        """Notes that the applier has accepted `messages` after `seconds`.  Few messages tell nothing about the rate."""
-        if messages > DRIVER_DECODES:
-            rate = messages / max(seconds, 1e-3)
-            self.by_rate = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
-
-    def had_tables(self, tables: int) -> None:
-        """Notes that the messages of a part were of so many tables."""
-        self.by_tables = min(self._most, OF_A_TABLE * tables)
-
-    @property
-    def wanted(self) -> int:
-        """How many messages a part should have if memory were no limit."""
-        return max(self.by_rate, self.by_tables)
-
-    def fitted(self, messages: int, size: int) -> None:
-        """Notes that `messages` took `size` bytes.  A quarter of the room stays free for larger ones, and the limit
-        grows slowly, since larger messages may follow a few small ones."""
-        messages_that_fit = _FILLED * self._most_bytes * messages // max(1, size)
-        self.by_memory = max(1, min(int(messages_that_fit), _GROWTH * max(self.by_memory, messages)))
-
-    def did_not_fit(self, messages: int, found: Amount) -> None:
-        """Notes that `messages` took too many bytes.  found: the rows and bytes that were decoded until then."""
-        self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
 
 
 class _Waiting(NamedTuple):
@@ -109,6 +56,7 @@ class Intake:
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
+    writers: tells how many executors write large steps themselves; 0 while the driver does.
     bytes_at_once: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
@@ -121,13 +69,14 @@ class Intake:
         worker: ApplierThread,
         room: Amount,
         topics: TopicGuard,
+        writers: Callable[[], int],
         *,
         bytes_at_once: int,
         limit: int,
     ) -> None:
         self._order, self._worker, self._room, self._topics = order, worker, room, topics
-        self._most_bytes = bytes_at_once
-        self._part_size = PartSize(min(limit, MOST_AT_ONCE), bytes_at_once)
+        self._writers, self._limit, self._most_bytes = writers, limit, bytes_at_once
+        self._part_size = PartSize(limit, bytes_at_once)
         self._known = set(order.positions)
         self._decode = event_decoder(protocol, options)
         self._decoder = make_decoder(protocol, options)
@@ -266,14 +215,19 @@ class Intake:
 
     def _size(self) -> int:
         """Returns the number of messages of the next part."""
-        if not self._has_room:
-            return min(self._part_size.wanted, _ON_EXECUTORS * self._part_size.by_memory)
-        return min(self._part_size.wanted, self._part_size.by_memory)
+        if writers := self._writers_apart:
+            return self._part_size.wanted(self._limit, processes=writers)
+        return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
 
     @property
     def _has_room(self) -> bool:
         """Whether the next part is brought to the driver."""
         return self._order.on_executors is None or not self._order.held.exceeds(self._room)
+
+    @property
+    def _writers_apart(self) -> int:
+        """How many executors write large steps themselves; 0 where row changes may not stay there."""
+        return self._writers() if self._order.on_executors is not None else 0
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Raises SourceError unless a part begins where the last one ended: progress would pass the messages between
@@ -300,7 +254,8 @@ class Intake:
     def _decoded(self, batch: MicroBatch, *, is_cut: bool) -> _Decoded:
         is_small = batch.messages is not None and batch.messages <= DRIVER_DECODES
         is_light = is_small and (batch.messages or 0) * _LIGHT_SHARE <= self._part_size.by_memory
-        has_room = self._has_room
+        stays = (batch.messages or 0) >= LARGE.rows and self._writers_apart > 0
+        has_room = self._has_room and not stays
         if is_light or (has_room and is_small):
             events = self._decoded_here(batch)
         elif has_room or self._order.on_executors is None:

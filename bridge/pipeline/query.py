@@ -20,13 +20,15 @@ from bridge.errors import UnansweredError
 from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.intake import DRIVER_DECODES, MOST_AT_ONCE, Intake
+from bridge.pipeline.intake import Intake
+from bridge.pipeline.part_size import DRIVER_DECODES, MOST_AT_ONCE
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
+from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
 from bridge.spark.starting_session import StartingSession
 
@@ -52,6 +54,7 @@ class Reading:
     end: the source as an end.
     settings: those of `[stream]`.
     topics: the ids that the topics have to have.
+    large_steps: who writes them.
     stop: set when reading has to end.
     watch: called a few times a second; raises when a thread that the pipeline needs has failed.
     """
@@ -62,6 +65,7 @@ class Reading:
     options: DecodeOptions
     settings: StreamSection
     topics: Mapping[str, str]
+    large_steps: LargeSteps
     stop: threading.Event
     watch: Callable[[], None]
 
@@ -87,7 +91,7 @@ class Reading:
         worker = ApplierThread(applier, pending)
         with ExitStack() as of_query, self._running(worker):
             try:
-                intake = self._intake(applier, worker)
+                intake = self._intake(session, applier, worker)
                 query: StreamingQuery | None = None
                 try:
                     stream = self._stream(session, applier, once=once)
@@ -154,7 +158,7 @@ class Reading:
         if ending.is_alive():
             end_by_force()
 
-    def _intake(self, applier: Applier[Any], worker: ApplierThread) -> Intake:
+    def _intake(self, session: StartingSession, applier: Applier[Any], worker: ApplierThread) -> Intake:
         settings = self.settings
         return Intake(
             self.protocol,
@@ -166,6 +170,7 @@ class Reading:
                 settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
             ),
             self._guard(applier),
+            lambda: self.large_steps.writers(session.slots),
             bytes_at_once=settings.bytes_at_once,
             limit=settings.messages_per_batch,
         )

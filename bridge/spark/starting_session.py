@@ -57,6 +57,11 @@ class StartingSession:
         self._thread.start()
         atexit.register(self._thread.join, _END_SECONDS)
 
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once; 0 while the session is not there."""
+        return self._session.sparkContext.defaultParallelism if self._session is not None else 0
+
     def is_over(self, seconds: float, abandoned: Callable[[], bool]) -> bool:
         """Waits up to `seconds` for the end of the start; returns whether the session is there, or has failed to start,
         or `abandoned` says that nobody waits."""

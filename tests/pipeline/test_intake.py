@@ -32,14 +32,17 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.intake import DRIVER_DECODES, Intake
+from bridge.pipeline.decoded_batch import sorted_batch
+from bridge.pipeline.intake import Intake
 from bridge.pipeline.order import Order
+from bridge.pipeline.part_size import DRIVER_DECODES
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.topic_guard import TopicGuard
+from bridge.spark.kept_rows.large_steps import LARGE
 from tests.support.producers import ordered_producer
 
 TS = 470611868434825218
@@ -112,6 +115,7 @@ def _intake(
             {},
             by_partition=False,
         ),
+        writers=lambda: 0,
         bytes_at_once=1 << 20,
         limit=limit,
     )
@@ -320,6 +324,26 @@ def test_one_part_is_decoded_ahead() -> None:
     assert intake.wait_until_done(10)
     assert decoded == [0, 1, 2, 3]
     assert len(taker.came) == 4
+
+
+@pytest.mark.parametrize("writers", [0, 8])
+def test_a_large_part_stays_where_executors_write_it(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
+    """A smaller one comes to the driver, as every part does where the driver writes."""
+    taker, came, stayed = Taker(), list[int](), list[int]()
+    intake = _alone(taker)
+    monkeypatch.setattr(intake, "_writers", lambda: writers)
+
+    def stays(batch: Part, _: Any) -> Any:
+        stayed.append(batch.messages or 0)
+        return sorted_batch(pa.Table.from_batches([], EVENT_SCHEMA))
+
+    monkeypatch.setattr(intake._order, "on_executors", stays)
+    sizes = (LARGE.rows - 1, LARGE.rows)
+    intake.start()
+    _take(intake, lambda *_: Part(sum(sizes), lambda: None, [Part(n, partial(came.append, n)) for n in sizes]), 0)
+    assert intake.wait_until_done(10)
+    assert taker.failure is None
+    assert (came, stayed) == (([*sizes], []) if not writers else ([sizes[0]], [sizes[1]]))
 
 
 def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:

@@ -17,6 +17,7 @@ from bridge.pipeline import query
 from bridge.pipeline.query import Reading
 from bridge.protocols import DecodeOptions
 from bridge.spark.errors import ExecutorLost
+from bridge.spark.kept_rows.large_steps import DRIVER_WRITES
 
 
 class Busy:
@@ -73,7 +74,9 @@ def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[th
     raised: list[Exception] = []
     source = cast("Any", Silent(applier, error))
     end = End("source", "kafka:9092", retry_seconds=60)
-    reading = Reading(source, end, "canal-json", DecodeOptions("UTC"), StreamSection(), {}, stop, watch=lambda: None)
+    reading = Reading(
+        source, end, "canal-json", DecodeOptions("UTC"), StreamSection(), {}, DRIVER_WRITES, stop, watch=lambda: None
+    )
     session = cast("Any", SimpleNamespace(get=lambda _: None, is_over=lambda _, abandoned: abandoned()))
 
     def run() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.pipeline.intake import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
+from bridge.pipeline.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from bridge.protocols.batch_decode import Messages
 from bridge.sources import range_reader as ranges
 from bridge.sources.range_reader import (
@@ -87,14 +87,14 @@ def test_many_tables_make_larger_parts() -> None:
     pace = PartSize(100_000, 1 << 30)
     pace.note(20_000, 100.0)
     pace.had_tables(10)
-    assert pace.wanted == LEAST_AT_ONCE
+    assert pace.wanted() == LEAST_AT_ONCE
     pace.had_tables(1_000)
-    assert pace.wanted == 50_000
+    assert pace.wanted() == 50_000
     pace.had_tables(10_000)
-    assert pace.wanted == 100_000
+    assert pace.wanted() == 100_000
     pace.note(20_000, 0.1)
     pace.had_tables(1)
-    assert pace.wanted == 100_000
+    assert pace.wanted() == 100_000
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ class ParallelWriter(Writer):
     ) -> None:
         super().__init__(target, table, ownership, **options)
         self._min_bytes = min_bytes
-        self._unreached = 0
+        self._unreached, self._is_told = 0, False
         self._marked_on: Session | None = None
         self._shards = [
             _Shard(target, table, ownership, self._left, self._loadable.discard, self._trace) for _ in range(writers)
@@ -115,6 +115,9 @@ class ParallelWriter(Writer):
             write = ExecutorWriter(self._target, fence, self._ownership.lock, server)
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
+            if not self._is_told:
+                log.info("executors_write", connections=len(self._shards))
+                self._is_told = True
             left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
         except (MySQLError, OSError, StoppedError) as error:
             log.warning("written_again", why=str(error))

@@ -27,6 +27,7 @@ from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows.chunks import TS_END, Chunk, Spans
 from bridge.spark.kept_rows.equal_keys import equal_keys
+from bridge.spark.kept_rows.large_steps import DRIVER_WRITES, LARGE, LargeSteps
 from bridge.spark.kept_rows.places import Parts
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
@@ -41,10 +42,11 @@ class Executors:
     """Makes windows of row changes: in the driver's memory if they are there, otherwise on the executors.
 
     room: how much the driver may hold for one transaction.
+    large_steps: who writes those that would fit there.
     """
 
-    def __init__(self, room: Amount) -> None:
-        self._room = room
+    def __init__(self, room: Amount, large_steps: LargeSteps = DRIVER_WRITES) -> None:
+        self._room, self._large_steps = room, large_steps
 
     def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
         """Returns the row changes with low <= commit_ts < high, from stores of both kinds."""
@@ -53,16 +55,24 @@ class Executors:
         if not kept:
             return DriverRows.merged(tables)
         held = [ChunkStore.of(kept[0].home, pa.concat_tables(tables))] if tables else []
-        return ExecutorRows([*held, *kept], self._room, low, high)
+        writers = self._large_steps.writers(kept[0].home.context.defaultParallelism)
+        return ExecutorRows([*held, *kept], self._room, low, high, writers=writers)
 
 
 class ExecutorRows:
-    """A window of row changes in chunks: those of the stores with low <= commit_ts < high.  stores: at least one."""
+    """A window of row changes in chunks: those of the stores with low <= commit_ts < high.
 
-    def __init__(self, stores: Sequence[ChunkStore], room: Amount, low: int = 0, high: int = TS_END) -> None:
+    stores: at least one.
+    room: a piece that fits there is brought to the driver.
+    writers: how many executors write large steps themselves, so that these are not brought; 0 when the driver does.
+    """
+
+    def __init__(
+        self, stores: Sequence[ChunkStore], room: Amount, low: int = 0, high: int = TS_END, *, writers: int = 0
+    ) -> None:
         self._home = stores[0].home
         self._stores = [store for store in stores if store.overlaps(low, high)] or list(stores[:1])
-        self._room, self._low, self._high = room, low, high
+        self._room, self._low, self._high, self._writers = room, low, high, writers
 
     @cached_property
     def _parts(self) -> Parts:
@@ -91,15 +101,20 @@ class ExecutorRows:
 
     def between(self, low: int, high: int) -> ExecutorRows:
         """Returns the part of the window with low <= commit_ts < high."""
-        return ExecutorRows(self._stores, self._room, max(low, self._low), min(high, self._high))
+        return self._of(self._stores, max(low, self._low), min(high, self._high))
+
+    def _of(self, stores: Sequence[ChunkStore], low: int, high: int) -> ExecutorRows:
+        return ExecutorRows(stores, self._room, low, high, writers=self._writers)
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
         """Yields the window in pieces of about `most`, each with the commit_ts where the next one begins (None: the
         last).
 
         The window is cut between blocks; a piece that is still too large is cut between commit_ts.  A piece that fits
-        into the driver's memory is brought there.
+        into the driver's memory is brought there, unless executors write it.
         """
+        if self._writers:
+            most = most._replace(bytes=self._writers * most.bytes)
         for piece, end in self._cut(self._spans, most) if self.count else ():
             if piece._amount.exceeds(_with_tolerance(most)):
                 for smaller, inner_end in piece._cut(Spans.joined(piece._parts.each(Chunk.moments)), most):
@@ -122,7 +137,8 @@ class ExecutorRows:
             low = piece._high
 
     def _brought(self) -> WindowRows:
-        return self if self._amount.exceeds(self._room) else self.on_driver()
+        is_written_apart = self._writers > 0 and self._amount.exceeds(LARGE)
+        return self if is_written_apart or self._amount.exceeds(self._room) else self.on_driver()
 
     def on_driver(self) -> DriverRows:
         """Brings the row changes into the driver's memory."""
@@ -192,7 +208,7 @@ class ExecutorRows:
     def _without(self, names: Iterable[TableName]) -> ExecutorRows:
         """Returns the window without the rows of some tables."""
         stores = [reduce(ChunkStore.without, names, store) for store in self._stores]
-        return ExecutorRows(stores, self._room, self._low, self._high)
+        return self._of(stores, self._low, self._high)
 
     def _at_once(self, count: int, catalog: Mapping[TableName, Table], rendering: Rendering) -> int:
         """Tells how many shards are rendered before the first statement is sent.
@@ -222,7 +238,7 @@ class ExecutorRows:
     def with_changes(self, name: TableName, changes: pa.Table) -> ExecutorRows:
         """Returns the window with the row changes of one table replaced."""
         given = ChunkStore.of(self._home, changes)
-        return ExecutorRows([given, *(s.without(name) for s in self._stores)], self._room, self._low, self._high)
+        return self._of([given, *(s.without(name) for s in self._stores)], self._low, self._high)
 
 
 def _is_alone(table: Table) -> bool:
