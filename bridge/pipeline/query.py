@@ -4,6 +4,7 @@ alone until Spark is there."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +42,10 @@ _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 0.001
+_LOOK_SECONDS: Final = 1.0
+"""How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
+an idle bridge takes (measured).  The end of Kafka's messages comes from the intake; that of capture files only from
+here."""
 _PLANNING: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Switches off the compilation of the plan of a micro-batch, which is never run."""
 
@@ -195,11 +200,13 @@ class Reading:
 
     def _watch(self, query: StreamingQuery | None, intake: Intake, worker: ApplierThread) -> None:
         """Waits until `stop`, or until the stream has ended and the intake is done; raises what ended the applier."""
+        look_at = 0.0
         while not self._has_to_stop():
             worker.raise_failure()
             has_ended = intake.wait_for_end(_POLL_SECONDS)
-            if query is not None and not has_ended:
+            if query is not None and not has_ended and time.monotonic() >= look_at:
                 has_ended = bool(query.awaitTermination(_AT_ONCE))  # type: ignore[arg-type]
+                look_at = time.monotonic() + (_LOOK_SECONDS if self.source.is_kafka else 0)
             if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()
