@@ -239,8 +239,8 @@ class StreamSection(Section):
     """About how many row changes one target transaction holds (with `parallel`: for each connection).  An upstream
     transaction is never divided."""
     writers: int = Field(default=2, ge=1, le=64)
-    """How many connections write with `consistency = "parallel"`: the driver's, or from 8 on those of Spark's executors,
-    if it has as many task slots."""
+    """How many connections write with `consistency = "parallel"`: the driver's, or from 8 on those of Spark's
+    executors, if it has as many task slots."""
     driver_rows: int = Field(default=500_000, ge=0)
     """Row changes that the driver holds in memory; beyond it they stay on the executors."""
     driver_bytes: int = Field(default=384 << 20, ge=1 << 20)
