@@ -41,6 +41,8 @@ _INTAKE_SECONDS: Final = 5.0
 _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
+_DAEMON_AHEAD: Final = 20_000
+"""The driver alone reads about as many messages until Spark is there."""
 _AT_ONCE: Final = 0.001
 _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
@@ -93,6 +95,8 @@ class Reading:
         Raises ExecutorLost when an executor was lost that held row changes, UnansweredError when Kafka does not answer,
         and whatever else ended the applier or the query.
         """
+        if ahead > _DAEMON_AHEAD:
+            session.expect_tasks()
         worker = ApplierThread(applier, pending)
         with ExitStack() as of_query, self._running(worker):
             try:

@@ -1,16 +1,19 @@
 """The parent process of Spark's Python workers.
 
 It imports everything that decoding needs before it forks the first worker.  Otherwise each worker would import it
-again, which takes as long as decoding a hundred thousand rows.
+again, which takes as long as decoding a hundred thousand rows.  Mostly the bridge has started it ahead of the JVM
+(`daemon_ahead`), and the process that the JVM starts hands over to it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from bridge.spark.daemon_ahead import hand_over, listener_of, take_over
 from bridge.spark.process_memory import keep_freed_memory
 from bridge.spark.tuning import is_on
 
@@ -32,12 +35,21 @@ def without_zipped_pyspark(path: list[str]) -> list[str]:
 if is_on("installed-modules"):
     sys.path[:] = without_zipped_pyspark(sys.path)
 
-from pyspark import daemon  # noqa: E402
 
-import bridge.protocols.fast.loading  # noqa: E402, F401
-
-if __name__ == "__main__":
+def main() -> None:
+    """Serves the JVM, in this process or in the one that was started ahead."""
+    listener = listener_of(sys.argv)
+    if listener is None and hand_over():
+        return
     keep_freed_memory()
     if is_on("niceness"):
         os.nice(_NICENESS)
+    import_module("bridge.protocols.fast.loading")
+    daemon = import_module("pyspark.daemon")
+    connection = None if listener is None else take_over(listener)
     daemon.manager()
+    del connection  # open until here, for the process that has handed over
+
+
+if __name__ == "__main__":
+    main()

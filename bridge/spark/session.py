@@ -57,7 +57,8 @@ _END_SECONDS: Final = 3.0
 """How long tasks may take to end; Spark checks every two seconds whether a task was killed."""
 _JVM_SECONDS: Final = 1.5
 """For a JVM that is told to end to remove what it has written."""
-_LOCAL_DEFAULTS: Final = {"spark.python.daemon.module": "bridge.spark.python_daemon"}
+_DAEMON: Final = "spark.python.daemon.module"
+_LOCAL_DEFAULTS: Final = {_DAEMON: "bridge.spark.python_daemon"}
 """Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
 
@@ -110,6 +111,15 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
 def _is_local(given: Mapping[str, str]) -> bool:
     """Tells whether Spark runs on this machine alone, which is the default."""
     return given.get("spark.master", "local").startswith("local")
+
+
+def starts_workers_here(settings: Mapping[str, str]) -> bool:
+    """Tells whether Spark, which this process starts with `settings`, starts its Python workers on this machine by
+    `bridge.spark.python_daemon`, with the Python of this process."""
+    python = Path(shutil.which(settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", "")) or "")
+    own = Path(sys.executable)
+    is_own = python == Path() or (python.parent == own.parent and python.samefile(own))
+    return is_own and _is_local(settings) and _DAEMON not in settings and not is_submitted()
 
 
 def _show_log(session: SparkSession, level: str) -> None:
