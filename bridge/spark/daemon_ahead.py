@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 from bridge.spark.tuning import is_on
 
-VARIABLE: Final = "BRIDGE_PYTHON_DAEMON"
-"""The environment variable with the path of the socket."""
+VARIABLE: Final = "_BRIDGE_PYTHON_DAEMON"
+"""The environment variable with the path of the socket.  It is no setting, which begin with BRIDGE_."""
 _FROM_JVM: Final = (0, 1, 2)
 _LISTENER: Final = "--listener"
 _MOST_BYTES: Final = 1 << 20
