@@ -227,7 +227,7 @@ class Pipeline:
                     stack.callback(ownership.release)
                     progress = _progress(table, ownership)
             target.announce(ownership.control)
-            _check_until(progress, plan.until)
+            check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
             for attempt in attempts_to_start(end, target):
                 with attempt:
@@ -325,12 +325,21 @@ def _progress(table: ProgressTable, ownership: Ownership) -> Progress:
     return progress
 
 
-def _check_until(progress: Progress, until: int | None) -> None:
+def check_until(progress: Progress, until: int | None) -> None:
+    """Raises UsageError when the target cannot show the state of `until` (TSO) any more."""
     if until is not None and progress.applied_ts > until:
         raise UsageError(
             f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
             where=f"pipeline {progress.name}",
             fix="give a later --until; for an earlier state, replay into an empty target with another --name",
+        )
+    if until is not None and progress.in_parts and progress.applying_ts > until:
+        raise UsageError(
+            f"the target may hold parts of what comes up to commit ts {progress.applying_ts}, beyond --until {until}: a"
+            " step of `parallel` was interrupted",
+            where=f"pipeline {progress.name}",
+            fix=f"give --until {progress.applying_ts} or a later one; for an earlier state, replay into an empty target"
+            " with another --name",
         )
 
 
