@@ -39,7 +39,7 @@ from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.range_reader import dropped_error
 from bridge.sources.source import READING, Extent
-from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
+from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
@@ -146,6 +146,8 @@ class Pipeline:
         """
         counts, losses = Counts(), Losses()
         writer, ends = working.writer, working.ends
+        for topic in self._assembly.source.compacted():
+            log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
         reading = self._assembly.reading(self._keep_topics(owned, ends), ends.source, self._stop, working.watch)
         while True:
             progress = writer.progress()
