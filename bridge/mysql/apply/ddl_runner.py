@@ -381,10 +381,11 @@ class SchemaChangeRunner:
         by hand since then."""
         if classified.kind in _DROPS:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
+        if intent.state in _NOT_RUN and not classified.swaps:
+            return Conclusion(Ran.NO)
         found = conclude(intent.fingerprint, now, classified.swaps)
-        if found.ran is not Ran.YES or intent.state not in _NOT_RUN:
-            return found
-        return Conclusion(Ran.UNCLEAR, _CHANGED) if classified.swaps else Conclusion(Ran.NO)
+        is_changed = found.ran is Ran.YES and intent.state in _NOT_RUN
+        return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else found
 
     def _tag(self, change: SchemaChange) -> str:
         return statement_tag(self._pipeline, change)

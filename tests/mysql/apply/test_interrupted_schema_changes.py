@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from bridge.commands.ddl import release
 from bridge.ddl.parser import Swap
-from bridge.errors import HeldError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.mysql.apply.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import JournalState
@@ -210,6 +210,18 @@ def test_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
     session.execute(NEW_SETTING)
     again()
     assert columns(session) == ["id", "v", "c"]
+
+
+def test_a_statement_that_was_refused_runs_on_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
+    """The server may have been upgraded for it: whatever the looks see, it has not run."""
+    session.execute("ALTER TABLE t ADD CONSTRAINT own CHECK (v > id)")
+    events = in_one_partition([schema_change(10, "ALTER TABLE t DROP COLUMN v"), boundary(11)])
+    with pytest.raises(SchemaChangeError, match="the target refused"):
+        run_all(humble, events)
+    session.execute("ALTER TABLE t DROP CONSTRAINT own")
+    session.execute(NEW_SETTING)
+    run_all(humble, events)
+    assert columns(session) == ["id"]
 
 
 def test_an_intent_of_another_version_of_the_bridge(session: Session, humble: str) -> None:
