@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass
 from bridge.ddl.lexer import Token
@@ -10,33 +11,51 @@ from bridge.ddl.token_reader import NotUnderstoodError
 
 
 def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
-    """Tells whether a column gets the name that another one had: CHANGE a b ..., CHANGE b a ...."""
-    old_names, new_names = set(), set()
-    for action in actions:
-        words = [token.word for token in action[:4]]
-        if words[:2] == ["RENAME", "COLUMN"]:
-            old, new = action[2:3], action[4:5]
+    """Tells whether a column gets the name that another one had, while its own name is given again: CHANGE a b ...,
+    CHANGE b a ...; or DROP b, CHANGE a b ..., ADD a ...."""
+    renamed: list[tuple[str, str]] = []
+    freed, given = set[str](), set[str]()
+    for action in chain.from_iterable(map(_additions, actions)):
+        found, words = action_class(action), [token.word for token in action[:2]]
+        if words == ["RENAME", "COLUMN"]:
+            renamed.append((_lower(action[2:3]), _lower(action[4:5])))
         elif words[:1] == ["CHANGE"]:
-            skipped = 1 + (words[1:2] == ["COLUMN"])
-            skipped += 2 * (words[skipped : skipped + 2] == ["IF", "EXISTS"])
-            old, new = action[skipped : skipped + 1], action[skipped + 1 : skipped + 2]
-        else:
-            continue
-        names = [(token.name or "").lower() for token in (*old, *new)]
-        if len(set(names)) == 2:
-            old_names.add(names[0])
-            new_names.add(names[1])
-    return bool(old_names & new_names)
+            behind = _behind_verb(action)
+            renamed.append((_lower(behind[:1]), _lower(behind[1:2])))
+        elif found is ChangeClass.DROP_COLUMN:
+            freed.add(_lower(_behind_verb(action)[:1]))
+        elif found is ChangeClass.ADD_COLUMN:
+            given.add(_lower(_behind_verb(action)[:1]))
+    renamed = [(old, new) for old, new in renamed if old != new]
+    freed |= {old for old, _ in renamed}
+    given |= {new for _, new in renamed}
+    return any(old in given and new in freed for old, new in renamed)
+
+
+def _behind_verb(action: Sequence[Token]) -> Sequence[Token]:
+    """Gives what follows ADD, DROP or CHANGE, from the column's name on."""
+    words = [token.word for token in action[:5]]
+    at = 1 + (words[1:2] == ["COLUMN"])
+    if words[at : at + 1] == ["IF"]:
+        at += 2 + (words[at + 1 : at + 2] == ["NOT"])
+    return action[at:]
+
+
+def _lower(name: Sequence[Token]) -> str:
+    return "".join(token.name or "" for token in name).lower()
 
 
 def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
     """Tells what an action does; ADD (...) may add columns, keys and checks."""
-    added = action_class(action)
+    return [action_class(one) for one in _additions(action)]
+
+
+def _additions(action: Sequence[Token]) -> list[Sequence[Token]]:
+    """Gives ADD (...) as one action for each thing that it adds, and any other action as it is."""
     opening = next((i for i in (1, 2) if [token.text for token in action[i : i + 1]] == ["("]), None)
-    if added is not ChangeClass.ADD_COLUMN or opening is None:
-        return [added]
-    parts = split_at_commas(action[opening + 1 : -1])
-    return [action_class((action[0], *part)) for part in parts]
+    if opening is None or action_class(action) is not ChangeClass.ADD_COLUMN:
+        return [action]
+    return [(action[0], *part) for part in split_at_commas(action[opening + 1 : -1])]
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:

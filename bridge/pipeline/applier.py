@@ -33,6 +33,7 @@ HELD_SECONDS: Final = 0.5
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long the bridge waits, before a bad message stops it, for slower partitions to complete what comes before it."""
 TRANSACTION: Final = Amount(50_000, 128 << 20)
+_UNLIMITED: Final = Amount(1 << 60, 1 << 60)
 
 log = structlog.get_logger()
 
@@ -185,9 +186,10 @@ class Applier(Generic[BatchT]):
             raise Interrupted
 
     def _apply(self, due: Due) -> None:
-        segment, rows = due
+        segment, rows, at_once = due
         end: int | None = 0
-        for end, piece in rows.pieces(self._gate.portion(self._transaction)) if rows is not None else ():
+        most = _UNLIMITED if at_once else self._gate.portion(self._transaction)
+        for end, piece in rows.pieces(most) if rows is not None else ():
             is_last = end is None
             high = segment.high if end is None else end
             self._commit(high, piece, segment.changes if is_last else (), segment.high)

@@ -32,10 +32,12 @@ class Due(NamedTuple):
     """What has to be applied next: the row changes of a segment, then its schema changes.
 
     rows: None when there are no row changes.
+    at_once: whether one transaction must hold all of it, since the target may have parts of it.
     """
 
     segment: Segment
     rows: WindowRows | None
+    at_once: bool = False
 
 
 class Handover(NamedTuple):

@@ -39,7 +39,7 @@ from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.range_reader import dropped_error
 from bridge.sources.source import READING, Extent
-from bridge.sources.topic_guard import attempts_at, begins_of, ids_of, topics_to_keep
+from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
@@ -146,6 +146,8 @@ class Pipeline:
         """
         counts, losses = Counts(), Losses()
         writer, ends = working.writer, working.ends
+        for topic in self._assembly.source.compacted():
+            log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
         reading = self._assembly.reading(self._keep_topics(owned, ends), ends.source, self._stop, working.watch)
         while True:
             progress = writer.progress()
@@ -227,7 +229,7 @@ class Pipeline:
                     stack.callback(ownership.release)
                     progress = _progress(table, ownership)
             target.announce(ownership.control)
-            _check_until(progress, plan.until)
+            check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
             for attempt in attempts_to_start(end, target):
                 with attempt:
@@ -325,12 +327,21 @@ def _progress(table: ProgressTable, ownership: Ownership) -> Progress:
     return progress
 
 
-def _check_until(progress: Progress, until: int | None) -> None:
+def check_until(progress: Progress, until: int | None) -> None:
+    """Raises UsageError when the target cannot show the state of `until` (TSO) any more."""
     if until is not None and progress.applied_ts > until:
         raise UsageError(
             f"the target is at commit ts {progress.applied_ts}, beyond --until {until}, and cannot go back",
             where=f"pipeline {progress.name}",
             fix="give a later --until; for an earlier state, replay into an empty target with another --name",
+        )
+    if until is not None and progress.in_parts and progress.applying_ts > until:
+        raise UsageError(
+            f"the target may hold parts of what comes up to commit ts {progress.applying_ts}, beyond --until {until}: a"
+            " step of `parallel` was interrupted",
+            where=f"pipeline {progress.name}",
+            fix=f"give --until {progress.applying_ts} or a later one; for an earlier state, replay into an empty target"
+            " with another --name",
         )
 
 

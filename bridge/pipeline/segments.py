@@ -22,6 +22,12 @@ class Segment:
     high: int
     changes: tuple[SchemaChange, ...] = ()
 
+    def cut_at(self, ts: int) -> tuple[Segment, ...]:
+        """Gives the parts below and from `ts` on; the segment itself where one of them would be empty."""
+        if not self.low < ts < self.high:
+            return (self,)
+        return Segment(self.low, ts), Segment(ts, self.high, self.changes)
+
 
 def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     """Removes copies of schema changes, and sorts them into the order in which they run.

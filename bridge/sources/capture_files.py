@@ -94,6 +94,10 @@ class CaptureSource:
         """Returns no topics, since there is no Kafka."""
         return {}
 
+    def compacted(self) -> list[str]:
+        """Returns no topics, since there is no Kafka."""
+        return []
+
     def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> CaptureStream:  # noqa: ARG002
         """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
         it."""

@@ -46,7 +46,7 @@ from bridge.sources.source import (
     Wait,
     within_sample_bytes,
 )
-from bridge.sources.topic_guard import read_operations, read_topics
+from bridge.sources.topic_guard import read_compacted, read_operations, read_topics
 from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
 
 _T = TypeVar("_T")
@@ -99,6 +99,10 @@ class KafkaSource:
     def operations(self) -> dict[str, frozenset[str]]:
         """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
         return read_operations(self._admin, list(self._topics), self.acls)
+
+    def compacted(self) -> list[str]:
+        """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""
+        return read_compacted(self._admin, list(self._topics))
 
     def group(self, name: str) -> GroupNow:
         """Asks Kafka for a consumer group; raises what `group_offsets.read_group` raises."""

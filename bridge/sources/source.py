@@ -176,6 +176,9 @@ class Source(Protocol):
     def topics(self) -> Mapping[str, TopicNow]:
         """Looks up the topics as Kafka describes them now; none for a source without Kafka."""
 
+    def compacted(self) -> list[str]:
+        """Looks up the topics that Kafka compacts, as far as it tells."""
+
     def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Asks where these partitions end now; nothing for a source without Kafka.  UnansweredError when Kafka does not
         answer."""

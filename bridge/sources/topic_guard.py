@@ -7,11 +7,12 @@ id when it is created (KIP-516); the bridge stores the ids with its progress in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from tenacity import AttemptManager
 
 from bridge.ends.end import Abandoned, End
@@ -23,6 +24,10 @@ from bridge.sources.source import Source, TopicNow
 from bridge.tso import tso_time
 
 _TIMEOUT_SECONDS: Final = 10.0
+COMPACTION_FIX: Final = (
+    "set cleanup.policy=delete for the topic, and a retention that is longer than any pause of the bridge; if it was"
+    " compacted already, bridge verify --against upstream"
+)
 _NO_ID: Final = "A" * 22
 """The id that brokers before 2.8 give: 16 zero bytes in base64."""
 
@@ -46,6 +51,18 @@ def read_operations(admin: AdminClient, topics: list[str], acls: Acls) -> dict[s
     """
     described = _described(admin, topics, acls, include_authorized_operations=True)
     return {topic: frozenset(one.name for one in now.authorized_operations or ()) for topic, now in described.items()}
+
+
+def read_compacted(admin: AdminClient, topics: list[str]) -> list[str]:
+    """Asks Kafka which topics it compacts: of messages with one key it keeps only the last.  A topic whose settings the
+    user may not see, or does not get, counts as one that is not compacted."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    found = []
+    for resource, asked in admin.describe_configs(resources, request_timeout=_TIMEOUT_SECONDS).items():
+        with suppress(KafkaException):
+            if "compact" in asked.result()["cleanup.policy"].value:
+                found.append(resource.name)
+    return sorted(found)
 
 
 def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: bool) -> dict[str, Any]:

@@ -505,9 +505,7 @@ class Run:
 
     def _may_watch(self) -> bool:
         """Whether states between are upstream states: transactions are whole, and the target is not ahead."""
-        choice = self._choice
-        is_atomic = choice["consistency"] == "atomic" and choice["goes on with"] != "other mode"
-        is_whole = is_atomic and self._case.wire.has_boundaries
+        choice, is_whole = self._choice, self._case.wire.has_boundaries
         return is_whole and choice["quarantine"] == NONE and choice["redelivery"] != "from below"
 
     def _check_progress(self) -> None:

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.errors import OwnedError
+from bridge.errors import OwnedError, UsageError
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session
 from bridge.mysql.parallel.parallel_writer import _all_of, units
+from bridge.mysql.state.progress import ProgressTable
+from bridge.pipeline.pipeline import check_until
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.sql.load_format import load_of, load_statement
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
@@ -35,6 +37,10 @@ STATEMENTS = st.lists(
     max_size=12,
 )  # fmt: skip
 MARKED = "SELECT applying_ts > applied_ts FROM _bridge.progress"
+
+
+class Died(BaseException):
+    """The end of a process."""
 
 
 @given(STATEMENTS)
@@ -107,6 +113,58 @@ def test_crash_after_crash(target: str, victims: Victims, bank: pa.Table) -> Non
 
     die_again_and_again(target, victims, bank, look, writers=3, **BANK_OPTIONS)
     assert sum(marked) > 10, "parts were there without their progress"
+
+
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+def test_an_interrupted_step_is_there_as_a_whole_before_anything_is_said_to_be(target: str, writers: int) -> None:
+    """The next bridge may read in smaller micro-batches, and write smaller transactions: what progress tells is a state
+    of the upstream from its first transaction on."""
+    events = in_one_partition(
+        [event for i in range(10) for event in (t_row(10 + i, i, i), boundary(11 + i))] + [boundary(50)]
+    )
+
+    def die(step: str) -> None:
+        if step == "part committed":
+            raise Died
+
+    def look(step: str) -> None:
+        if step == "committed":
+            seen.append(session.rows("SELECT applied_ts, (SELECT COUNT(*) FROM m.t) FROM _bridge.progress")[0])
+
+    seen: list[tuple[int, int]] = []
+    with admin(target) as session:
+        begin(session, [T])
+        with pytest.raises(Died), opened(target, [("cdc", 0)], writers=2, trace=die) as pipeline:
+            pipeline.take(events.slice(0, 14))
+        assert session.value(MARKED) == 1
+        run_all(target, events, batch=1, rows_per_transaction=1, writers=writers, trace=look)
+    assert [(ts, min(10, ts - 10)) for ts, _ in seen] == seen
+    assert [ts for ts, _ in seen] == [17, 18, 19, 20, 50]
+
+
+def test_a_step_that_lacks_a_boundary_now_is_waited_for(target: str) -> None:
+    """The end of the input is no end of the step: nothing is applied, and nothing is passed over.  Nor can it end at an
+    earlier moment, whose state the target cannot show any more."""
+    events = in_one_partition([t_row(10, 1, 1), boundary(11), t_row(12, 2, 2), boundary(20)])
+
+    def die(step: str) -> None:
+        if step == "part committed":
+            raise Died
+
+    with admin(target) as session:
+        begin(session, [T])
+        with pytest.raises(Died):
+            run_all(target, events, writers=2, trace=die)
+        run_all(target, events.slice(0, 3))
+        assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(0, 20)]
+        progress = ProgressTable("bridge").read(session)
+        assert progress is not None
+        check_until(progress, 20)
+        with pytest.raises(UsageError, match="may hold parts of what comes up to commit ts 20, beyond --until 12"):
+            check_until(progress, 12)
+        run_all(target, events)
+        assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(20, 20)]
+        assert session.rows("SELECT id FROM m.t") == [(1,), (2,)]
 
 
 def test_parts_that_a_failover_lost_are_written_again(target: str) -> None:

@@ -14,6 +14,7 @@ from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.group_offsets import GroupNow
 from bridge.sources.kafka_acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
 from bridge.sources.source import KeyAndValue, within_sample_bytes
+from bridge.sources.topic_guard import COMPACTION_FIX
 from bridge.tso import tso_ms, tso_time
 
 HEAD_MESSAGES: Final = 100
@@ -32,6 +33,7 @@ class SourceFacts:
     operations: what the user may do with each topic; empty where nobody can tell.
     acls: of the user.
     group: the consumer group to which offsets are committed, by its name; empty without one.
+    compacted: the topics that Kafka compacts, as far as it tells.
     heads, tails: the first and the last messages of each partition that holds any.
     now_ms: when they were read, in milliseconds since 1970.
     """
@@ -45,6 +47,7 @@ class SourceFacts:
     now_ms: int
     acls: Acls = field(default_factory=Acls)
     group: Mapping[str, GroupNow] = field(default_factory=dict)
+    compacted: Sequence[str] = ()
 
     @property
     def sample(self) -> list[KeyAndValue]:
@@ -74,6 +77,7 @@ def gather(source: Any, group: str) -> SourceFacts:
         round(time.time() * 1000),
         source.acls if source.is_kafka else Acls(),
         {group: source.group(group)} if source.is_kafka and group else {},
+        source.compacted(),
     )
 
 
@@ -89,6 +93,12 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
     if facts.is_kafka:
         yield _judge_rights(facts)
         yield from _judge_group(facts)
+        for topic in facts.compacted:
+            what = (
+                f"Kafka compacts the topic {topic}: of messages with one key it keeps only the last, so that deletes"
+                " and schema changes that the bridge has not read yet are lost in silence"
+            )
+            yield warn("kafka-compaction", what, COMPACTION_FIX)
     if any(map(_lacks, facts.operations.values())):
         return
     if facts.heads:

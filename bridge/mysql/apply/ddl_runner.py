@@ -52,6 +52,11 @@ _SESSION: Final = (
     "SET SESSION character_set_collations = ''",
     EXPLICIT_DEFAULTS,
 )
+_NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
+_CHANGED: Final = (
+    "the target refused it, and was changed by hand since then; where that did what the statement says, running it"
+    " would undo it"
+)
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
@@ -141,7 +146,7 @@ class SchemaChangeRunner:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
             raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
         if intent.state is not JournalState.RUNNING:
-            self._record_intent(session, change, plan, now.fingerprint if is_unclear else intent.fingerprint)
+            self._record_intent(session, change, plan, now.fingerprint)
         return True
 
     def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
@@ -316,10 +321,9 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
             where=_where(change),
-            fix="change the target by hand as the statement would have, then start the bridge again:"
-            " it sees that the statement's effect is there and goes on after it; or bridge"
-            f" ddl replace {change.id} with a statement that the target understands, or bridge ddl skip"
-            f" {change.id}",
+            fix="take what is in its way from the target, then start the bridge again: it tries again; or bridge"
+            f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
+            f" the statement would have, and bridge ddl skip {change.id}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
@@ -373,10 +377,15 @@ class SchemaChangeRunner:
         )
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
-        """Tells whether an interrupted statement ran."""
+        """Tells whether an interrupted statement ran.  One that the target refused has not, whatever was changed there
+        by hand since then."""
         if classified.kind in _DROPS:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
-        return conclude(intent.fingerprint, now, classified.swaps)
+        if intent.state in _NOT_RUN and not classified.swaps:
+            return Conclusion(Ran.NO)
+        found = conclude(intent.fingerprint, now, classified.swaps)
+        is_changed = found.ran is Ran.YES and intent.state in _NOT_RUN
+        return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else found
 
     def _tag(self, change: SchemaChange) -> str:
         return statement_tag(self._pipeline, change)

@@ -38,10 +38,15 @@ class Progress:
     start_ts: int
     positions: Positions
     pending: tuple[SchemaChange, ...]
-    in_parts: bool = False
-    """Whether several connections are writing beyond applied_ts, or were when the bridge ended."""
+    applying_ts: int = 0
+    """Up to where several connections are writing, or were when the bridge ended; not above applied_ts if none."""
     topics: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics in `positions`, as far as they are known."""
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the target may hold parts of what is at or above applied_ts."""
+        return self.applying_ts > self.applied_ts
 
 
 class ProgressTable:
@@ -82,13 +87,13 @@ class ProgressTable:
     def read(self, session: Session, *, lock: bool = False) -> Progress | None:
         """Reads the progress row, None when the pipeline is unknown.  With `lock` it waits for a commit in flight."""
         rows = session.rows(
-            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts > applied_ts, topics"
+            "SELECT epoch, applied_ts, start_ts, positions, pending, applying_ts, topics"
             f" FROM {self._progress} WHERE name = %s" + (" FOR UPDATE" if lock else ""),
             (self.name,),
         )
         if not rows:
             return None
-        epoch, applied_ts, start_ts, positions, pending, in_parts, topics = rows[0]
+        epoch, applied_ts, start_ts, positions, pending, applying_ts, topics = rows[0]
         return Progress(
             self.name,
             int(epoch),
@@ -96,7 +101,7 @@ class ProgressTable:
             int(start_ts),
             _load_positions(positions),
             tuple(SchemaChange(**change) for change in orjson.loads(pending)),
-            bool(in_parts),
+            int(applying_ts),
             orjson.loads(topics),
         )
 
@@ -108,15 +113,16 @@ class ProgressTable:
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
         """Does the compare-and-set at the start of every target transaction, and writes the step's quarantine
-        entries.  Gives False when the row is not as expected.  Raises ProgressOrderError, ReadOnlyError."""
+        entries.  What `mark` has recorded holds until a step goes further.  Gives False when the row is not as
+        expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
         is_mine = self._update(
             session,
-            "applied_ts = %s, applying_ts = %s, positions = %s, pending = %s"
+            "applied_ts = %s, applying_ts = COALESCE(%s, applying_ts), positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (
                 step.new_ts,
-                step.new_ts,
+                step.new_ts if step.new_ts > step.old_ts else None,
                 _dump_positions(step.positions),
                 _dump_pending(step.pending),
                 self.name,

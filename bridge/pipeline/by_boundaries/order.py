@@ -72,6 +72,7 @@ class BoundaryOrder:
         self._start_ts, self._begins = progress.start_ts, topic_begins(backlog.positions)
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._written_at = -EMPTY_WINDOW_SECONDS
+        self._begun_ts = progress.applying_ts
         self._bad: list[BadMessage] = []
         self._waits_since: float | None = None
         self._leaving_because, self._ended = "", False
@@ -190,7 +191,8 @@ class BoundaryOrder:
     # --- what is due
 
     def due(self) -> Iterator[Due]:
-        """Yields the window up to the resolved ts, cut at schema changes."""
+        """Yields the window up to the resolved ts, cut at schema changes, and at the end of a step of which the target
+        may have parts."""
         low, high = self.applied_ts, self.resolved_ts
         if high <= low:
             return
@@ -203,7 +205,8 @@ class BoundaryOrder:
             return
         bounds = [low, *(change.commit_ts + 1 for change in changes), high]
         for segment in cut_window(low, high, changes, rows.marks(bounds)):
-            yield Due(segment, rows.between(segment.low, segment.high))
+            for part in segment.cut_at(self._begun_ts):
+                yield Due(part, rows.between(part.low, part.high), at_once=part.low < self._begun_ts)
 
     def coming(self, batch: SortedBatch) -> WindowRows | None:
         """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
@@ -283,9 +286,11 @@ class BoundaryOrder:
 
     @property
     def resolved_ts(self) -> int:
-        """The resolved ts of the frontier, at most `until`."""
+        """The resolved ts of the frontier, at most `until`; not above the applied ts while it is in the midst of a step
+        of which the target may have parts."""
         resolved = self._frontier.resolved_ts
-        return resolved if self._until is None else min(resolved, self._until)
+        resolved = resolved if self._until is None else min(resolved, self._until)
+        return resolved if resolved >= self._begun_ts else min(resolved, self.applied_ts)
 
     @property
     def until_reached(self) -> bool:

@@ -222,10 +222,10 @@ class PartitionOrder:
         return Handover(advance, "every partition has boundaries again: from now on transactions are applied whole")
 
     def final_ts(self) -> int | None:
-        """Returns `until` when all of the input below it is in the target; otherwise the applied ts if positions have
-        moved."""
-        if self._until is not None and self._backlog.is_at_bound and not self._bad:
-            return self._until
+        """Returns `until`, or the applied ts where that has counted beyond it, when all of the input below `until` is
+        in the target; otherwise the applied ts if positions have moved."""
+        if self._until is not None and self._is_at_until:
+            return max(self._until, self.applied_ts)
         return self.applied_ts if self._positions_moved() else None
 
     # --- what a restart needs
@@ -266,7 +266,11 @@ class PartitionOrder:
     @property
     def until_reached(self) -> bool:
         """Whether a partition has reached `until`, and everything below it that was read is in the target."""
-        return self._until is None or self.applied_ts == self._until
+        return self._until is None or self.applied_ts == self._until or self._is_at_until
+
+    @property
+    def _is_at_until(self) -> bool:
+        return self._backlog.is_at_bound and not self._bad
 
     @property
     def rows(self) -> int:

@@ -122,13 +122,13 @@ def test_something_else_of_that_name_stops(target: str, session: Session, statem
 
 
 FIXES = [
-    ("ALTER TABLE t DROP COLUMN nosuch", ["CREATE TABLE t (id INT PRIMARY KEY)"], ["ALTER TABLE t COMMENT 'x'"]),
+    ("ALTER TABLE t DROP COLUMN a", ["CREATE TABLE t (a INT, b INT, CONSTRAINT own CHECK (a > b))"],
+     ["ALTER TABLE t DROP CONSTRAINT own"]),
     ("ALTER TABLE t ADD UNIQUE (a)", ["CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1), (1)"],
      ["DELETE FROM t LIMIT 1", "ALTER TABLE t ADD UNIQUE (a)"]),
-    ("CREATE TABLE t (id INT PRIMARY KEY, v NOSUCH)", [], ["CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)"]),
     ("DROP TABLE nosuch", [], []),
-    ("RENAME TABLE t TO u", ["CREATE TABLE u (a INT)"], ["ALTER TABLE u COMMENT 'it was there'"]),
-    ("ALTER TABLE nosuch.t ADD COLUMN c INT", [], ["CREATE DATABASE nosuch", "CREATE TABLE nosuch.t (c INT)"]),
+    ("RENAME TABLE t TO u", ["CREATE TABLE t (b INT)", "CREATE TABLE u (a INT)"], ["DROP TABLE u"]),
+    ("ALTER TABLE nosuch.t ADD COLUMN c INT", [], ["CREATE DATABASE nosuch", "CREATE TABLE nosuch.t (a INT, c INT)"]),
 ]  # fmt: skip
 
 
@@ -149,8 +149,8 @@ def test_a_refusal_says_a_statement_once(target: str, session: Session) -> None:
 def test_the_fix_of_a_refusal_works(
     target: str, session: Session, statement: str, setup: list[str], fix: list[str]
 ) -> None:
-    """A statement that the target refuses stops the bridge at every start, until the operator has brought the target by
-    hand to where it would have brought it; then what follows runs."""
+    """A statement that the target refuses stops the bridge at every start, until the operator has taken away what is in
+    its way, or has made by hand what it adds; then what follows runs."""
     for made in setup:
         session.execute(made)
     follow = "CREATE TABLE afterwards (a INT)"
@@ -164,6 +164,50 @@ def test_the_fix_of_a_refusal_works(
     run(target, statement, follow)
     assert {row[2] for row in journal(session)[:-1]} == {"done"}
     assert session.rows("SHOW TABLES LIKE 'afterwards'")
+
+
+ROW = ["CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)", "INSERT INTO t VALUES (1, 10, 20)"]
+OWN = ["ALTER TABLE t ADD CONSTRAINT own CHECK (id < v), ADD CONSTRAINT too CHECK (v < w)"]
+
+
+def decide(target: str, session: Session, state: JournalState) -> None:
+    """The operator's decision on the one open schema change."""
+    open_one = session.value("SELECT commit_ts FROM _bridge.schema_changes WHERE state IN ('held', 'refused')")
+    release(Target(target), ProgressTable("bridge"), str(open_one), state)
+
+
+@pytest.mark.parametrize("released", [None, JournalState.APPROVED])
+def test_a_statement_that_was_refused_is_not_taken_for_done(
+    target: str, session: Session, released: JournalState | None
+) -> None:
+    """Whatever the operator changes in its table: it runs once nothing is in its way any more."""
+    for made in (*ROW, *OWN):
+        session.execute(made)
+    statement = "ALTER TABLE t DROP COLUMN v, ADD COLUMN v INT DEFAULT 7"
+    for constraint in ("own", "too"):
+        with pytest.raises(SchemaChangeError, match="the target refused"):
+            run(target, statement)
+        session.execute(f"ALTER TABLE t DROP CONSTRAINT {constraint}")
+        if released is not None:
+            decide(target, session, released)
+    run(target, statement)
+    assert session.rows("SELECT id, v, w FROM t") == [(1, 7, 20)]
+    assert {row[2] for row in journal(session)[:-1]} == {"done"}
+
+
+def test_a_swap_that_was_refused_is_held(target: str, session: Session) -> None:
+    """It may have been made by hand since then."""
+    for made in (*ROW, *OWN):
+        session.execute(made)
+    statement = "ALTER TABLE t DROP COLUMN v, CHANGE w v INT, ADD COLUMN w INT"
+    with pytest.raises(SchemaChangeError, match="the target refused"):
+        run(target, statement)
+    session.execute("ALTER TABLE t DROP CONSTRAINT own, DROP CONSTRAINT too")
+    with pytest.raises(HeldError, match="the target refused it, and was changed by hand since then"):
+        run(target, statement)
+    decide(target, session, JournalState.APPROVED)
+    run(target, statement)
+    assert session.rows("SELECT id, v, w FROM t") == [(1, 20, None)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from bridge.commands.ddl import release
 from bridge.ddl.parser import Swap
-from bridge.errors import HeldError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.mysql.apply.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.state.ddl_journal import JournalState
@@ -168,6 +168,37 @@ def test_a_swap_of_columns_is_held(session: Session, humble: str) -> None:
     assert session.rows("SELECT id, v FROM t") == swapped
 
 
+@pytest.mark.parametrize("step", ["ddl intent", "ddl executed"])
+@pytest.mark.parametrize(
+    ("statement", "is_clear"),
+    [
+        ("ALTER TABLE t DROP v, CHANGE w v INT AFTER id, ADD w INT", False),
+        ("ALTER TABLE t DROP COLUMN v, RENAME COLUMN w TO `v`, ADD (w INT)", False),
+        ("ALTER TABLE t DROP COLUMN v, CHANGE COLUMN w v INT AFTER id", True),
+        ("ALTER TABLE t DROP v, ADD v INT DEFAULT 7 AFTER id", True),
+    ],
+)
+def test_a_column_with_the_name_of_a_dropped_one(
+    session: Session, humble: str, statement: str, step: str, is_clear: bool
+) -> None:
+    """When its own name is given to a new column, too, the definition stays as it was: run a second time, the statement
+    would lose the column.  It is held only where nothing shows whether it ran."""
+    session.execute("ALTER TABLE t ADD COLUMN w INT DEFAULT NULL")
+    session.execute("UPDATE t SET w = 20")
+    session.execute("CREATE TABLE once AS SELECT * FROM t")
+    session.execute(statement.replace("TABLE t", "TABLE once"))
+    again = crash(humble, statement, step)
+    definition = session.rows("SHOW CREATE TABLE t")
+    if not is_clear:
+        with pytest.raises(HeldError, match="it swaps names of columns"):
+            again()
+        assert session.rows("SHOW CREATE TABLE t") == definition
+        ran = step == "ddl executed"
+        release(Target(humble), ProgressTable("bridge"), "10", JournalState.SKIPPED if ran else JournalState.APPROVED)
+    again()
+    assert session.rows("SELECT * FROM t") == session.rows("SELECT * FROM once")
+
+
 def test_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
     """A definition in other words, by a server of another version or with other settings, is no sign that a statement
     ran: it is held."""
@@ -179,6 +210,18 @@ def test_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
     session.execute(NEW_SETTING)
     again()
     assert columns(session) == ["id", "v", "c"]
+
+
+def test_a_statement_that_was_refused_runs_on_a_server_that_prints_otherwise(session: Session, humble: str) -> None:
+    """The server may have been upgraded for it: whatever the looks see, it has not run."""
+    session.execute("ALTER TABLE t ADD CONSTRAINT own CHECK (v > id)")
+    events = in_one_partition([schema_change(10, "ALTER TABLE t DROP COLUMN v"), boundary(11)])
+    with pytest.raises(SchemaChangeError, match="the target refused"):
+        run_all(humble, events)
+    session.execute("ALTER TABLE t DROP CONSTRAINT own")
+    session.execute(NEW_SETTING)
+    run_all(humble, events)
+    assert columns(session) == ["id"]
 
 
 def test_an_intent_of_another_version_of_the_bridge(session: Session, humble: str) -> None:

@@ -166,6 +166,24 @@ def test_until_is_reached_where_a_partition_comes_to_it() -> None:
     assert bench.offsets == [1, 1]
 
 
+def test_until_is_reached_though_the_applied_ts_has_counted_beyond_it() -> None:
+    """Two schema changes of one moment, or rows of a slower partition that were read later, each count."""
+    later = [(number, 2, row_change(102, "k", ["id"], [], after=[9])) for number in (0, 1)]
+    changes = [schema_change(100, text) for text in ("ALTER TABLE t ADD a INT", "ALTER TABLE k ADD a INT")]
+    rows = [row_change(ts, "k", ["id"], [], after=[id_]) for id_, ts in enumerate((100, 98, 99))]
+    for parts in (
+        [[(0, 0, changes[0]), (0, 1, changes[1]), *later]],
+        [[(0, 0, rows[0]), later[0]], [(1, 0, rows[1]), (1, 1, rows[2]), later[1]]],
+    ):
+        bench = Bench(until=101)
+        for part in parts:
+            bench.take(*part)
+        bench.applier.finish()
+        order = bench.applier.order
+        assert (len(bench.ran) + len(bench.target.ids), order.until_reached) == (sum(map(len, parts)) - 2, True)
+        assert bench.target.applied_ts == order.applied_ts > 101
+
+
 def test_until_is_not_reached_by_an_input_that_ends_before() -> None:
     """Later rows below it may still come."""
     bench = Bench(until=ms_tso(7))
