@@ -622,7 +622,8 @@ class Run:
 
     def _damage(self) -> str:
         """Deletes a row that the messages tell of, or changes it; tells what, "" where there is none.  Of a table
-        without a key a changed row is another one, of which messages say nothing; nor do they of what is left out."""
+        without a key a changed row is another one, of which messages say nothing; nor do they of what is left out, or
+        of the column that a schema change may have made an INT."""
         told = [
             (change.table.name, change.after)
             for step in self._steps
@@ -637,7 +638,7 @@ class Run:
             column.name
             for column in table.columns
             if table.handle and column.type == "int" and not column.of
-            and column.name not in {"a", *table.handle, *table.unique_columns}
+            and column.name not in {"a", "x", *table.handle, *table.unique_columns}
         ]  # fmt: skip
         where, values = [], []
         for column, value in (row or {}).items():
