@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,14 @@ from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LostConnectionError, server_words
+from bridge.mysql.server_errors import (
+    NO_ROOM,
+    LostConnectionError,
+    TooLargeError,
+    error_code,
+    limit_fix,
+    server_words,
+)
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -291,6 +299,15 @@ class LogVerification:
                 f"the connection to the target was lost: {server_words(error)}",
                 where=str(self._target),
                 fix="run verify again",
+            ) from error
+        except MySQLError as error:
+            if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
+                raise
+            raise StoppedError(
+                f"the target has no room for the rows that its tables should hold: {server_words(error)}",
+                where=str(self._target),
+                fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
+                " upstream)",
             ) from error
 
     def _throttle(self) -> Throttle:
