@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.commands.ddl import release
-from bridge.ddl.policy import DdlRules
+from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
@@ -52,6 +52,43 @@ def run(url: str, *statements: str, ts: int = TS) -> None:
 def outcome(session: Session) -> tuple[str, str]:
     ((state, words),) = session.rows("SELECT state, outcome FROM _bridge.schema_changes")
     return str(state), str(words)
+
+
+FRACTIONS = {
+    "DATETIME(6)": ("'2024-02-28 23:59:59.600000'", "DATETIME(0)", "2024-02-29 00:00:00", "2024-02-28 23:59:59"),
+    "TIMESTAMP(6)": (
+        "'2024-02-28 23:59:59.678951'",
+        "TIMESTAMP(4)",
+        "2024-02-28 23:59:59.6790",
+        "2024-02-28 23:59:59.6789",
+    ),
+    "TIME(3)": ("'-00:00:00.600'", "TIME", "-00:00:01", "00:00:00"),
+    "VARCHAR(30)": ("'2024-02-28 10:11:12.6'", "DATETIME", "2024-02-28 10:11:13", "2024-02-28 10:11:12"),
+}
+"""By the type of a column: a value, the type that it becomes, and what MySQL and MariaDB make of the value."""
+
+
+@pytest.mark.parametrize("before", FRACTIONS)
+@pytest.mark.parametrize(
+    ("server", "source", "cuts"),
+    [
+        *(("target", "tidb", False), ("old_target", "mysql-8", False), ("target", "mariadb", True)),
+        *(("mysql_target", "tidb", False), ("mysql_target", "mariadb", True), ("old_mysql_target", "mysql-5.7", False)),
+    ],
+)
+def test_fractions_of_times_end_as_upstream(
+    request: pytest.FixtureRequest, server: str, source: str, cuts: bool, before: str
+) -> None:
+    """A column that holds fewer digits has the values of the upstream's server, which rounds them or cuts them."""
+    url = request.getfixturevalue(server)
+    value, after, rounded, cut = FRACTIONS[before]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before} NULL)")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        change = schema_change(TS, f"ALTER TABLE t MODIFY v {after} NULL")
+        run_all(url, in_one_partition([change, boundary(TS + 1)]), ddl=ddl_rules(source=source))
+        assert session.value("SELECT CONCAT(v) FROM m.t") == (cut if cuts else rounded)
 
 
 THERE_ALREADY = [
