@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -9,9 +10,9 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, remove
 from bridge.ddl.rules.sequences import sequence_at
-from bridge.ddl.server_features import Feature
+from bridge.ddl.server_features import Feature, Flavour
 
 _COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
 _OTHER_EACH_TIME: Final = frozenset(
@@ -21,6 +22,16 @@ _OTHER_EACH_TIME: Final = frozenset(
     }
 )
 """Functions that give a server's rows other values than another server's."""
+
+_TEXTS: Final = frozenset(
+    {
+        *("CHAR", "CHARACTER", "NCHAR", "VARCHAR", "NVARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "LONG"),
+        *("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "ENUM", "SET"),
+    }
+)
+_WRITTEN_OTHERWISE: Final = re.compile(r"(?:float|double|year)\b|[^']*\bzerofill\b", re.IGNORECASE)
+"""Types whose numbers TiDB writes otherwise as text than MySQL and MariaDB do: 16777216 and 16777200 for a FLOAT, all
+digits and 1e20, 0 and 0000 for a YEAR, 7 and 0007."""
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -144,6 +155,25 @@ def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit 
                 f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
                 " there: add the column with the values that the upstream's rows have, then skip the statement; or"
                 " approve it if they will be the same"
+            )
+    yield from ()
+
+
+def numbers_as_text(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses to make text of numbers that the target writes otherwise than the upstream."""
+    is_alike = (site.source == "tidb") == (site.target.flavour is Flavour.TIDB)
+    if is_alike or site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
+        return
+    for item in statement.items:
+        column = item.definition
+        if item.change is not C.MODIFY_COLUMN or not column or at(column, 1).word not in _TEXTS:
+            continue
+        was = _WRITTEN_OTHERWISE.match(former_definition(item, statement, site))
+        if was and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"as text, TiDB writes the numbers of {column[0].text} otherwise than other servers do: alter the table"
+                " by hand, with the upstream's texts, and skip the statement; or approve it, and have bridge verify"
+                " --against upstream fix what differs"
             )
     yield from ()
 

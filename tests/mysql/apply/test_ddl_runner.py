@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,7 +26,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso
 from tests.support.command import bridge
-from tests.support.pipelines import admin, journal, opened, run_all
+from tests.support.pipelines import admin, drop_all, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 TS = ms_tso(1_700_000_000_000)
@@ -400,6 +401,33 @@ def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session,
     session.execute("CREATE SEQUENCE s")
     run(target, statement)
     assert outcome(session) == ("done", "ran")
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "statement", "is_held"),
+    [
+        ("FLOAT", "16777216", "MODIFY v VARCHAR(40)", True),
+        ("DOUBLE UNSIGNED", "1e20", "CHANGE COLUMN v w TEXT", True),
+        ("YEAR", "0", "MODIFY COLUMN v CHAR(4)", True),
+        ("INT(6) UNSIGNED ZEROFILL", "7", "MODIFY v VARBINARY(9)", True),
+        ("FLOAT", "16777216", "MODIFY v DOUBLE", False),
+        ("INT COMMENT 'no zerofill'", "7", "MODIFY v VARCHAR(9)", False),
+        ("DECIMAL(9,2)", "7", "MODIFY v VARCHAR(9)", False),
+        ("FLOAT", "NULL", "ALTER v SET DEFAULT 5", False),
+    ],
+)
+def test_numbers_that_become_text(target: str, before: str, value: str, statement: str, is_held: bool) -> None:
+    """Where the upstream's server writes them otherwise, the operator is asked; not where they are written alike, or
+    where the table is empty."""
+    for source, rows, holds in (("tidb", 1, is_held), ("tidb", 0, False), ("mysql-8", 1, False)):
+        with admin(target) as session:
+            session.execute("CREATE DATABASE m")
+            session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+            session.execute(f"INSERT INTO m.t SELECT 1, {value} FROM DUAL WHERE {rows}")
+            events = in_one_partition([schema_change(TS, f"ALTER TABLE t {statement}"), boundary(TS + 1)])
+            with pytest.raises(HeldError, match="as text, TiDB writes the numbers") if holds else nullcontext():
+                run_all(target, events, ddl=ddl_rules(source=source))
+            drop_all(session)
 
 
 def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:
