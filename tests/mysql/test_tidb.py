@@ -347,8 +347,9 @@ def test_verify_of_a_target_and_its_fixes(tidb_target: str, target: str, tmp_pat
     """A damaged TiDB is found out, and the file of fixes makes it equal."""
     pair = Pair(target, tidb_target, tmp_path)
     pair.both(
-        "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,3)) COLLATE utf8mb4_bin;"
-        "INSERT INTO m.t VALUES (1, 'a', 1.5), (2, 'é', -0.001), (3, NULL, NULL)"
+        "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,3), z INT(6) ZEROFILL,"
+        r" e ENUM('a\\b', '😀')) COLLATE utf8mb4_bin;"
+        r"INSERT INTO m.t VALUES (1, 'a', 1.5, 7, 'a\\b'), (2, 'é', -0.001, 0, '😀'), (3, NULL, NULL, NULL, NULL)"
     )
     assert said(pair.verify("m.*")) == set()
     pair.damage("USE m; UPDATE t SET v = 'A' WHERE id = 1; DELETE FROM t WHERE id = 2; INSERT INTO t (id) VALUES (4)")
