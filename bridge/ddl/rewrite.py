@@ -64,6 +64,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     column_definitions.generated_null,
     column_definitions.persistent,
     column_definitions.json_arrows,
+    column_definitions.json_nulls,
     column_definitions.vectors,
     column_definitions.invisible_columns,
     tables.view_rights,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
@@ -74,6 +75,20 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
             text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+
+
+def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
+    and would give them an empty one, which is no JSON."""
+    if site.target.flavour is not Flavour.MARIADB or site.source == "mariadb":
+        return
+    for item in statement.items:
+        column = item.definition
+        words = [token.word for _, token, depth in with_depth(column) if depth == 0]
+        is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
+        if is_new and ("NOT", "NULL") in pairwise(words) and {"DEFAULT", "AS"}.isdisjoint(words):
+            end = column[1].span[1]
+            yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

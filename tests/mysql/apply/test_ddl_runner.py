@@ -403,6 +403,18 @@ def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session,
     assert outcome(session) == ("done", "ran")
 
 
+@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
+def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
+    """The rows that are there get the JSON null, as in TiDB and MySQL."""
+    url = request.getfixturevalue(server)
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        session.execute("INSERT INTO m.t VALUES (1)")
+        run(url, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL COMMENT 'DEFAULT')")
+        assert session.rows("SELECT j FROM m.t") == [("null",)]
+
+
 @pytest.mark.parametrize(
     ("before", "value", "statement", "is_held"),
     [
