@@ -58,7 +58,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.dropped_checks,
     constraints.constraint_names,
     column_definitions.values_of_their_own,
-    column_definitions.numbers_as_text,
+    column_definitions.conversions,
     time_zones.local_times,
     tables.hashed_partitions,
     column_definitions.generated_null,

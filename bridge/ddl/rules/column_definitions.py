@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
@@ -24,15 +24,34 @@ _OTHER_EACH_TIME: Final = frozenset(
 )
 """Functions that give a server's rows other values than another server's."""
 
+_INTEGERS: Final = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT"})
 _TEXTS: Final = frozenset(
     {
         *("CHAR", "CHARACTER", "NCHAR", "VARCHAR", "NVARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "LONG"),
         *("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "ENUM", "SET"),
     }
 )
-_WRITTEN_OTHERWISE: Final = re.compile(r"(?:float|double|year)\b|[^']*\bzerofill\b", re.IGNORECASE)
-"""Types whose numbers TiDB writes otherwise as text than MySQL and MariaDB do: 16777216 and 16777200 for a FLOAT, all
-digits and 1e20, 0 and 0000 for a YEAR, 7 and 0007."""
+
+
+class _Conversion(NamedTuple):
+    """A change of a column's type in which one flavour makes other values than the others.
+
+    was: matches the definition of the column; becomes: words of its new type.
+    """
+
+    was: re.Pattern[str]
+    becomes: frozenset[str]
+    flavour: Flavour
+
+
+_CONVERSIONS: Final = (
+    # Of a FLOAT 16777216 or 16777200; all digits or 1e20; of a YEAR 0 or 0000; 7 or 0007.
+    _Conversion(re.compile(r"(?:float|double|year)\b|[^']*\bzerofill\b", re.IGNORECASE), _TEXTS, Flavour.TIDB),
+    # The fraction is rounded to the next day, or cut.
+    _Conversion(re.compile(r"(?:datetime|timestamp)\([1-6]\)", re.IGNORECASE), frozenset({"DATE"}), Flavour.MYSQL),
+    # The fraction is cut, or rounded.
+    _Conversion(re.compile(r"(?:datetime|timestamp|time)\([1-6]\)", re.IGNORECASE), _INTEGERS, Flavour.MARIADB),
+)
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -174,21 +193,22 @@ def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit 
     yield from ()
 
 
-def numbers_as_text(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses to make text of numbers that the target writes otherwise than the upstream."""
-    is_alike = (site.source == "tidb") == (site.target.flavour is Flavour.TIDB)
-    if is_alike or site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
+def conversions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses a change of a column's type of which the target makes other values than the upstream."""
+    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
+    source = Flavour(site.source.partition("-")[0])
+    apart = [one for one in _CONVERSIONS if (one.flavour is source) != (one.flavour is site.target.flavour)]
     for item in statement.items:
         column = item.definition
-        if item.change is not C.MODIFY_COLUMN or not column or at(column, 1).word not in _TEXTS:
-            continue
-        was = _WRITTEN_OTHERWISE.match(former_definition(item, statement, site))
-        if was and site.around.has_rows(statement.classified.tables[0]):
+        kind = at(column, 1).word
+        some = [one for one in apart if item.change is C.MODIFY_COLUMN and column and kind in one.becomes]
+        was = former_definition(item, statement, site) if some else ""
+        if any(one.was.match(was) for one in some) and site.around.has_rows(statement.classified.tables[0]):
             raise UnsupportedError(
-                f"as text, TiDB writes the numbers of {column[0].text} otherwise than other servers do: alter the table"
-                " by hand, with the upstream's texts, and skip the statement; or approve it, and have bridge verify"
-                " --against upstream fix what differs"
+                f"the target makes other values of {column[0].text} than the upstream when it becomes {kind}: alter the"
+                " table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge"
+                " verify --against upstream fix what differs"
             )
     yield from ()
 
