@@ -148,6 +148,14 @@ class Site:
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
 
 
+def former_definition(item: Item, statement: StatementParts, site: Site) -> str:
+    """Gives the target's definition of the column that MODIFY or CHANGE is about, without its name; "" where there is
+    none."""
+    is_change = item.tokens[0].word == "CHANGE"
+    old = item.tokens[item.tokens.index(item.definition[0]) - is_change].name or ""
+    return site.around.column_definition(statement.classified.tables[0], old) or ""
+
+
 def remove(found: Sequence[Token], why: str) -> Edit:
     """Removes tokens."""
     return Edit(*span_of(found), "", why)

@@ -49,10 +49,11 @@ from bridge.secret_settings import read_secret
 
 log = structlog.get_logger()
 
+SQL_MODE: Final = "STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
+"""Strict, so that nothing is truncated in silence; zero and partly-zero dates are valid values upstream (internals,
+15)."""
 SESSION_SETTINGS: Final = (
-    # Strict, so that nothing is truncated in silence; zero and partly-zero dates are valid values upstream (internals,
-    # 15).
-    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', "
+    f"SET SESSION sql_mode = '{SQL_MODE}', "
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     # Whatever the server has set for others: a SELECT gives all its rows, a statement without a key runs, a COMMIT

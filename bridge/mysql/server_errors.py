@@ -52,6 +52,8 @@ txn-entry-size-limit."""
 TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 1705, 3019, 8001, 8004, 8175, 9500})
 """More than the cache of the binary log, the table of locks, the undo log; TiDB: than txn-total-size-limit or
 tidb_mem_quota_query."""
+NO_ROOM: Final = frozenset({1021, 1114})
+"""The disk, or a temporary table, is full."""
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
 LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
@@ -152,6 +154,7 @@ def limit_fix(error: BaseException) -> str:
 
 _MEMORY_OF_TIDB: Final = "raise performance.txn-total-size-limit, tidb_mem_quota_query or tidb_server_memory_limit"
 _LIMIT_FIXES: Final = {
+    **dict.fromkeys(NO_ROOM, "give the server's disk, or its temporary tables, more room"),
     1153: "raise max_allowed_packet on the target, up to 1G",
     1197: "raise max_binlog_cache_size on the target",
     1206: "raise innodb_buffer_pool_size on the target",

@@ -16,6 +16,8 @@ SESSION: Final = (
     "SET SESSION allow_auto_random_explicit_insert = ON",
     # A statement that takes AUTO_INCREMENT away was allowed upstream.
     "SET SESSION tidb_allow_remove_auto_inc = ON",
+    # A temporary table may be as large as a transaction; else it is full at 64 MB.
+    "SET SESSION tidb_tmp_table_max_size = 137438953472",
     # Reads of the past, as of a moment that the whole cluster is given, would show rows as they were (v6.4).
     "SET SESSION tidb_enable_external_ts_read = OFF",
 )

@@ -10,6 +10,7 @@ from typing import Any
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.tso import tso_ms
+from bridge.verify.compare.checksums import real_number
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _SHOWN_BYTES = 120
@@ -193,6 +194,8 @@ def in_words(column: ColumnInfo, value: bytes | None) -> str:
             return _cut(f"x'{value.hex()}'")
         case ValueClass.NAME:
             return _cut(repr(value[2:].decode(errors="replace")))
+        case ValueClass.FLOAT | ValueClass.DOUBLE:
+            return repr(real_number(value)).removesuffix(".0")
         case ValueClass.TEXT | ValueClass.JSON:
             return _cut(repr(value.decode(errors="replace")))
         case _:

@@ -83,6 +83,10 @@ def _millis(value: datetime) -> str:
     return f"{value:%Y-%m-%d %H:%M:%S}.{value.microsecond // 1000:03}"
 
 
+def _all_digits(value: datetime) -> str:
+    return f"{value:%Y-%m-%d %H:%M:%S.%f}"
+
+
 def _zoned(value: datetime) -> str:
     """Without zeros behind the last digit of a fraction."""
     return (_millis(value).rstrip("0").rstrip(".") if value.microsecond else f"{value}").replace(" ", "T") + "Z"
@@ -175,6 +179,19 @@ KINDS: Final[dict[str, Kind]] = {
     "float": Kind("FLOAT", "float", 7, 4, text=plain_notation, opened=_same, schema="float", told=_same),
     "double": Kind("DOUBLE", "double", 8, 5, text=plain_notation, opened=_same, schema="double", told=_same),
     "latin1": Kind("VARCHAR(20)", "varchar", 12, 15, flags=0),
+    "tinyint": Kind("TINYINT(4)", "tinyint", -6, 1, opened=_same, schema="int16", told=_same),
+    "mediumint": Kind(
+        "MEDIUMINT(8) UNSIGNED", "mediumint unsigned", 4, 9, flags=129, opened=_same, schema="int32", told=_same
+    ),
+    "all bits": Kind(
+        "BIT(64)", "bit", -7, 16, flags=129, text=lambda v: str(_bit(v)), opened=_bit,
+        schema="bytes", semantic="io.debezium.data.Bits", parameters={"length": "64"}, told=_bits,
+    ),
+    "char": Kind("CHAR(10)", "char", 1, 254, flags=0),
+    "microseconds": Kind(
+        "DATETIME(6)", "datetime", 93, 12, text=_all_digits, opened=_all_digits, schema="int64",
+        semantic="io.debezium.time.MicroTimestamp", told=lambda v: (v - datetime(1970, 1, 1)) // _MICROSECOND,
+    ),
 }  # fmt: skip
 """By the name that a generated column has for its type."""
 SPECIAL: Final = tuple(list(KINDS)[6:])
@@ -211,8 +228,14 @@ VALUES: Final[dict[str, tuple[Value, ...]]] = {
                   datetime(2038, 1, 19, 3, 14, 7), datetime(2024, 3, 31, 2, 30)),
     "year": (None, 2024, 1901, 2155, 0),
     "float": (None, 0.0, 0.1, -1.5, 65536.0, 1e10, 3.5e-20),
-    "double": (None, 0.0, 0.1, -1.5, 1e22, 1.7976931348623157e308, 1234567.891234567),
+    "double": (None, 0.0, 0.1, -1.5, 1e22, 1.7976931348623157e308, 1234567.891234567, -2.1231246334180478e-10, 5e-324),
     "latin1": (None, "", "a", "é", "A", "ÿ'\\"),
+    "tinyint": (None, -128, 127, 0),
+    "mediumint": (None, 0, 16777215, 8388608),
+    "all bits": (None, b"\0" * 8, b"\xff" * 8, b"\x80" + b"\0" * 7, b"\0" * 7 + b"'"),
+    "char": (None, "", "a", "a\tb", "é😀", "it's \\", "\0"),
+    "microseconds": (None, datetime(1000, 1, 1, 0, 0, 0, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999),
+                     datetime(2024, 2, 29, 12, 34, 56, 500_000), datetime(1970, 1, 1)),
 }  # fmt: skip
 """Of columns that are part of no key."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
+import pyarrow as pa
+
 from bridge.config import Settings
 from bridge.model import PartitionId, TableName
 from bridge.mysql.connection import Session, Target
@@ -90,6 +92,21 @@ class InMemory:
         return InProcess([list(export(decode([part]))) for part in self._parts])
 
 
+class OfEvents(InMemory):
+    """A source whose messages are decoded already."""
+
+    def __init__(self, events: pa.Table) -> None:
+        places = zip(*(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        ends = {(topic, partition): offset + 1 for topic, partition, offset in sorted(places)}
+        super().__init__([], {where: Extent(0, end) for where, end in ends.items()})
+        self._events = events
+
+    def decoded(self, decode: EventDecoder, export: Export[Any]) -> InProcess:
+        """All events, in one part."""
+        del decode
+        return InProcess([list(export(iter([self._events])))])
+
+
 class Silent:
     """Nobody looks on."""
 
@@ -113,6 +130,16 @@ def verify(
 ) -> Report:
     """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql."""
     source = InMemory(parts, {where: Extent(0, end) for where, end in ends.items()})
+    return _verify(url, settings, protocol, source, fixes)
+
+
+def verify_events(url: str, events: pa.Table) -> Report:
+    """The same of events."""
+    settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
+    return _verify(url, settings, "canal-json", OfEvents(events))
+
+
+def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:
     options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())

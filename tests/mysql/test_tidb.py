@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.errors import ApplyError, OwnedError
+from bridge.config import Settings
+from bridge.errors import ApplyError, OwnedError, StoppedError
 from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
@@ -21,9 +22,11 @@ from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import MAY_LACK_BOUNDARIES
+from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.statement import Sharing, Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
+from tests.generated.verifying import verify
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
@@ -36,6 +39,7 @@ from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, s
 from tests.support.tidb import TiDB
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
 from tests.support.verify_servers import Pair, said
+from tests.support.wire import TSO, canal, compact
 from tests.system import test_take_over as take_over
 from tests.system.test_kills import survive
 
@@ -51,6 +55,7 @@ NEEDED = {
     "tidb_constraint_check_in_place_pessimistic": 1,
     "allow_auto_random_explicit_insert": 1,
     "tidb_allow_remove_auto_inc": 1,
+    "tidb_tmp_table_max_size": 137438953472,
     "tidb_enable_external_ts_read": 0,
 }
 
@@ -142,6 +147,31 @@ def test_a_transaction_beyond_the_memory_quota(tidb_target: str, session: Sessio
     assert pipeline.writer.end.retries == 0
     assert "is too large for the target: 8175" in raised.value.what
     assert "commit ts 0 to 20" in raised.value.where
+    assert "tidb_mem_quota_query" in raised.value.fix
+
+
+def test_a_verify_that_the_memory_quota_has_no_room_for(
+    tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and does not call the table different; temporary tables are in the memory of the transaction."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    session.execute("CREATE TABLE m.j (id INT PRIMARY KEY, v JSON)")
+    text = f'"{"x" * 3000}"'
+    values = [
+        canal("INSERT", {"id": ("int", str(n)), "v": ("json", text)}, database="m", table="j") for n in range(3000)
+    ]
+    values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": {"watermarkTs": TSO + 1}}))
+    count = len(values)
+    messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [b""] * count, [*values])
+    run_all(tidb_target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+    settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
+    assert verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count}).is_equal
+    session.execute("SET GLOBAL tidb_mem_quota_query = 6291456")
+    try:
+        with pytest.raises(StoppedError, match="has no room for the rows") as raised:
+            verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count})
+    finally:
+        session.execute("SET GLOBAL tidb_mem_quota_query = 1073741824")
     assert "tidb_mem_quota_query" in raised.value.fix
 
 
@@ -317,8 +347,9 @@ def test_verify_of_a_target_and_its_fixes(tidb_target: str, target: str, tmp_pat
     """A damaged TiDB is found out, and the file of fixes makes it equal."""
     pair = Pair(target, tidb_target, tmp_path)
     pair.both(
-        "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,3)) COLLATE utf8mb4_bin;"
-        "INSERT INTO m.t VALUES (1, 'a', 1.5), (2, 'é', -0.001), (3, NULL, NULL)"
+        "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), d DECIMAL(9,3), z INT(6) ZEROFILL,"
+        r" e ENUM('a\\b', '😀')) COLLATE utf8mb4_bin;"
+        r"INSERT INTO m.t VALUES (1, 'a', 1.5, 7, 'a\\b'), (2, 'é', -0.001, 0, '😀'), (3, NULL, NULL, NULL, NULL)"
     )
     assert said(pair.verify("m.*")) == set()
     pair.damage("USE m; UPDATE t SET v = 'A' WHERE id = 1; DELETE FROM t WHERE id = 2; INSERT INTO t (id) VALUES (4)")

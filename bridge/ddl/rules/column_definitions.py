@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, remove
 from bridge.ddl.rules.sequences import sequence_at
-from bridge.ddl.server_features import Feature
+from bridge.ddl.server_features import Feature, Flavour
 
 _COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
 _OTHER_EACH_TIME: Final = frozenset(
@@ -21,6 +23,35 @@ _OTHER_EACH_TIME: Final = frozenset(
     }
 )
 """Functions that give a server's rows other values than another server's."""
+
+_INTEGERS: Final = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT"})
+_TEXTS: Final = frozenset(
+    {
+        *("CHAR", "CHARACTER", "NCHAR", "VARCHAR", "NVARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "LONG"),
+        *("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "ENUM", "SET"),
+    }
+)
+
+
+class _Conversion(NamedTuple):
+    """A change of a column's type in which one flavour makes other values than the others.
+
+    was: matches the definition of the column; becomes: words of its new type.
+    """
+
+    was: re.Pattern[str]
+    becomes: frozenset[str]
+    flavour: Flavour
+
+
+_CONVERSIONS: Final = (
+    # Of a FLOAT 16777216 or 16777200; all digits or 1e20; of a YEAR 0 or 0000; 7 or 0007.
+    _Conversion(re.compile(r"(?:float|double|year)\b|[^']*\bzerofill\b", re.IGNORECASE), _TEXTS, Flavour.TIDB),
+    # The fraction is rounded to the next day, or cut.
+    _Conversion(re.compile(r"(?:datetime|timestamp)\([1-6]\)", re.IGNORECASE), frozenset({"DATE"}), Flavour.MYSQL),
+    # The fraction is cut, or rounded.
+    _Conversion(re.compile(r"(?:datetime|timestamp|time)\([1-6]\)", re.IGNORECASE), _INTEGERS, Flavour.MARIADB),
+)
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -63,6 +94,20 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
             text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+
+
+def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
+    and would give them an empty one, which is no JSON."""
+    if site.target.flavour is not Flavour.MARIADB or site.source == "mariadb":
+        return
+    for item in statement.items:
+        column = item.definition
+        words = [token.word for _, token, depth in with_depth(column) if depth == 0]
+        is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
+        if is_new and ("NOT", "NULL") in pairwise(words) and {"DEFAULT", "AS"}.isdisjoint(words):
+            end = column[1].span[1]
+            yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -144,6 +189,26 @@ def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit 
                 f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
                 " there: add the column with the values that the upstream's rows have, then skip the statement; or"
                 " approve it if they will be the same"
+            )
+    yield from ()
+
+
+def conversions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses a change of a column's type of which the target makes other values than the upstream."""
+    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
+        return
+    source = Flavour(site.source.partition("-")[0])
+    apart = [one for one in _CONVERSIONS if (one.flavour is source) != (one.flavour is site.target.flavour)]
+    for item in statement.items:
+        column = item.definition
+        kind = at(column, 1).word
+        some = [one for one in apart if item.change is C.MODIFY_COLUMN and column and kind in one.becomes]
+        was = former_definition(item, statement, site) if some else ""
+        if any(one.was.match(was) for one in some) and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"the target makes other values of {column[0].text} than the upstream when it becomes {kind}: alter the"
+                " table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge"
+                " verify --against upstream fix what differs"
             )
     yield from ()
 

@@ -10,7 +10,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition
 
 _MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 _DAYS: Final = frozenset({"CURRENT_DATE", "CURDATE", "CURRENT_TIME", "CURTIME"})
@@ -55,11 +55,9 @@ def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
     if item.change is C.ADD_COLUMN and _is_local(at(column, 1).word, _default(column)):
         return f"the rows that are there get a local time in {column[0].text}"
     if item.change is C.MODIFY_COLUMN:
-        is_change = item.tokens[0].word == "CHANGE"
-        old = item.tokens[item.tokens.index(column[0]) - is_change].name or ""
-        was = site.around.column_definition(statement.classified.tables[0], old)
-        if was is not None and was.upper().startswith("TIMESTAMP") != (at(column, 1).word == "TIMESTAMP"):
-            return f"the values of {old} are read or written as local times"
+        was = former_definition(item, statement, site)
+        if was and was.upper().startswith("TIMESTAMP") != (at(column, 1).word == "TIMESTAMP"):
+            return f"the values of {column[0].name} are read or written as local times"
     return ""
 
 

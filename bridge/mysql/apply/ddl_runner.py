@@ -30,9 +30,9 @@ from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclu
 from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_time
+from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
 from bridge.mysql.apply.upstream_zone import UTC, known_zone
-from bridge.mysql.connection import Session
+from bridge.mysql.connection import SQL_MODE, Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
@@ -46,7 +46,7 @@ _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_DATABASE: Final = 1049
-_NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1238})
+_NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     "SET SESSION character_set_collations = ''",
@@ -57,6 +57,10 @@ _CHANGED: Final = (
     "the target refused it, and was changed by hand since then; where that did what the statement says, running it"
     " would undo it"
 )
+_ROUNDS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_ROUND_FRACTIONAL'"
+_CUTS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_TRUNCATE_FRACTIONAL'"
+"""What becomes of the fraction of a time where a column holds fewer digits.  TiDB always rounds it.  MySQL rounds it
+and MariaDB cuts it; each of these two knows only the mode that has it do as the other one does."""
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
@@ -234,7 +238,7 @@ class SchemaChangeRunner:
             self._prepare(session, change, rewritten.classified)
             return makes_exactly(session, self._schema, change, rewritten.text or "", rewritten.classified)
         finally:
-            reset_time(session)
+            reset_session(session)
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
         target = self._target(session)
@@ -352,7 +356,7 @@ class SchemaChangeRunner:
                 return "ran, after an interruption had dropped some of its tables"
             raise self._refused_by_target(session, change, plan, server_words(error)) from error
         finally:
-            reset_time(session)
+            reset_session(session)
         return "ran"
 
     def _prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:
@@ -365,7 +369,8 @@ class SchemaChangeRunner:
             if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
                 raise
             session.execute(f"USE {quote_name(self._schema)}")
-        for setting in _SESSION:
+        fractions = () if session.is_tidb else (_CUTS if self._rules.source == "mariadb" else _ROUNDS,)
+        for setting in (*_SESSION, *fractions):
             try:
                 session.execute(setting)
             except MySQLError as error:

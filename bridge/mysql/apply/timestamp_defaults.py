@@ -12,7 +12,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection import SQL_MODE, Session
 from bridge.mysql.server_errors import LOST
 
 EXPLICIT_DEFAULTS: Final = "SET SESSION explicit_defaults_for_timestamp = 1"
@@ -38,10 +38,11 @@ def require_explicit_defaults(session: Session, where: str) -> None:
         )
 
 
-def reset_time(session: Session) -> None:
-    """Gives the session the present time again, and UTC; one whose connection is lost needs none."""
+def reset_session(session: Session) -> None:
+    """Gives the session the present time again, UTC, and the mode in which all sessions see the target; one whose
+    connection is lost needs none."""
     try:
-        session.execute("SET timestamp = DEFAULT, time_zone = '+00:00'")
+        session.execute(f"SET timestamp = DEFAULT, time_zone = '+00:00', sql_mode = '{SQL_MODE}'")
     except MySQLError as error:
         if not isinstance(error, LOST):
             raise

@@ -5,13 +5,15 @@ is, any other value after its length in bytes; NULL is written as the letter N, 
 different rows have different texts.  A row's hash is the first 64 bits of the MD5 of its text; sets of rows are
 compared by their number and the sum of their hashes (in an XOR, rows that come in pairs would cancel).
 
-The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.
+The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.  Of the smallest ones,
+it is the text of the value times 2^1000, and p-1000.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ldexp
 from typing import Final
 
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
@@ -38,6 +40,7 @@ _PLAIN: Final = frozenset(
         ValueClass.TEMPORAL,
     }
 )
+_SCALE: Final = 1000
 _UNHASHED: Final = 10**30
 """What a row without a hash adds to the sum: more than the hashes of all rows do."""
 
@@ -70,7 +73,7 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
         case ValueClass.INTEGER | ValueClass.DECIMAL:
             return f"{name}+0" if "zerofill" in column.type else name
         case ValueClass.FLOAT | ValueClass.DOUBLE:
-            return f"{name}+0e0"
+            return _real(f"({name}+0e0)")
         case ValueClass.NUMBER:
             return f"CAST({name} AS UNSIGNED)"
         case ValueClass.NAME:
@@ -87,6 +90,24 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
             return name
         case ValueClass.OTHER:
             return f"HEX({name})"
+
+
+def _real(number: str) -> str:
+    """Writes the SQL expression of a double as text that has all its digits.
+
+    MySQL cuts a number's text at 22 characters, so that negative numbers and small ones would lose the last of 17
+    digits.  The sign is therefore written apart, and what has more than 22 characters even so is multiplied by a
+    power of 2, which changes no digit of its value.
+    """
+    size = f"ABS({number})"
+    text = f"IF({size}=0 OR {size}>=1e-99,{size},CONCAT({size}*{2.0**_SCALE!r},'p-{_SCALE}'))"
+    return f"CONCAT(IF({number}<0,'-',''),{text})"
+
+
+def real_number(value: bytes) -> float:
+    """Reads the canonical text of a FLOAT or DOUBLE."""
+    digits, _, power = value.partition(b"p")
+    return ldexp(float(digits), int(power or 0))
 
 
 def token(column: ColumnInfo, alias: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.verify.compare.checksums import UNREADABLE, readable
+from bridge.verify.compare.checksums import UNREADABLE, readable, real_number
 
 KeyValues = tuple[bytes | None, ...]
 """Canonical values (`checksums.canonical`) of a key or a row."""
@@ -142,9 +142,9 @@ def literal_of(column: ColumnInfo, value: bytes | None) -> str:
         case ValueClass.INTEGER | ValueClass.DECIMAL | ValueClass.NUMBER:
             return value.decode()
         case ValueClass.FLOAT:
-            return literals.double_number(_FLOAT32.unpack(_FLOAT32.pack(float(value)))[0])
+            return literals.double_number(_FLOAT32.unpack(_FLOAT32.pack(real_number(value)))[0])
         case ValueClass.DOUBLE:
-            return literals.double_number(float(value))
+            return literals.double_number(real_number(value))
         case ValueClass.NAME:
             return "0" if value[:1] == b"1" and column.data_type == "enum" else literals.text(value[2:].decode())
         case ValueClass.TEXT if value.startswith(UNREADABLE):

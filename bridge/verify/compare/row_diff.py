@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.verify.compare.checksums import real_number
 from bridge.verify.compare.key_sql import KeyValues
 
 _FLOAT32: Final = struct.Struct("f")
@@ -77,9 +78,9 @@ class ComparedColumns:
             return parsed_json(value)
         try:
             if ValueClass.FLOAT in classes:
-                return _float32(float(value))
+                return _float32(real_number(value))
             if ValueClass.DOUBLE in classes:
-                return float(value)
+                return real_number(value)
             if ValueClass.DECIMAL in classes:
                 return Decimal(value.decode())
             if ValueClass.TEMPORAL in classes:

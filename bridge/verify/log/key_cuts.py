@@ -6,7 +6,7 @@ counts in one part, whichever parts it was loaded into.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -59,6 +59,15 @@ def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
 def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
     """Gives the ranges between cuts."""
     return tuple(pairwise([None, *cuts, None]))
+
+
+def is_within(numbers: KeyNumbers, ranges: Iterable[KeyNumbers]) -> bool:
+    """Tells whether one of some ranges holds this one."""
+    low, high = numbers
+    return any(
+        (above is None or (low is not None and low >= above)) and (end is None or (high is not None and high <= end))
+        for above, end in ranges
+    )
 
 
 def divided(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.mysql.connection import Session
-from bridge.mysql.server_errors import LOST, server_words
+from bridge.mysql.server_errors import REFUSED_VALUE, error_code, server_words
 from bridge.verify.log.log_tables import LoggedTable
 
 _AHEAD: Final = 16
@@ -24,7 +24,7 @@ class LoadedPart:
     """A part of a table, mostly the whole of it, whose expected rows are in a session.
 
     number: of the part.
-    refused: what the target said when it refused the rows, "" when it took them.
+    refused: what the target said when it refused a value, "" when it took them all.
     """
 
     table: LoggedTable
@@ -33,14 +33,13 @@ class LoadedPart:
     refused: str = ""
 
     def load(self, sql: str) -> None:
-        """Runs a statement, unless the target has refused one before.  Raises the error of a connection that is
-        lost."""
+        """Runs a statement, unless the target has refused a value before.  Raises any other error."""
         if self.refused:
             return
         try:
             self.session.execute(sql)
         except MySQLError as error:
-            if isinstance(error, LOST):
+            if error_code(error) not in REFUSED_VALUE:
                 raise
             self.refused = server_words(error)
 
@@ -54,7 +53,7 @@ def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list
 def load_parts(parts: Sequence[LoadedPart], statements: Iterable[tuple[int, int, str]]) -> None:
     """Makes the temporary tables and fills them.  statements: each with the numbers of its table and part.
 
-    Raises the error of a connection that is lost.
+    Raises the target's error, unless it is about a value.
     """
     places: dict[int, list[LoadedPart]] = {}
     for part in parts:

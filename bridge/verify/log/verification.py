@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pymysql.err import MySQLError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,14 @@ from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LostConnectionError, server_words
+from bridge.mysql.server_errors import (
+    NO_ROOM,
+    LostConnectionError,
+    TooLargeError,
+    error_code,
+    limit_fix,
+    server_words,
+)
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -49,7 +57,7 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
-from bridge.verify.log.key_cuts import KeyNumbers, find_cuts, ranges_of
+from bridge.verify.log.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
 from bridge.verify.log.loading import LoadedPart, load_parts, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
@@ -157,7 +165,7 @@ class LogVerification:
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
         parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
         self._load(parts, folded.statements({part.table.number: part.table.expected_table for part in parts}))
-        report.tables += self._results(hashed, self._all_parts(parts, sessions))
+        report.tables += self._results(hashed, parts, self._all_parts(parts, sessions))
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += (
@@ -292,6 +300,15 @@ class LogVerification:
                 where=str(self._target),
                 fix="run verify again",
             ) from error
+        except MySQLError as error:
+            if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
+                raise
+            raise StoppedError(
+                f"the target has no room for the rows that its tables should hold: {server_words(error)}",
+                where=str(self._target),
+                fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
+                " upstream)",
+            ) from error
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -315,14 +332,18 @@ class LogVerification:
             results.setdefault(number, []).append(result)
         return results
 
-    def _results(self, hashed: Iterable[HashedResult], loaded: dict[int, list[TableResult]]) -> list[TableResult]:
-        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
+    def _results(
+        self, hashed: Iterable[HashedResult], parts: Iterable[LoadedPart], loaded: dict[int, list[TableResult]]
+    ) -> list[TableResult]:
+        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session; rows of
+        those that lie in a part are counted there."""
+        ranges = {part.table.number: part.table.expected_table.ranges for part in parts}
         equal: dict[int, TableResult] = {}
         for one in hashed:
             table = one.range.table
             result = equal.setdefault(table.number, TableResult(table.name, notes=_notes(table)))
             result.seconds += one.seconds / self._options.workers
-            if one.tally:
+            if one.tally and not is_within(one.range.numbers, ranges.get(table.number, ())):
                 result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
         for number, result in equal.items():
             loaded.setdefault(number, []).append(result)

@@ -16,6 +16,7 @@ from bridge.mysql.table_definition import ColumnInfo, Definition, Index
 _WIDTH: Final = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
 _PRINTED: Final = re.compile(r"\b_[a-z]\w*(?=\\?')|[\\`\s]", re.IGNORECASE)
 """Parts of an expression that servers of one kind print or leave out, depending on their version."""
+_BEYOND_UCS2: Final = re.compile("[\U00010000-\U0010ffff]")
 _OLD_NAMES: Final = re.compile(r"^utf8(?=_|$)")
 
 
@@ -103,10 +104,13 @@ def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
 
 
 def plain_type(column: ColumnInfo) -> str:
-    """Gives a type without what servers print differently: display widths, JSON."""
+    """Gives a type without what servers print differently: display widths, ZEROFILL, which TiDB does not tell, JSON;
+    of members of ENUM and SET, backslashes and characters that information_schema shows as a question mark."""
     if column.is_json:
         return "json"
-    return column.type if column.data_type in {"enum", "set"} else _WIDTH.sub(r"\1", column.type.lower())
+    if column.data_type in {"enum", "set"}:
+        return _BEYOND_UCS2.sub("?", column.type.replace("\\\\", "\\"))
+    return _WIDTH.sub(r"\1", column.type.lower()).removesuffix(" zerofill")
 
 
 def _collation(column: ColumnInfo) -> str:

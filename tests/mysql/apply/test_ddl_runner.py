@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from bridge.commands.ddl import release
-from bridge.ddl.policy import DdlRules
+from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
@@ -25,7 +26,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso
 from tests.support.command import bridge
-from tests.support.pipelines import admin, journal, opened, run_all
+from tests.support.pipelines import admin, drop_all, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 TS = ms_tso(1_700_000_000_000)
@@ -52,6 +53,43 @@ def run(url: str, *statements: str, ts: int = TS) -> None:
 def outcome(session: Session) -> tuple[str, str]:
     ((state, words),) = session.rows("SELECT state, outcome FROM _bridge.schema_changes")
     return str(state), str(words)
+
+
+FRACTIONS = {
+    "DATETIME(6)": ("'2024-02-28 23:59:59.600000'", "DATETIME(0)", "2024-02-29 00:00:00", "2024-02-28 23:59:59"),
+    "TIMESTAMP(6)": (
+        "'2024-02-28 23:59:59.678951'",
+        "TIMESTAMP(4)",
+        "2024-02-28 23:59:59.6790",
+        "2024-02-28 23:59:59.6789",
+    ),
+    "TIME(3)": ("'-00:00:00.600'", "TIME", "-00:00:01", "00:00:00"),
+    "VARCHAR(30)": ("'2024-02-28 10:11:12.6'", "DATETIME", "2024-02-28 10:11:13", "2024-02-28 10:11:12"),
+}
+"""By the type of a column: a value, the type that it becomes, and what MySQL and MariaDB make of the value."""
+
+
+@pytest.mark.parametrize("before", FRACTIONS)
+@pytest.mark.parametrize(
+    ("server", "source", "cuts"),
+    [
+        *(("target", "tidb", False), ("old_target", "mysql-8", False), ("target", "mariadb", True)),
+        *(("mysql_target", "tidb", False), ("mysql_target", "mariadb", True), ("old_mysql_target", "mysql-5.7", False)),
+    ],
+)
+def test_fractions_of_times_end_as_upstream(
+    request: pytest.FixtureRequest, server: str, source: str, cuts: bool, before: str
+) -> None:
+    """A column that holds fewer digits has the values of the upstream's server, which rounds them or cuts them."""
+    url = request.getfixturevalue(server)
+    value, after, rounded, cut = FRACTIONS[before]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before} NULL)")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        change = schema_change(TS, f"ALTER TABLE t MODIFY v {after} NULL")
+        run_all(url, in_one_partition([change, boundary(TS + 1)]), ddl=ddl_rules(source=source))
+        assert session.value("SELECT CONCAT(v) FROM m.t") == (cut if cuts else rounded)
 
 
 THERE_ALREADY = [
@@ -407,6 +445,54 @@ def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session,
     session.execute("CREATE SEQUENCE s")
     run(target, statement)
     assert outcome(session) == ("done", "ran")
+
+
+@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
+def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
+    """The rows that are there get the JSON null, as in TiDB and MySQL."""
+    url = request.getfixturevalue(server)
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        session.execute("INSERT INTO m.t VALUES (1)")
+        run(url, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL COMMENT 'DEFAULT')")
+        assert session.rows("SELECT j FROM m.t") == [("null",)]
+
+
+TIDB, MYSQL, MARIADB = "tidb", "mysql-8", "mariadb"
+CONVERTED = [
+    ("FLOAT", "16777216", "MODIFY v VARCHAR(40)", {TIDB}),
+    ("DOUBLE UNSIGNED", "1e20", "CHANGE COLUMN v w TEXT", {TIDB}),
+    ("YEAR", "0", "MODIFY COLUMN v CHAR(4)", {TIDB}),
+    ("INT(6) UNSIGNED ZEROFILL", "7", "MODIFY v VARBINARY(9)", {TIDB}),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATE", {MYSQL}),
+    ("TIME(3)", "'23:59:59.6'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("DATETIME", "'2024-02-29 23:59:59'", "MODIFY v DATE", set[str]()),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATETIME", set[str]()),
+    ("FLOAT", "16777216", "MODIFY v DOUBLE", set[str]()),
+    ("INT COMMENT 'no zerofill'", "7", "MODIFY v VARCHAR(9)", set[str]()),
+    ("DECIMAL(9,2)", "7", "MODIFY v VARCHAR(9)", set[str]()),
+    ("FLOAT", "NULL", "ALTER v SET DEFAULT 5", set[str]()),
+]
+"""A column, its value, what it becomes, and the sources that make another value of it than MariaDB."""
+
+
+@pytest.mark.parametrize(("before", "value", "statement", "held"), CONVERTED)
+def test_values_that_servers_convert_otherwise(
+    target: str, before: str, value: str, statement: str, held: set[str]
+) -> None:
+    """Where the upstream's server makes other values of them, the operator is asked; not where it makes the same, or
+    where the table is empty."""
+    for source, rows in [*((source, 1) for source in (TIDB, MYSQL, MARIADB)), (TIDB, 0)]:
+        with admin(target) as session:
+            session.execute("CREATE DATABASE m")
+            session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+            session.execute(f"INSERT INTO m.t SELECT 1, {value} FROM DUAL WHERE {rows}")
+            events = in_one_partition([schema_change(TS, f"ALTER TABLE t {statement}"), boundary(TS + 1)])
+            is_held = rows and source in held
+            with pytest.raises(HeldError, match="makes other values of") if is_held else nullcontext():
+                run_all(target, events, ddl=ddl_rules(source=source))
+            drop_all(session)
 
 
 def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:

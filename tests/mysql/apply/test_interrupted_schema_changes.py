@@ -72,6 +72,24 @@ def cut_at(doomed: str) -> Callable[[str], None]:
     return trace
 
 
+def test_what_ran_before_on_the_session_is_not_in_the_way(url: str, session: Session) -> None:
+    """The session sees the target as a new one does, whatever an earlier statement needed."""
+    texts = ("ALTER TABLE t MODIFY v BIGINT", ADD)
+    events = in_one_partition([*(schema_change(10 + n, text) for n, text in enumerate(texts)), boundary(12)])
+    done = 0
+
+    def trace(step: str) -> None:
+        nonlocal done
+        done += step == "ddl executed"
+        if done == len(texts):
+            raise Died
+
+    with pytest.raises(Died):
+        run_all(url, events, trace=trace)
+    run_all(url, events)
+    assert session.rows("SELECT * FROM t") == [(1, 10, None)]
+
+
 def crash(url: str, statement: str, step: str) -> Callable[..., Any]:
     """The bridge dies at a step of the statement; what starts it again."""
     events = in_one_partition([schema_change(10, statement), boundary(11)])

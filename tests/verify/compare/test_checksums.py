@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from math import inf, nextafter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,8 +15,9 @@ from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
-from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, row_hash, token
+from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, readable, real_number, row_hash, token
 from bridge.verify.compare.key_sql import KeyValues, between, boundary_query, key_parts
+from tests.support.fixtures import SERVERS
 from tests.support.verify_servers import execute
 
 TABLE = """
@@ -99,6 +101,25 @@ def test_collations_of_all_kinds_in_one_row(
     finally:
         session.close()
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("server", [*SERVERS, pytest.param("tidb_target", marks=pytest.mark.soak)])
+def test_neighbouring_doubles_have_texts_of_their_own(request: pytest.FixtureRequest, server: str) -> None:
+    """Of whatever size and sign, and each text is that of its number alone."""
+    url, dice = request.getfixturevalue(server), random.Random(2)
+    numbers = [sign * dice.uniform(1, 9) * 10.0**size for size in range(-308, 308, 4) for sign in (1, -1)]
+    numbers += [0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e-99, -1e-99, 1e15, 1e-5]
+    pairs = [(number, nextafter(number, inf if number < 1 else 0)) for number in numbers]
+    execute(url, "CREATE DATABASE app; CREATE TABLE app.d (id INT PRIMARY KEY, a DOUBLE, b DOUBLE)")
+    rows = (",".join(map(literals.double_number, pair)) for pair in pairs)
+    execute(url, "INSERT INTO app.d VALUES " + ",".join(f"({n},{row})" for n, row in enumerate(rows)))
+    session = Target(url).connect(autocommit=True)
+    try:
+        columns = list(definition(session, "d").columns.values())[1:]
+        found = session.rows(f"SELECT {','.join(map(readable, columns))} FROM app.d ORDER BY id")
+    finally:
+        session.close()
+    assert [tuple(real_number(bytes.fromhex(str(text))) for text in row) for row in found] == pairs
 
 
 @pytest.mark.parametrize("own_order", [True, False])
