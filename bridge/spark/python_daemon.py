@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.spark.daemon_ahead import hand_over, listener_of, take_over
-from bridge.spark.process_memory import keep_freed_memory
+from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory
 from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
@@ -46,6 +46,7 @@ def main() -> None:
         os.nice(_NICENESS)
     import_module("bridge.protocols.fast.loading")
     daemon = import_module("pyspark.daemon")
+    freeze_loaded_modules()
     connection = None if listener is None else take_over(listener)
     daemon.manager()
     del connection  # open until here, for the process that has handed over
