@@ -20,7 +20,7 @@ from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows import chunks
-from bridge.spark.kept_rows.chunks import Chunk, Spans, Wanted, export_chunk
+from bridge.spark.kept_rows.chunks import Chunk, ChunkIndex, Spans, Wanted, export_chunk
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
 from tests.support.upstreams import events_table, row_change
@@ -59,7 +59,7 @@ def test_a_chunk_answers_as_rows_in_memory_do(tmp_path: Path, monkeypatch: pytes
             wanted = Wanted(low, high, begins, random.choice([frozenset(), frozenset({NAME})]))
             held = wanted.of(DriverRows.of([rows]).between(0, 1000)._table)
             expected = DriverRows(held)
-            chunk = Chunk(value, wanted)
+            chunk = Chunk(value, ChunkIndex.of(value), wanted)
             assert chunk.rows().equals(held)
             assert chunk.spans().amount.rows == chunk.moments().amount.rows == expected.count
             assert chunk.spans().amount == chunk.moments().amount
@@ -83,7 +83,8 @@ def rendered(
 ) -> list[Rendered]:
     """As tasks do."""
     made = Shards.of({NAME: table}, rendering, KnownSpellings({}), shards, None)
-    divided = list(made._divide(iter([Chunk(export_chunk(changes, None), wanted)])))
+    value = export_chunk(changes, None)
+    divided = list(made._divide(iter([Chunk(value, ChunkIndex.of(value), wanted)])))
     found = [one for shard in range(shards) for one in made._render(shard, [d for d in divided if d[0] == shard])]
     for one in found:
         if not isinstance(one, Rendered):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -92,14 +93,30 @@ class Wanted(NamedTuple):
         return rows
 
 
-class Chunk:
-    """A chunk that is open for reading.  value: what `export_chunk` returned."""
+class ChunkIndex(NamedTuple):
+    """What a chunk says of itself: its blocks, and its tables, pickled."""
 
-    def __init__(self, value: bytes, wanted: Wanted) -> None:
-        self._file = pa.ipc.open_file(opened(value))
-        self._wanted = wanted
-        index = np.frombuffer(self._file.schema.metadata[_INDEX], np.int64)
-        self._blocks = Spans(*index.reshape(-1, len(Spans._fields)).T)
+    blocks: Spans
+    tables: bytes
+
+    @classmethod
+    def of(cls, value: bytes) -> ChunkIndex:
+        """Reads it.  value: what `export_chunk` returned."""
+        metadata = pa.ipc.open_file(opened(value)).schema.metadata
+        blocks = np.frombuffer(metadata[_INDEX], np.int64)
+        return cls(Spans(*blocks.reshape(-1, len(Spans._fields)).T), metadata[_TABLES])
+
+
+class Chunk:
+    """A chunk to be read.
+
+    value: what `export_chunk` returned.
+    index: its index; whoever asks many chunks, and often, keeps it, since to open one takes longer than most answers.
+    """
+
+    def __init__(self, value: bytes, index: ChunkIndex, wanted: Wanted) -> None:
+        self._value, self._wanted = value, wanted
+        self._blocks, self._tables = index
 
     def rows(self) -> pa.Table:
         """Reads the row changes that are meant (EVENT_SCHEMA), in order."""
@@ -113,7 +130,7 @@ class Chunk:
     def tables(self) -> dict[TableName, TableRows]:
         """Gives the changed tables."""
         if self._is_whole.all():
-            found: dict[TableName, TableRows] = pickle.loads(self._file.schema.metadata[_TABLES])
+            found: dict[TableName, TableRows] = pickle.loads(self._tables)
             return found
         return DriverRows(self.rows()).tables()
 
@@ -153,8 +170,14 @@ class Chunk:
         return is_inside & (not begins and not without)
 
     def _read(self, blocks: Longs) -> pa.Table:
+        if not len(blocks):
+            return EVENT_SCHEMA.empty_table()
         batches = [self._file.get_batch(number) for number in blocks.tolist()]
         return self._wanted.of(pa.Table.from_batches(batches, self._file.schema).replace_schema_metadata())
+
+    @cached_property
+    def _file(self) -> pa.ipc.RecordBatchFileReader:
+        return pa.ipc.open_file(opened(self._value))
 
     def _read_each(self, which: Bools) -> Iterator[pa.Table]:
         """Reads blocks one by one, but for those that hold nothing that is meant."""

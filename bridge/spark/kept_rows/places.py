@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext
 
 from bridge.protocols.batch_decode import packed, unpacked
-from bridge.spark.kept_rows.chunks import Chunk, Wanted
+from bridge.spark.kept_rows.chunks import Chunk, ChunkIndex, Wanted
 
 _TASKS_PER_CORE: Final = 3
 """Tasks of a job over files: a few for each core, so that none waits long for the last one."""
@@ -40,6 +40,14 @@ class KeptFile:
         self.value, self.first_ts, self.last_ts = value, first_ts, last_ts
         weakref.finalize(self, Path(value.decode()).unlink, missing_ok=True)
 
+    def chunk(self, wanted: Wanted) -> Chunk:
+        """Gives the chunk."""
+        return Chunk(self.value, self._index, wanted)
+
+    @cached_property
+    def _index(self) -> ChunkIndex:
+        return ChunkIndex.of(self.value)
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -56,7 +64,7 @@ class _Part(NamedTuple):
 
     def open(self) -> Chunk:
         """Opens the chunk."""
-        return Chunk(self.value, self.wanted)
+        return Chunk(self.value, ChunkIndex.of(self.value), self.wanted)
 
 
 class Parts:
@@ -74,12 +82,12 @@ class Parts:
     def each(self, function: Callable[[Chunk], T]) -> list[T]:
         """Calls the function with each chunk: for files in this process, since reading a little of them takes less time
         than a Spark job."""
-        here = [function(part.open()) for part in self._here]
+        here = [function(file.chunk(wanted)) for file, wanted in self._files]
         return here + [one for rdd in self._with_spark for one in rdd.map(lambda part: function(part.open())).collect()]
 
     def tables(self, function: Callable[[Chunk], pa.Table]) -> list[pa.Table]:
         """Does the same for functions that give events (EVENT_SCHEMA)."""
-        here = [function(part.open()) for part in self._here]
+        here = [function(file.chunk(wanted)) for file, wanted in self._files]
         there = (rdd.map(lambda part: packed(function(part.open()))).collect() for rdd in self._with_spark)
         return [*here, *(unpacked([value]) for values in there for value in values)]
 
