@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.errors import OwnedError, UsageError
+from bridge.errors import BadMessageError, OwnedError, UsageError
+from bridge.events import Code, Event, Kind
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
@@ -165,6 +166,26 @@ def test_a_step_that_lacks_a_boundary_now_is_waited_for(target: str) -> None:
         run_all(target, events)
         assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(20, 20)]
         assert session.rows("SELECT id FROM m.t") == [(1,), (2,)]
+
+
+def test_a_bad_message_in_an_interrupted_step_stops_at_once(target: str) -> None:
+    """When the next bridge does not quarantine it any more: the step cannot become whole."""
+    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+    events = in_one_partition([t_row(10, 1, 1), boundary(11), bad, t_row(12, 2, 2), boundary(20)])
+
+    def die(step: str) -> None:
+        if step == "part committed":
+            raise Died
+
+    with admin(target) as session:
+        begin(session, [T])
+        with pytest.raises(Died):
+            run_all(target, events, quarantine=True, writers=2, trace=die)
+        with opened(target, [("cdc", 0)]) as pipeline, pytest.raises(BadMessageError):
+            pipeline.take(events)
+        run_all(target, events, quarantine=True)
+        assert session.rows("SELECT id FROM m.t") == [(1,), (2,)]
+        assert session.rows("SELECT `offset` FROM _bridge.quarantine") == [(2,)]
 
 
 def test_parts_that_a_failover_lost_are_written_again(target: str) -> None:

@@ -8,13 +8,15 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from bridge.spark.daemon_ahead import VARIABLE, DaemonAhead
+from bridge.spark.daemon_ahead import VARIABLE, DaemonAhead, _address, hand_over
 from bridge.spark.session import starts_workers_here
 from bridge.spark.tuning import switch_off
 
@@ -110,6 +112,41 @@ def test_it_ends_with_the_bridge(ahead: DaemonAhead) -> None:
     ahead.start()
     ahead.close()
     assert process_of(ahead).wait(SECONDS) == 0
+
+
+def test_it_needs_no_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may be full, or its name too long for a socket, and a bridge that is killed would leave something there."""
+    monkeypatch.setenv(VARIABLE, "")  # so that it is restored
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    DaemonAhead().close()
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket to which this process would hand over."""
+    monkeypatch.setenv(VARIABLE, f"test-{os.getpid()}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
+        made.bind(_address(os.environ[VARIABLE]))
+        made.listen(1)
+        yield made
+
+
+def test_one_that_ends_before_it_takes_over_is_none(listener: socket.socket) -> None:
+    """The JVM would otherwise wait for the port of a daemon that has ended, and fail the task."""
+    with ThreadPoolExecutor(1) as pool:
+        is_handed_over = pool.submit(hand_over)
+        with listener.accept()[0] as connection:
+            while connection.recv(1 << 16):
+                pass
+        assert is_handed_over.result(SECONDS) is False
+
+
+def test_nothing_is_handed_to_another_user(monkeypatch: pytest.MonkeyPatch, listener: socket.socket) -> None:
+    """Every user sees the names of such sockets, and could listen at one once its process has ended."""
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
+    assert not hand_over()
+    with listener.accept()[0] as connection:
+        assert connection.recv(1) == b""
 
 
 def test_switched_off(ahead: DaemonAhead) -> None:

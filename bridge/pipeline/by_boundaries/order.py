@@ -222,8 +222,8 @@ class BoundaryOrder:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the resolved ts has reached a bad message."""
-        return bool(self.next_bad()) and self.resolved_ts == self._frontier.frozen_at
+        """Whether everything before a bad message is complete."""
+        return bool(self.next_bad()) and self._complete_ts == self._frontier.frozen_at
 
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that were read, unless `until` is reached."""
@@ -286,11 +286,16 @@ class BoundaryOrder:
 
     @property
     def resolved_ts(self) -> int:
-        """The resolved ts of the frontier, at most `until`; not above the applied ts while it is in the midst of a step
-        of which the target may have parts."""
+        """The ts below which everything is complete; not above the applied ts while that is in the midst of a step of
+        which the target may have parts."""
+        complete = self._complete_ts
+        return complete if complete >= self._begun_ts else min(complete, self.applied_ts)
+
+    @property
+    def _complete_ts(self) -> int:
+        """The resolved ts of the frontier, at most `until`."""
         resolved = self._frontier.resolved_ts
-        resolved = resolved if self._until is None else min(resolved, self._until)
-        return resolved if resolved >= self._begun_ts else min(resolved, self.applied_ts)
+        return resolved if self._until is None else min(resolved, self._until)
 
     @property
     def until_reached(self) -> bool:

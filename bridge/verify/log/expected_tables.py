@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT, groups
+from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
 from bridge.verify.log.key_cuts import WHOLE, KeyNumbers, divided
@@ -43,6 +43,31 @@ must stay the same while one column after the other takes the later step's value
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
+
+
+class Insert(NamedTuple):
+    """A statement that loads rows.
+
+    must_fit: whether the table has to take every row.  Otherwise one that it refuses is not there: no row of the target
+    can have its key.
+    """
+
+    head: str
+    rows: list[str]
+    tail: str
+    must_fit: bool
+
+    @property
+    def sql(self) -> str:
+        """The statement."""
+        return f"{self.head}({'),('.join(self.rows)}){self.tail}"
+
+    def halves(self) -> Iterator[Insert]:
+        """Gives two statements with half of the rows each; none for a single row."""
+        middle = len(self.rows) // 2
+        if middle:
+            yield self._replace(rows=self.rows[:middle])
+            yield self._replace(rows=self.rows[middle:])
 
 
 @dataclass(frozen=True)
@@ -87,7 +112,7 @@ class ExpectedTable:
             lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB"
 
-    def inserts(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
+    def inserts(self, rows: pa.Table) -> Iterator[tuple[int, Insert]]:
         """Gives the statements that load folded steps of this table, each with the number of its part.  The parts take
         turns, so that they can be loaded at once.
 
@@ -95,12 +120,14 @@ class ExpectedTable:
         such row wins.
         """
         for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
-            yield from ((part, sql) for part, sql in enumerate(turn) if sql is not None)
+            yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
 
-    def _inserts(self, rows: pa.Table) -> Iterator[str]:
-        for by_time, lacks, names in _distinct(rows, "by_time", "lacks", "names"):
-            alike = (pc.equal(rows["by_time"], by_time), pc.equal(rows["lacks"], lacks), pc.equal(rows["names"], names))
+    def _inserts(self, rows: pa.Table) -> Iterator[Insert]:
+        kinds = ("by_time", "lacks", "names", "may_be_gone")
+        for kind in _distinct(rows, *kinds):
+            alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
             mine = rows.filter(reduce(pc.and_, alike))
+            by_time, lacks, names, _ = kind
             stays = pc.is_valid(mine["image"])
             known = self._known(names, lacks=lacks)
             yield from self._load(mine.filter(stays), names.split(SEP), "image", known, by_time=by_time)
@@ -116,14 +143,17 @@ class ExpectedTable:
 
     def _load(
         self, rows: pa.Table, names: Sequence[str], values: str, known: str | None, *, by_time: bool
-    ) -> Iterator[str]:
-        """known: None for rows that are gone."""
+    ) -> Iterator[Insert]:
+        """rows: all of them may be gone, or none.  known: None for rows that are gone.
+
+        A row that is gone, or may be, had its key before the key became NOT NULL, shorter, or of another type."""
         if rows.num_rows == 0:
             return
         columns = [quote_name(self.definition.columns[name].name) for name in names]
         meta = [quote_name(name) for name, _ in self._meta()]
-        head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
-        tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES "
+        tail = self._last_wins(by_time=by_time) if self.key else ""
+        must_fit = known is not None and not rows["may_be_gone"][0].as_py()
         told = {
             GONE: pa.scalar(str(int(known is None)), TEXT),
             KNOWN: pa.scalar(f"'{known or ''}'", TEXT),
@@ -138,8 +168,9 @@ class ExpectedTable:
             *(told[name] for name, _ in self._meta()),
             pa.scalar(",", TEXT),
         )
-        for body in groups(_repeated(bodies, rows), "),(", STATEMENT_BYTES):
-            yield f"{head}{body}{tail}"
+        for run in runs(_repeated(bodies, rows), STATEMENT_BYTES):
+            texts = run.to_pylist()
+            yield Insert(head, ["),(".join(texts)] if must_fit else texts, tail, must_fit)
 
     def _last_wins(self, *, by_time: bool) -> str:
         newer = _LATER_BY_TIME if by_time else _LATER

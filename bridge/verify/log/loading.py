@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pymysql.err import MySQLError
 
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import REFUSED_VALUE, error_code, server_words
+from bridge.verify.log.expected_tables import Insert
 from bridge.verify.log.log_tables import LoggedTable
 
 _AHEAD: Final = 16
@@ -32,16 +34,27 @@ class LoadedPart:
     session: Session
     refused: str = ""
 
-    def load(self, sql: str) -> None:
-        """Runs a statement, unless the target has refused a value before.  Raises any other error."""
-        if self.refused:
-            return
+    def create(self) -> None:
+        """Makes the temporary table.  Raises the target's error, unless it is about a value."""
+        self._run(self.table.expected_table.create())
+
+    def load(self, insert: Insert) -> None:
+        """Loads rows, unless the target has refused a value before.  Raises any other error."""
+        if not self.refused and not self._run(insert.sql, may_refuse=not insert.must_fit):
+            for half in insert.halves():
+                self.load(half)
+
+    def _run(self, sql: str, *, may_refuse: bool = False) -> bool:
+        """Returns whether the target took the values.  may_refuse: whether it need not."""
         try:
             self.session.execute(sql)
         except MySQLError as error:
             if error_code(error) not in REFUSED_VALUE:
                 raise
+            if may_refuse:
+                return False
             self.refused = server_words(error)
+        return True
 
 
 def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list[LoadedPart]:
@@ -50,8 +63,8 @@ def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list
     return [LoadedPart(table, part, sessions[i % len(sessions)]) for i, (table, part) in enumerate(places)]
 
 
-def load_parts(parts: Sequence[LoadedPart], statements: Iterable[tuple[int, int, str]]) -> None:
-    """Makes the temporary tables and fills them.  statements: each with the numbers of its table and part.
+def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, Insert]]) -> None:
+    """Makes the temporary tables and fills them.  inserts: each with the numbers of its table and part.
 
     Raises the target's error, unless it is about a value.
     """
@@ -63,16 +76,17 @@ def load_parts(parts: Sequence[LoadedPart], statements: Iterable[tuple[int, int,
         pools = {session: stack.enter_context(ThreadPoolExecutor(1, "loading")) for session in sessions}
         waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
 
-        def load(part: LoadedPart, sql: str) -> None:
+        def begin(part: LoadedPart, work: Callable[[], None]) -> None:
             mine = waiting[part.session]
             if len(mine) >= _AHEAD:
                 mine.popleft().result()
-            mine.append(pools[part.session].submit(part.load, sql))
+            mine.append(pools[part.session].submit(work))
 
         for part in parts:
-            load(part, part.table.expected_table.create())
-        for table, number, sql in statements:
-            load(places[table][number], sql)
+            begin(part, part.create)
+        for table, number, insert in inserts:
+            part = places[table][number]
+            begin(part, partial(part.load, insert))
         for futures in waiting.values():
             for future in futures:
                 future.result()

@@ -24,7 +24,7 @@ from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, opened
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.expected_tables import ExpectedTable, Insert
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.lineage import Cut, LoggedChange
@@ -121,7 +121,7 @@ class FoldedLog:
             total[number] = list(map(add, total[number], some)) if number in total else some
         return total
 
-    def statements(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
+    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, Insert]]:
         """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
         part."""
         if not expected_tables:
@@ -260,18 +260,18 @@ def _fingerprinting(
 
 def _loading(
     expected_tables: Mapping[int, ExpectedTable],
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, Insert]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
-    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
+    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, Insert]]:
         folded = _folded(found)
         ordered = folded.take(pa.array(np.argsort(folded["table_number"].to_numpy(), kind="stable")))
         numbers = ordered["table_number"].to_numpy()
         for number, expected_table in expected_tables.items():
             start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
             mine = ordered.slice(start, end - start)
-            for part, sql in expected_table.inserts(mine if expected_table.key else balance(mine)):
-                yield number, part, sql
+            for part, insert in expected_table.inserts(mine if expected_table.key else balance(mine)):
+                yield number, part, insert
 
     return load
 

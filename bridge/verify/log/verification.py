@@ -55,7 +55,7 @@ from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION
+from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION, Insert
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
 from bridge.verify.log.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
@@ -164,7 +164,7 @@ class LogVerification:
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
         parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
-        self._load(parts, folded.statements({part.table.number: part.table.expected_table for part in parts}))
+        self._load(parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
         report.tables += self._results(hashed, parts, self._all_parts(parts, sessions))
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
@@ -290,10 +290,10 @@ class LogVerification:
             elif found := differ[table.number]:
                 yield table.divided(spans(sorted(found, key=lambda one: -inf if one[0] is None else one[0]), count))
 
-    def _load(self, parts: Sequence[LoadedPart], statements: Iterator[tuple[int, int, str]]) -> None:
+    def _load(self, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, Insert]]) -> None:
         self._listener.stage("recomputing the last state of every key")
         try:
-            load_parts(parts, statements)
+            load_parts(parts, inserts)
         except LostConnectionError as error:
             raise StoppedError(
                 f"the connection to the target was lost: {server_words(error)}",

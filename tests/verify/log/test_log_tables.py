@@ -30,6 +30,7 @@ from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.key_cuts import can_be_cut, find_cuts, ranges_of
 from bridge.verify.log.lineage import LoggedChange, trace
+from bridge.verify.log.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.row_steps import LogPlan, links, shapes, steps
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -112,12 +113,14 @@ def compared_parts(
     plan = LogPlan((logged.replicated,), lineage.histories, 10_000, None)
     plan = replace(plan, units={key: root for key, (_, root) in linked(links(plan, found)).items()})
     folded = completed(fold_steps(steps(plan, found)))
-    statements_by_part = list(logged.expected_table.inserts(folded if logged.replicated.key else balance(folded)))
+    inserts = list(logged.expected_table.inserts(folded if logged.replicated.key else balance(folded)))
     for part in range(len(logged.ranges)):
         session.execute(f"DROP TEMPORARY TABLE IF EXISTS {logged.expected_table.name}")
-        session.execute(logged.expected_table.create())
-        for _, sql in (one for one in statements_by_part if one[0] == part):
-            session.execute(sql)
+        loaded = LoadedPart(logged, part, session)
+        loaded.create()
+        for _, insert in (one for one in inserts if one[0] == part):
+            loaded.load(insert)
+        assert loaded.refused == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
         is_equal = bool(logged.literals) and hashed(logged, folded, reader)[part].tally is not None
         with ThreadPoolExecutor(1) as pool:
@@ -233,6 +236,32 @@ def test_keys_told_by_the_numbers_of_their_names(target: str, key: str, told: st
     log = [put(50, "id,v", f"{told},2"), put(150, "id,v", "'7',2")]
     found, left = said(target, log, f"ALTER TABLE t MODIFY id {key}")
     assert (len(found), left) == ((2, 0) if is_known else (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("key", "had", "statement"),
+    [
+        ("INT NOT NULL UNIQUE", "NULL", "MODIFY id INT NOT NULL"),
+        ("INT PRIMARY KEY", "NULL", "ADD PRIMARY KEY (id)"),
+        ("VARCHAR(2) PRIMARY KEY", "'long'", "MODIFY id VARCHAR(2) NOT NULL"),
+        ("INT PRIMARY KEY", "'long'", "MODIFY id INT NOT NULL"),
+        ("TINYINT PRIMARY KEY", "999", "MODIFY id TINYINT NOT NULL"),
+        ("VARCHAR(9) CHARACTER SET latin1 PRIMARY KEY", "'Ж'", "MODIFY id VARCHAR(9) CHARACTER SET latin1 NOT NULL"),
+    ],
+)
+def test_keys_that_the_table_held_once(target: str, key: str, had: str, statement: str) -> None:
+    """Rows whose key it could not hold now were deleted, or had another key, before it was changed."""
+    made(target, f"id {key}, v INT", "'1',1", "'3',1")
+    log = [put(1, "id,v", f"{had},1"), put(2, "id,v", "'2',2"), put(3, "id,v", "'3',1"), gone(4, "id,v", "'3',1"),
+           _change(5, Kind.UPDATE, "id,v", f"{had},1", "'1',1")]  # fmt: skip
+    assert said(target, log, f"ALTER TABLE t {statement}") == ({"missing 2", "extra 3"}, 0)
+
+
+def test_a_row_that_the_table_cannot_hold_is_told(target: str) -> None:
+    """If nothing says that it is gone."""
+    made(target, "id VARCHAR(2) PRIMARY KEY, v INT")
+    with pytest.raises(AssertionError, match="too long"):
+        said(target, [put(1, "id,v", "'long',1")], "ALTER TABLE t MODIFY id VARCHAR(2) NOT NULL")
 
 
 @pytest.mark.parametrize(
