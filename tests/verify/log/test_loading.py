@@ -12,7 +12,6 @@ from bridge.verify.log.expected_tables import Insert
 from bridge.verify.log.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable
 
-
 INSERT = Insert("INSERT INTO t VALUES ", ["1"], "", must_fit=True)
 
 
