@@ -14,7 +14,7 @@ from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, key_parts
-from bridge.verify.compare.row_diff import ComparedColumns
+from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
 from bridge.verify.log.hashes.literal_hashes import literal
@@ -43,6 +43,8 @@ class LoggedTable:
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     is_lost: whether changes hold parts of rows, and no key tells which rows, so that the log does not say what the rows
     are.
+    is_rekeyed: whether the type of a key's column was changed within the log.  Two keys may then have become one: what
+    says that one of them is gone tells nothing about the other.
     """
 
     number: int
@@ -53,6 +55,7 @@ class LoggedTable:
     missing: tuple[str, ...]
     is_whole: bool
     is_lost: bool
+    is_rekeyed: bool
 
     @property
     def name(self) -> TableName:
@@ -65,6 +68,10 @@ class LoggedTable:
         columns = tuple(self.definition.columns[name] for name in self.expected_table.named_columns)
         names = [column.name.lower() for column in columns]
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
+
+    def fixable(self, differences: Sequence[Difference]) -> list[Difference]:
+        """Gives the differences that a fix may end: a row that is extra may be right where keys have become one."""
+        return [one for one in differences if not (self.is_rekeyed and one.finding is DifferenceKind.EXTRA)]
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -213,6 +220,7 @@ def logged_table(
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
         not replicated.key and _hold_parts(shapes),
+        any(set(replicated.key) & set(shape.retyped.split(SEP)) for shape in shapes),
     )
 
 

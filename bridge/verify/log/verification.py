@@ -379,8 +379,11 @@ class LogVerification:
             result.not_covered = self._not_covered(part, reader, result)
         result.notes = _notes(table)
         result.shown = [self._shown(table, reader, d) for d in differences[: self._options.shown_rows]]
-        if self._fix and differences:
-            self._fix.add_rows(table.replicated.table, table.shape, differences)
+        fixable = table.fixable(differences)
+        if len(fixable) < len(differences):
+            result.notes += (_REKEYED,)
+        if self._fix and fixable:
+            self._fix.add_rows(table.replicated.table, table.shape, fixable)
 
     def _tally(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle) -> tuple[LoadedPart, Tally]:
         """Compares a part; gives it as it was compared.
@@ -482,6 +485,12 @@ def _has_run(change: LoggedChange, applied_ts: int, read: Mapping[PartitionId, P
     starts = [(offset, read[where]) for where, offset in change.offsets.items() if where in read]
     is_below = not change.by_time and any(change.commit_ts < (start.floor or 0) for _, start in starts)
     return is_below or any(offset < start.offset for offset, start in starts)
+
+
+_REKEYED: Final = (
+    "the type of its key was changed within the log, by which keys may have become one: rows that are extra may be"
+    " right, and the fix file does not delete them; compare with the source (--against upstream)"
+)
 
 
 def _notes(table: LoggedTable) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from bridge.rows.grouping import linked
 from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.compare.row_diff import DifferenceKind
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import key_cuts
@@ -255,6 +256,21 @@ def test_keys_that_the_table_held_once(target: str, key: str, had: str, statemen
     log = [put(1, "id,v", f"{had},1"), put(2, "id,v", "'2',2"), put(3, "id,v", "'3',1"), gone(4, "id,v", "'3',1"),
            _change(5, Kind.UPDATE, "id,v", f"{had},1", "'1',1")]  # fmt: skip
     assert said(target, log, f"ALTER TABLE t {statement}") == ({"missing 2", "extra 3"}, 0)
+
+
+@pytest.mark.parametrize("was", ["latin1_bin", "latin1_swedish_ci"])
+def test_the_fix_deletes_nothing_where_keys_may_have_become_one(target: str, was: str) -> None:
+    """The collation of a key was changed: the deleted `A` was not the row `a`.  Where it was not, it was."""
+    retype = "ALTER TABLE t MODIFY id VARCHAR(9) COLLATE latin1_swedish_ci"
+    events = [put(1, "id,v", "'a',1"), gone(3, "id,v", "'A',1")]
+    made(target, "id VARCHAR(9) CHARACTER SET latin1 PRIMARY KEY, v INT", "'a',1")
+    session = Target(target).connect()
+    try:
+        logged, tally = compared(session, events, *([retype] if was == "latin1_bin" else []))
+    finally:
+        session.close()
+    assert [one.finding for one in tally.differences] == [DifferenceKind.EXTRA]
+    assert (logged.fixable(tally.differences) == []) == (was == "latin1_bin")
 
 
 def test_a_row_that_the_table_cannot_hold_is_told(target: str) -> None:
