@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, remove
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, former_name, remove
 from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature, Flavour
+from bridge.quoting import quote_name
 
 _COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
 _OTHER_EACH_TIME: Final = frozenset(
@@ -178,19 +179,33 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
 
 
 def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a new column for which each server makes up the values of the rows that are there: it numbers them in the
+    """Refuses a column for which each server makes up the values of the rows that are there: it numbers them in the
     order in which it keeps them, or asks a function.  No message tells what the upstream's rows got."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
     for item in statement.items:
-        word = _made_up(item.definition) if item.change is C.ADD_COLUMN else ""
-        if word and site.around.has_rows(statement.classified.tables[0]):
+        word = _made_up(item.definition) if item.change in ADDS_COLUMN else ""
+        where = _rows_it_fills(item, statement, site) if word else ""
+        if where and site.around.has_rows(statement.classified.tables[0], where):
             raise UnsupportedError(
                 f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
                 " there: add the column with the values that the upstream's rows have, then skip the statement; or"
                 " approve it if they will be the same"
             )
     yield from ()
+
+
+def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
+    """Gives the condition of the rows whose values the server makes up, "" where there are none.  A column that becomes
+    AUTO_INCREMENT has the rows with NULL numbered, and those with 0 where the session's mode does not forbid it, which
+    no message tells."""
+    if item.change is C.ADD_COLUMN:
+        return "TRUE"
+    was = former_definition(item, statement, site)
+    if not was or "AUTO_INCREMENT" in was or not any(token.word in _COUNTING for token in item.definition[1:]):
+        return ""
+    column = quote_name(former_name(item))
+    return f"{column} IS NULL OR {column} = 0"
 
 
 def conversions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -447,6 +447,27 @@ def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session,
     assert outcome(session) == ("done", "ran")
 
 
+NUMBERED = ["MODIFY v INT AUTO_INCREMENT", "CHANGE COLUMN v w BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'x'"]
+
+
+@pytest.mark.parametrize(("value", "is_held"), [("0", True), ("NULL", True), ("7", False)])
+@pytest.mark.parametrize("change", NUMBERED)
+def test_a_column_that_begins_to_count(target: str, session: Session, change: str, value: str, is_held: bool) -> None:
+    """An upstream numbers the rows that hold 0 or NULL, which the bridge's sessions do with NULL only."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT NULL, UNIQUE (v))")
+    session.execute(f"INSERT INTO t VALUES (1, {value})")
+    with pytest.raises(HeldError, match="AUTO_INCREMENT") if is_held else nullcontext():
+        run(target, f"ALTER TABLE t {change}")
+
+
+def test_a_column_that_counts_already(target: str, session: Session) -> None:
+    """Its rows with 0 keep it on every server."""
+    session.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    session.execute("INSERT INTO t VALUES (0, 1)")
+    run(target, "ALTER TABLE t MODIFY id BIGINT AUTO_INCREMENT")
+    assert session.rows("SELECT id, v FROM t") == [(0, 1)]
+
+
 @pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
 def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
     """The rows that are there get the JSON null, as in TiDB and MySQL."""
