@@ -488,6 +488,24 @@ CONVERTED = [
     ("INT(6) UNSIGNED ZEROFILL", "7", "MODIFY v VARBINARY(9)", {TIDB}),
     ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATE", {MYSQL}),
     ("TIME(3)", "'23:59:59.6'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("FLOAT", "0.1", "MODIFY v JSON", {TIDB}),
+    ("DOUBLE", "2.675", "MODIFY v DOUBLE(9, 2)", {TIDB}),
+    ("DOUBLE(9,2)", "2.67", "MODIFY v DOUBLE (9, 2) NOT NULL", set[str]()),
+    ("BIT(9)", "65", "MODIFY v TEXT", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'\u00e4'", "MODIFY v VARBINARY(9)", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'a'", "MODIFY v VARBINARY(9)", set[str]()),
+    ("DATETIME(3)", "'2024-12-31 23:59:59.9'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("TIME(3)", "'10:11:12.5'", "MODIFY v BIT(40)", {TIDB, MYSQL}),
+    ("DOUBLE", "1.5", "MODIFY v YEAR", {TIDB, MYSQL}),
+    ("BIT(64)", "b'1' << 63", "MODIFY v DOUBLE", {TIDB, MYSQL}),
+    ("BIT(64)", "1", "MODIFY v DOUBLE", set[str]()),
+    ("INT", "20240229", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("INT", "101112", "MODIFY v TIME", set[str]()),
+    ("DECIMAL(9,1)", "1.5", "MODIFY v ENUM('a', 'b')", {MYSQL}),
+    ("INT(6) ZEROFILL", "101", "MODIFY v DATE", {MYSQL}),
+    ("VARCHAR(40)", "'-15'", "MODIFY v INT", set[str]()),
+    ("VARCHAR(40)", "'2024-02-29T10:11:12'", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12.5'", "MODIFY v DATETIME(3)", set[str]()),
     ("DATETIME", "'2024-02-29 23:59:59'", "MODIFY v DATE", set[str]()),
     ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATETIME", set[str]()),
     ("FLOAT", "16777216", "MODIFY v DOUBLE", set[str]()),
@@ -514,6 +532,67 @@ def test_values_that_servers_convert_otherwise(
             with pytest.raises(HeldError, match="makes other values of") if is_held else nullcontext():
                 run_all(target, events, ddl=ddl_rules(source=source))
             drop_all(session)
+
+
+WITHOUT_STRICT = [
+    ("VARCHAR(9)", "'1.5'", "INT", 2),
+    ("JSON", "'\"5\"'", "DECIMAL(9)", 5),
+    ("CHAR(30)", "'2024-02-29T10:11:12'", "DATETIME", datetime(2024, 2, 29, 10, 11, 12)),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "after", "made"), WITHOUT_STRICT)
+def test_values_of_an_upstream_that_is_not_strict(
+    mysql_target: str, before: str, value: str, after: str, made: object
+) -> None:
+    """MariaDB takes less of them than MySQL where its mode is not strict, which no message tells."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        events = in_one_partition([schema_change(TS, f"ALTER TABLE t MODIFY v {after}"), boundary(TS + 1)])
+        with pytest.raises(HeldError, match="makes other values of"):
+            run_all(mysql_target, events, ddl=ddl_rules(source=MARIADB))
+        drop_all(session)
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        run_all(mysql_target, events, ddl=ddl_rules(source=MYSQL))
+        assert session.value("SELECT v FROM m.t") == made
+
+
+NEW = [
+    ("YEAR DEFAULT 0", 2000, 0),
+    ("YEAR(4) NOT NULL DEFAULT FALSE", 2000, 0),
+    ("YEAR DEFAULT '0' COMMENT 'DEFAULT 0'", 2000, 2000),
+    ("DOUBLE(9,2) DEFAULT 2.675", None, 2.67),
+    ("VARBINARY(9) DEFAULT 0x00E4", None, b"\0\xe4"),
+    ("BINARY(1) DEFAULT b'11100100'", None, b"\xe4"),
+    ("VARBINARY(9) DEFAULT 0xE441", None, b"\xe4A"),
+    ("VARBINARY(9) DEFAULT 0x0041", b"\0A", b"\0A"),
+    ("INT DEFAULT 0xE4", 228, 228),
+    ("DATE DEFAULT '2024-02-29 23:59:59.9'", None, None),
+]
+"""A new column, and what the rows that are there have of it in TiDB and in MySQL; None where the target makes another
+value of it."""
+
+
+@pytest.mark.parametrize(("column", "of_tidb", "of_mysql"), NEW)
+@pytest.mark.parametrize("source", [TIDB, MYSQL])
+def test_a_default_that_servers_take_otherwise(
+    target: str, session: Session, source: str, column: str, of_tidb: object, of_mysql: object
+) -> None:
+    """The rows that are there get the upstream's value, or the operator is asked."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = in_one_partition([schema_change(TS, f"ALTER TABLE t ADD COLUMN v {column}"), boundary(TS + 1)])
+    expected = of_tidb if source == TIDB else of_mysql
+    if expected is None:
+        with pytest.raises(HeldError, match="gives the rows that are there other values"):
+            run_all(target, events, ddl=ddl_rules(source=source))
+    else:
+        run_all(target, events, ddl=ddl_rules(source=source))
+        assert session.value("SELECT v FROM t") == expected
 
 
 def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:
