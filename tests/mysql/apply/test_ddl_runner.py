@@ -561,6 +561,34 @@ def test_values_of_an_upstream_that_is_not_strict(
         assert session.value("SELECT v FROM m.t") == made
 
 
+BY_MODE = [
+    ("ALTER TABLE t ADD v VARCHAR(9) DEFAULT ('7' || 8)", True),
+    ("ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(\"n\", 'x')) STORED", True),
+    ('CREATE TABLE u (a INT, b VARCHAR(9) AS (concat("a", 1)))', True),
+    ('CREATE TABLE u (a INT, CHECK (a <> "a"))', True),
+    ("CREATE VIEW u AS SELECT 1 || n AS x FROM t", True),
+    ('ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(n, "x||y")) STORED', False),
+    ('ALTER TABLE t ADD v ENUM("n", \'x\') DEFAULT "n"', False),
+    ('ALTER TABLE t ADD v INT AS (n | 1) STORED COMMENT "n"', False),
+]
+
+
+@pytest.mark.parametrize(("statement", "is_held"), BY_MODE)
+def test_expressions_that_mean_something_by_the_mode(
+    target: str, session: Session, statement: str, is_held: bool
+) -> None:
+    """What || and double quotes mean depends on the upstream's session: the operator is asked, and may say that they
+    mean what they do by default."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+    session.execute("INSERT INTO t VALUES (1, 2)")
+    with pytest.raises(HeldError, match="by the sql_mode of the upstream's session") if is_held else nullcontext():
+        run(target, statement)
+    if is_held:
+        decide(target, session, JournalState.APPROVED)
+        run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
 NEW = [
     ("YEAR DEFAULT 0", 2000, 0),
     ("YEAR(4) NOT NULL DEFAULT FALSE", 2000, 0),
