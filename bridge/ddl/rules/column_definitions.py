@@ -178,16 +178,25 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
-    and would give them an empty one, which is no JSON."""
-    if site.target.flavour is not Flavour.MARIADB or site.source == "mariadb":
+    and gives them an empty one, which is no JSON and has no place in another server's."""
+    is_of_mariadb = site.source == "mariadb"
+    if is_of_mariadb == (site.target.flavour is Flavour.MARIADB):
         return
+    is_asked = statement.classified.kind is StatementKind.ALTER_TABLE and not site.is_approved
     for item in statement.items:
         column = item.definition
         words = [token.word for _, token, depth in with_depth(column) if depth == 0]
         is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
-        if is_new and ("NOT", "NULL") in pairwise(words) and {"DEFAULT", "AS"}.isdisjoint(words):
+        if not is_new or ("NOT", "NULL") not in pairwise(words) or {"DEFAULT", "AS"} & set(words):
+            continue
+        if not is_of_mariadb:
             end = column[1].span[1]
             yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
+        elif is_asked and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
+                " cannot have: approve the statement to give its rows the JSON null"
+            )
 
 
 def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

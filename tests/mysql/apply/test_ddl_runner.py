@@ -480,6 +480,23 @@ def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, se
         assert session.rows("SELECT j FROM m.t") == [("null",)]
 
 
+def test_a_new_json_column_whose_rows_are_no_json(mysql_target: str) -> None:
+    """MariaDB gives them an empty text, which MySQL cannot have: the operator is asked, where there are rows."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        events = [schema_change(TS, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL)"), boundary(TS + 1)]
+        run_all(mysql_target, in_one_partition(events), ddl=ddl_rules(source="mariadb"))
+        session.execute("INSERT INTO m.t VALUES (1, '1')")
+        events = [schema_change(TS + 2, "ALTER TABLE t ADD COLUMN k JSON NOT NULL"), boundary(TS + 3)]
+        with pytest.raises(HeldError, match="which is no JSON"):
+            run_all(
+                mysql_target,
+                in_one_partition([boundary(TS), boundary(TS + 1), *events]),
+                ddl=ddl_rules(source="mariadb"),
+            )
+
+
 TIDB, MYSQL, MARIADB = "tidb", "mysql-8", "mariadb"
 CONVERTED = [
     ("FLOAT", "16777216", "MODIFY v VARCHAR(40)", {TIDB}),
