@@ -63,10 +63,17 @@ _CONVERSIONS: Final = (
     # TiDB keeps latin1 as UTF-8.
     _Conversion(
         _pattern(_CHARS),
-        _pattern(_BYTES),
+        _pattern(rf"(?:{_BYTES}|.*\b(?:character\s+set|charset)\s+binary\b)"),
         Flavour.TIDB,
         "CHARSET({0}) = 'latin1' AND CHAR_LENGTH({0}) < LENGTH(CONVERT({0} USING utf8mb4))",
     ),
+    # Members in another order, 1 or 1.0, a text as it came.
+    *(
+        _Conversion(_pattern(r"json\b|longtext\b.*\bjson_valid\("), _pattern(_TEXTS), flavour)
+        for flavour in (Flavour.MARIADB, Flavour.TIDB)
+    ),
+    # TiDB takes the day from its clock, whatever the time of the session.
+    _Conversion(_pattern(r"time\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.TIDB),
     # The fraction is rounded to the next day, or cut.
     _Conversion(_pattern(r"(?:datetime|timestamp)\([1-6]\)"), _pattern(r"date\b"), Flavour.MYSQL),
     # The fraction is cut, or rounded; to 60 seconds or to the next minute.
