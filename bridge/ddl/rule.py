@@ -65,8 +65,8 @@ class Surroundings(Protocol):
     def has_sequence(self, name: TableName) -> bool:
         """Tells whether there is a sequence of that name."""
 
-    def has_rows(self, table: TableName) -> bool:
-        """Tells whether the table holds any row."""
+    def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
+        """Tells whether the table holds any row of which the condition is true."""
 
     def partition_method(self, table: TableName) -> str:
         """Gives RANGE, KEY and so on; "" when the table has no partitions."""
@@ -104,9 +104,9 @@ class Nowhere:
         del name
         return False
 
-    def has_rows(self, table: TableName) -> bool:
+    def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
         """Says yes: it may hold some."""
-        del table
+        del table, where
         return True
 
     def partition_method(self, table: TableName) -> str:
@@ -148,12 +148,16 @@ class Site:
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
 
 
+def former_name(item: Item) -> str:
+    """Gives the name, before the statement, of the column that MODIFY or CHANGE is about."""
+    is_change = item.tokens[0].word == "CHANGE"
+    return item.tokens[item.tokens.index(item.definition[0]) - is_change].name or ""
+
+
 def former_definition(item: Item, statement: StatementParts, site: Site) -> str:
     """Gives the target's definition of the column that MODIFY or CHANGE is about, without its name; "" where there is
     none."""
-    is_change = item.tokens[0].word == "CHANGE"
-    old = item.tokens[item.tokens.index(item.definition[0]) - is_change].name or ""
-    return site.around.column_definition(statement.classified.tables[0], old) or ""
+    return site.around.column_definition(statement.classified.tables[0], former_name(item)) or ""
 
 
 def remove(found: Sequence[Token], why: str) -> Edit:

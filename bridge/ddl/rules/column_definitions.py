@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, remove
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, former_name, remove
 from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature, Flavour
+from bridge.quoting import quote_name
 
 _COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
 _OTHER_EACH_TIME: Final = frozenset(
@@ -24,34 +25,120 @@ _OTHER_EACH_TIME: Final = frozenset(
 )
 """Functions that give a server's rows other values than another server's."""
 
-_INTEGERS: Final = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT"})
-_TEXTS: Final = frozenset(
-    {
-        *("CHAR", "CHARACTER", "NCHAR", "VARCHAR", "NVARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "LONG"),
-        *("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "ENUM", "SET"),
-    }
-)
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+_INTEGERS: Final = r"(?:tiny|small|medium|big)?int(?:eger)?\b"
+_FRACTIONS: Final = r"(?:float|double|real|dec(?:imal)?|numeric|fixed)\b"
+_SCALED: Final = r"(?:float|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
+_CHARS: Final = r"(?:n?(?:var)?char(?:acter)?|(?:tiny|medium|long)?text)\b"
+_BYTES: Final = r"(?:(?:var)?binary|(?:tiny|medium|long)?blob)\b"
+_TEXTS: Final = rf"(?:{_CHARS}|{_BYTES}|(?:long|enum|set)\b)"
 
 
 class _Conversion(NamedTuple):
     """A change of a column's type in which one flavour makes other values than the others.
 
-    was: matches the definition of the column; becomes: words of its new type.
+    was: matches the definition of the column; becomes: its new one, from the type on.
+    where: the condition of the rows that get other values; {} stands for the column.
     """
 
     was: re.Pattern[str]
-    becomes: frozenset[str]
+    becomes: re.Pattern[str]
     flavour: Flavour
+    where: str = "TRUE"
 
 
 _CONVERSIONS: Final = (
     # Of a FLOAT 16777216 or 16777200; all digits or 1e20; of a YEAR 0 or 0000; 7 or 0007.
-    _Conversion(re.compile(r"(?:float|double|year)\b|[^']*\bzerofill\b", re.IGNORECASE), _TEXTS, Flavour.TIDB),
+    _Conversion(_pattern(r"(?:float|double|year)\b|[^']*\bzerofill\b"), _pattern(_TEXTS), Flavour.TIDB),
+    # The same in a document; 0 or 0.0.
+    _Conversion(_pattern(_FRACTIONS), _pattern(r"json\b"), Flavour.TIDB),
+    # 2.675 is rounded to 2.68 or to 2.67, or is left as it is.
+    _Conversion(_pattern(""), _pattern(_SCALED), Flavour.TIDB),
+    # The number in digits, or the bytes.
+    _Conversion(_pattern(r"bit\b"), _pattern(r"(?:tiny|medium|long)?(?:text|blob)\b"), Flavour.TIDB),
+    # TiDB keeps latin1 as UTF-8.
+    _Conversion(
+        _pattern(_CHARS),
+        _pattern(rf"(?:{_BYTES}|.*\b(?:character\s+set|charset)\s+binary\b)"),
+        Flavour.TIDB,
+        "CHARSET({0}) = 'latin1' AND CHAR_LENGTH({0}) < LENGTH(CONVERT({0} USING utf8mb4))",
+    ),
+    # Members in another order, 1 or 1.0, a text as it came.
+    *(
+        _Conversion(_pattern(r"json\b|longtext\b.*\bjson_valid\("), _pattern(_TEXTS), flavour)
+        for flavour in (Flavour.MARIADB, Flavour.TIDB)
+    ),
+    # TiDB takes the day from its clock, whatever the time of the session.
+    _Conversion(_pattern(r"time\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.TIDB),
     # The fraction is rounded to the next day, or cut.
-    _Conversion(re.compile(r"(?:datetime|timestamp)\([1-6]\)", re.IGNORECASE), frozenset({"DATE"}), Flavour.MYSQL),
-    # The fraction is cut, or rounded.
-    _Conversion(re.compile(r"(?:datetime|timestamp|time)\([1-6]\)", re.IGNORECASE), _INTEGERS, Flavour.MARIADB),
+    _Conversion(_pattern(r"(?:datetime|timestamp)\([1-6]\)"), _pattern(r"date\b"), Flavour.MYSQL),
+    # The fraction is cut, or rounded; to 60 seconds or to the next minute.
+    _Conversion(
+        _pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(rf"(?:{_INTEGERS}|bit\b)"), Flavour.MARIADB
+    ),
+    _Conversion(_pattern(r"(?:datetime|timestamp)\([1-6]\)"), _pattern(_INTEGERS), Flavour.TIDB),
+    # 1.5 is the year 2001 or 2002, 00:20:24 the year 0 or 2024.
+    _Conversion(_pattern(r"(?:float|double|time)\b"), _pattern(r"year\b"), Flavour.MARIADB),
+    # The highest bit is a sign or not.
+    _Conversion(
+        _pattern(r"bit\(64\)"), _pattern(r"(?:float|double|real)\b"), Flavour.MARIADB, "{0} >= 9223372036854775808"
+    ),
+    # Numbers that are no time: 00:00:00, 838:59:59 or NULL.
+    *(
+        _Conversion(_pattern(rf"(?:{_INTEGERS}|{_FRACTIONS})"), _pattern(r"time\b"), flavour, "ABS({0}) > 8385959")
+        for flavour in (Flavour.MARIADB, Flavour.TIDB)
+    ),
+    # Without the strict mode MySQL has no number 1.5 of a member.
+    _Conversion(_pattern(_FRACTIONS), _pattern(r"(?:enum|set)\b"), Flavour.MYSQL),
+    _Conversion(_pattern(r"[^']*\bzerofill\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.MYSQL),
+    # Without the strict mode MariaDB ends at the first character that is no digit.
+    _Conversion(
+        _pattern(rf"(?:{_CHARS}|json\b)"),
+        _pattern(rf"(?:{_INTEGERS}|bit\b|dec|numeric|fixed)"),
+        Flavour.MARIADB,
+        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{{1,18}}$'",
+    ),
+    # A zone behind the time, a T before it, 1e2.
+    *(
+        _Conversion(
+            _pattern(_CHARS),
+            _pattern(r"(?:time|datetime|timestamp|year)\b"),
+            flavour,
+            "CAST({0} AS CHAR) REGEXP '[^-0-9:. ]|^-0'",
+        )
+        for flavour in (Flavour.MARIADB, Flavour.TIDB)
+    ),
 )
+
+
+class _Default(NamedTuple):
+    """A default of which one flavour gives the rows that are there another value than the others do.
+
+    kind: matches the definition of the column from its type on; value: from its default on.
+    """
+
+    kind: re.Pattern[str]
+    value: re.Pattern[str]
+    flavour: Flavour
+
+
+_DEFAULTS: Final = (
+    # 2.675 is rounded to 2.68 or to 2.67.
+    _Default(_pattern(_SCALED), _pattern(r"['-]*\d*\.\d"), Flavour.TIDB),
+    # Bytes that are no UTF-8 become U+FFFD.
+    _Default(
+        _pattern(r"(?:var)?(?:char|binary)\b"),
+        _pattern(r"(?:0x|x')[\da-f]*[89a-f][\da-f](?:[\da-f]{2})*\b|(?:0b|b')[01]*1[01]{7}(?:[01]{8})*\b"),
+        Flavour.TIDB,
+    ),
+    # The fraction is cut, or rounded to the next day.
+    _Default(_pattern(r"date\b"), _pattern(r"'[^']*\.\d"), Flavour.MARIADB),
+)
+_ZERO: Final = _pattern(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE")
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -98,16 +185,40 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
-    and would give them an empty one, which is no JSON."""
-    if site.target.flavour is not Flavour.MARIADB or site.source == "mariadb":
+    and gives them an empty one, which is no JSON and has no place in another server's."""
+    is_of_mariadb = site.source == "mariadb"
+    if is_of_mariadb == (site.target.flavour is Flavour.MARIADB):
         return
+    is_asked = statement.classified.kind is StatementKind.ALTER_TABLE and not site.is_approved
     for item in statement.items:
         column = item.definition
         words = [token.word for _, token, depth in with_depth(column) if depth == 0]
         is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
-        if is_new and ("NOT", "NULL") in pairwise(words) and {"DEFAULT", "AS"}.isdisjoint(words):
+        if not is_new or ("NOT", "NULL") not in pairwise(words) or {"DEFAULT", "AS"} & set(words):
+            continue
+        if not is_of_mariadb:
             end = column[1].span[1]
             yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
+        elif is_asked and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
+                " cannot have: approve the statement to give its rows the JSON null"
+            )
+
+
+def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
+    which means the year 2000."""
+    is_of_tidb = site.source == "tidb"
+    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
+            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
+                text = "'0'" if is_of_tidb else "'0000'"
+                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -178,13 +289,14 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
 
 
 def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a new column for which each server makes up the values of the rows that are there: it numbers them in the
+    """Refuses a column for which each server makes up the values of the rows that are there: it numbers them in the
     order in which it keeps them, or asks a function.  No message tells what the upstream's rows got."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
     for item in statement.items:
-        word = _made_up(item.definition) if item.change is C.ADD_COLUMN else ""
-        if word and site.around.has_rows(statement.classified.tables[0]):
+        word = _made_up(item.definition) if item.change in ADDS_COLUMN else ""
+        where = _rows_it_fills(item, statement, site) if word else ""
+        if where and site.around.has_rows(statement.classified.tables[0], where):
             raise UnsupportedError(
                 f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
                 " there: add the column with the values that the upstream's rows have, then skip the statement; or"
@@ -193,22 +305,76 @@ def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit 
     yield from ()
 
 
+def defaults_of_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses a new column with a default of which the target would give other values to the rows that are there."""
+    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
+        return
+    apart = [one for one in _DEFAULTS if _is_apart(one.flavour, site)]
+    for item in statement.items:
+        column = item.definition
+        values = [
+            _text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)
+        ]
+        some = [
+            one for one in apart if item.change is C.ADD_COLUMN and one.kind.match(_text_from(statement, column[1:]))
+        ]
+        is_other = any(one.value.match(value) for one in some for value in values)
+        if is_other and site.around.has_rows(statement.classified.tables[0]):
+            raise UnsupportedError(
+                f"the target gives the rows that are there other values of {column[0].text} than the upstream: add the"
+                " column with the values that the upstream's rows have, then skip the statement; or approve it, and"
+                " have bridge verify --against upstream fix what differs"
+            )
+    yield from ()
+
+
+def _is_apart(flavour: Flavour, site: Site) -> bool:
+    """Tells whether one of source and target is of that flavour, and the other is not."""
+    source = Flavour(site.source.partition("-")[0])
+    return (flavour is source) != (flavour is site.target.flavour)
+
+
+def _text_from(statement: StatementParts, found: Sequence[Token]) -> str:
+    return statement.text[slice(*span_of(found))] if found else ""
+
+
+def _type(definition: str) -> str:
+    """Gives the type with its length, as in double(9,2)."""
+    found = re.match(r"\w+(?:\s*\([^)]*\))?", definition)
+    return "".join(found[0].lower().split()) if found else ""
+
+
+def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
+    """Gives the condition of the rows whose values the server makes up, "" where there are none.  A column that becomes
+    AUTO_INCREMENT has the rows with NULL numbered, and those with 0 where the session's mode does not forbid it, which
+    no message tells."""
+    if item.change is C.ADD_COLUMN:
+        return "TRUE"
+    was = former_definition(item, statement, site)
+    if not was or "AUTO_INCREMENT" in was or not any(token.word in _COUNTING for token in item.definition[1:]):
+        return ""
+    column = quote_name(former_name(item))
+    return f"{column} IS NULL OR {column} = 0"
+
+
 def conversions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses a change of a column's type of which the target makes other values than the upstream."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
-    source = Flavour(site.source.partition("-")[0])
-    apart = [one for one in _CONVERSIONS if (one.flavour is source) != (one.flavour is site.target.flavour)]
+    apart = [one for one in _CONVERSIONS if _is_apart(one.flavour, site)]
     for item in statement.items:
         column = item.definition
-        kind = at(column, 1).word
-        some = [one for one in apart if item.change is C.MODIFY_COLUMN and column and kind in one.becomes]
+        becomes = _text_from(statement, column[1:])
+        some = [one for one in apart if item.change is C.MODIFY_COLUMN and column and one.becomes.match(becomes)]
         was = former_definition(item, statement, site) if some else ""
-        if any(one.was.match(was) for one in some) and site.around.has_rows(statement.classified.tables[0]):
+        if not was or _type(was) == _type(becomes):
+            continue
+        where = [one.where.format(quote_name(former_name(item))) for one in some if one.was.match(was)]
+        if where and site.around.has_rows(statement.classified.tables[0], " OR ".join(where)):
             raise UnsupportedError(
-                f"the target makes other values of {column[0].text} than the upstream when it becomes {kind}: alter the"
-                " table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge"
-                " verify --against upstream fix what differs"
+                f"the target makes other values of {column[0].text} than the upstream when it becomes"
+                f" {column[1].word}: alter the table by hand, with the upstream's values, and skip the statement; or"
+                " approve it, and have bridge verify --against upstream fix what differs"
             )
     yield from ()
 

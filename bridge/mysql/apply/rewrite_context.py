@@ -83,12 +83,13 @@ class OnTarget:
             )
         )
 
-    def has_rows(self, table: TableName) -> bool:
-        """Tells whether the table, in whatever case its name is written, holds any row."""
+    def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
+        """Tells whether the table, in whatever case its name is written, holds any row of which the condition is
+        true."""
         table = self.stored_name(table) or table
         if definition(self._session, table) is None:
             return False
-        return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} LIMIT 1"))
+        return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} WHERE {where} LIMIT 1"))
 
     def partition_method(self, table: TableName) -> str:
         """Gives RANGE, KEY and so on; "" when the table has no partitions."""

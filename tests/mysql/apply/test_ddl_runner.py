@@ -447,6 +447,27 @@ def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session,
     assert outcome(session) == ("done", "ran")
 
 
+NUMBERED = ["MODIFY v INT AUTO_INCREMENT", "CHANGE COLUMN v w BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'x'"]
+
+
+@pytest.mark.parametrize(("value", "is_held"), [("0", True), ("NULL", True), ("7", False)])
+@pytest.mark.parametrize("change", NUMBERED)
+def test_a_column_that_begins_to_count(target: str, session: Session, change: str, value: str, is_held: bool) -> None:
+    """An upstream numbers the rows that hold 0 or NULL, which the bridge's sessions do with NULL only."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT NULL, UNIQUE (v))")
+    session.execute(f"INSERT INTO t VALUES (1, {value})")
+    with pytest.raises(HeldError, match="AUTO_INCREMENT") if is_held else nullcontext():
+        run(target, f"ALTER TABLE t {change}")
+
+
+def test_a_column_that_counts_already(target: str, session: Session) -> None:
+    """Its rows with 0 keep it on every server."""
+    session.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    session.execute("INSERT INTO t VALUES (0, 1)")
+    run(target, "ALTER TABLE t MODIFY id BIGINT AUTO_INCREMENT")
+    assert session.rows("SELECT id, v FROM t") == [(0, 1)]
+
+
 @pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
 def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
     """The rows that are there get the JSON null, as in TiDB and MySQL."""
@@ -459,6 +480,23 @@ def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, se
         assert session.rows("SELECT j FROM m.t") == [("null",)]
 
 
+def test_a_new_json_column_whose_rows_are_no_json(mysql_target: str) -> None:
+    """MariaDB gives them an empty text, which MySQL cannot have: the operator is asked, where there are rows."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        events = [schema_change(TS, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL)"), boundary(TS + 1)]
+        run_all(mysql_target, in_one_partition(events), ddl=ddl_rules(source="mariadb"))
+        session.execute("INSERT INTO m.t VALUES (1, '1')")
+        events = [schema_change(TS + 2, "ALTER TABLE t ADD COLUMN k JSON NOT NULL"), boundary(TS + 3)]
+        with pytest.raises(HeldError, match="which is no JSON"):
+            run_all(
+                mysql_target,
+                in_one_partition([boundary(TS), boundary(TS + 1), *events]),
+                ddl=ddl_rules(source="mariadb"),
+            )
+
+
 TIDB, MYSQL, MARIADB = "tidb", "mysql-8", "mariadb"
 CONVERTED = [
     ("FLOAT", "16777216", "MODIFY v VARCHAR(40)", {TIDB}),
@@ -467,6 +505,28 @@ CONVERTED = [
     ("INT(6) UNSIGNED ZEROFILL", "7", "MODIFY v VARBINARY(9)", {TIDB}),
     ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATE", {MYSQL}),
     ("TIME(3)", "'23:59:59.6'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("FLOAT", "0.1", "MODIFY v JSON", {TIDB}),
+    ("DOUBLE", "2.675", "MODIFY v DOUBLE(9, 2)", {TIDB}),
+    ("DOUBLE(9,2)", "2.67", "MODIFY v DOUBLE (9, 2) NOT NULL", set[str]()),
+    ("BIT(9)", "65", "MODIFY v TEXT", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'\u00e4'", "MODIFY v VARBINARY(9)", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'a'", "MODIFY v VARBINARY(9)", set[str]()),
+    ("TEXT CHARACTER SET latin1", "'\u00e4'", "MODIFY v VARCHAR(9) CHARACTER SET binary", {TIDB}),
+    ("JSON", "'{}'", "MODIFY v TEXT", {TIDB, MYSQL}),
+    ("LONGTEXT", "'{}'", "MODIFY v TEXT", set[str]()),
+    ("TIME", "'10:11:12'", "MODIFY v DATETIME", {TIDB}),
+    ("DATETIME(3)", "'2024-12-31 23:59:59.9'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("TIME(3)", "'10:11:12.5'", "MODIFY v BIT(40)", {TIDB, MYSQL}),
+    ("DOUBLE", "1.5", "MODIFY v YEAR", {TIDB, MYSQL}),
+    ("BIT(64)", "b'1' << 63", "MODIFY v DOUBLE", {TIDB, MYSQL}),
+    ("BIT(64)", "1", "MODIFY v DOUBLE", set[str]()),
+    ("INT", "20240229", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("INT", "101112", "MODIFY v TIME", set[str]()),
+    ("DECIMAL(9,1)", "1.5", "MODIFY v ENUM('a', 'b')", {MYSQL}),
+    ("INT(6) ZEROFILL", "101", "MODIFY v DATE", {MYSQL}),
+    ("VARCHAR(40)", "'-15'", "MODIFY v INT", set[str]()),
+    ("VARCHAR(40)", "'2024-02-29T10:11:12'", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12.5'", "MODIFY v DATETIME(3)", set[str]()),
     ("DATETIME", "'2024-02-29 23:59:59'", "MODIFY v DATE", set[str]()),
     ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATETIME", set[str]()),
     ("FLOAT", "16777216", "MODIFY v DOUBLE", set[str]()),
@@ -493,6 +553,95 @@ def test_values_that_servers_convert_otherwise(
             with pytest.raises(HeldError, match="makes other values of") if is_held else nullcontext():
                 run_all(target, events, ddl=ddl_rules(source=source))
             drop_all(session)
+
+
+WITHOUT_STRICT = [
+    ("VARCHAR(9)", "'1.5'", "INT", 2),
+    ("JSON", "'\"5\"'", "DECIMAL(9)", 5),
+    ("CHAR(30)", "'2024-02-29T10:11:12'", "DATETIME", datetime(2024, 2, 29, 10, 11, 12)),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "after", "made"), WITHOUT_STRICT)
+def test_values_of_an_upstream_that_is_not_strict(
+    mysql_target: str, before: str, value: str, after: str, made: object
+) -> None:
+    """MariaDB takes less of them than MySQL where its mode is not strict, which no message tells."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        events = in_one_partition([schema_change(TS, f"ALTER TABLE t MODIFY v {after}"), boundary(TS + 1)])
+        with pytest.raises(HeldError, match="makes other values of"):
+            run_all(mysql_target, events, ddl=ddl_rules(source=MARIADB))
+        drop_all(session)
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        run_all(mysql_target, events, ddl=ddl_rules(source=MYSQL))
+        assert session.value("SELECT v FROM m.t") == made
+
+
+BY_MODE = [
+    ("ALTER TABLE t ADD v VARCHAR(9) DEFAULT ('7' || 8)", True),
+    ("ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(\"n\", 'x')) STORED", True),
+    ('CREATE TABLE u (a INT, b VARCHAR(9) AS (concat("a", 1)))', True),
+    ('CREATE TABLE u (a INT, CHECK (a <> "a"))', True),
+    ("CREATE VIEW u AS SELECT 1 || n AS x FROM t", True),
+    ('ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(n, "x||y")) STORED', False),
+    ('ALTER TABLE t ADD v ENUM("n", \'x\') DEFAULT "n"', False),
+    ('ALTER TABLE t ADD v INT AS (n | 1) STORED COMMENT "n"', False),
+]
+
+
+@pytest.mark.parametrize(("statement", "is_held"), BY_MODE)
+def test_expressions_that_mean_something_by_the_mode(
+    target: str, session: Session, statement: str, is_held: bool
+) -> None:
+    """What || and double quotes mean depends on the upstream's session: the operator is asked, and may say that they
+    mean what they do by default."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+    session.execute("INSERT INTO t VALUES (1, 2)")
+    with pytest.raises(HeldError, match="by the sql_mode of the upstream's session") if is_held else nullcontext():
+        run(target, statement)
+    if is_held:
+        decide(target, session, JournalState.APPROVED)
+        run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+NEW = [
+    ("YEAR DEFAULT 0", 2000, 0),
+    ("YEAR(4) NOT NULL DEFAULT FALSE", 2000, 0),
+    ("YEAR DEFAULT '0' COMMENT 'DEFAULT 0'", 2000, 2000),
+    ("DOUBLE(9,2) DEFAULT 2.675", None, 2.67),
+    ("VARBINARY(9) DEFAULT 0x00E4", None, b"\0\xe4"),
+    ("BINARY(1) DEFAULT b'11100100'", None, b"\xe4"),
+    ("VARBINARY(9) DEFAULT 0xE441", None, b"\xe4A"),
+    ("VARBINARY(9) DEFAULT 0x0041", b"\0A", b"\0A"),
+    ("INT DEFAULT 0xE4", 228, 228),
+    ("DATE DEFAULT '2024-02-29 23:59:59.9'", None, None),
+]
+"""A new column, and what the rows that are there have of it in TiDB and in MySQL; None where the target makes another
+value of it."""
+
+
+@pytest.mark.parametrize(("column", "of_tidb", "of_mysql"), NEW)
+@pytest.mark.parametrize("source", [TIDB, MYSQL])
+def test_a_default_that_servers_take_otherwise(
+    target: str, session: Session, source: str, column: str, of_tidb: object, of_mysql: object
+) -> None:
+    """The rows that are there get the upstream's value, or the operator is asked."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = in_one_partition([schema_change(TS, f"ALTER TABLE t ADD COLUMN v {column}"), boundary(TS + 1)])
+    expected = of_tidb if source == TIDB else of_mysql
+    if expected is None:
+        with pytest.raises(HeldError, match="gives the rows that are there other values"):
+            run_all(target, events, ddl=ddl_rules(source=source))
+    else:
+        run_all(target, events, ddl=ddl_rules(source=source))
+        assert session.value("SELECT v FROM t") == expected
 
 
 def test_names_without_a_collation_mean_the_source_s(target: str, session: Session) -> None:

@@ -40,9 +40,14 @@ BY_HAND = {
         "CREATE TABLE app.rec_back (id INT PRIMARY KEY) COLLATE utf8mb4_bin",
         "INSERT INTO app.rec_back VALUES (1), (2), (3)",
     ],
+    "ALTER TABLE `tt` ADD COLUMN `j` JSON, ADD COLUMN `ts` TIMESTAMP NULL DEFAULT NULL,"
+    " ADD COLUMN `vb` VARBINARY(20) DEFAULT x'00ff'": [
+        "ALTER TABLE app.tt ADD j JSON, ADD ts TIMESTAMP NULL DEFAULT NULL, ADD vb VARBINARY(20) DEFAULT x'00efbfbd'",
+    ],
 }  # fmt: skip
 """Only TiDB has what was dropped: the statement is held, the operator copies the table and skips it.  Debezium leaves
-both out: the first row of the table that is not there stops the bridge, and the operator does the same."""
+both out: the first row of the table that is not there stops the bridge, and the operator does the same.  TiDB keeps a
+default as text, and has U+FFFD for the byte ff in the rows from before: the operator makes the columns by hand."""
 
 NOT_SENT = {
     "canal-json": {},
@@ -56,9 +61,6 @@ MISSING = {"app.gtt"}
 
 OTHERWISE = [
     "app.gtt is missing",
-    # x'00ff', the default of a column that was added: TiDB keeps it as text and so has U+FFFD in the rows from before.
-    "app.tt: 4 rows for 4; missing [('q', '2', '2', None, None, '00EFBFBD'), ('r', '3', '3', None, None, '00EFBFBD')],"
-    " too many [('q', '2', '2', None, None, '00FF'), ('r', '3', '3', None, None, '00FF')]",
 ]
 
 EXPRESSION_KEY, EXPRESSION_DEFAULT = "`expr_idx`", "uuid"
