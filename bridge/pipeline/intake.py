@@ -20,11 +20,11 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.order import DecodedBatch, Order
-from bridge.pipeline.part_size import DRIVER_DECODES, PartSize
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
+from bridge.sources.part_size import DRIVER_DECODES, PartSize
 from bridge.sources.range_reader import prefetched
 from bridge.sources.source import READING, MicroBatch, Stream
 from bridge.sources.topic_guard import TopicGuard

@@ -22,9 +22,9 @@ from bridge.model import PartitionId, Positions, SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
-from bridge.pipeline.part_size import DRIVER_DECODES, MOST_AT_ONCE
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
+from bridge.sources.part_size import DRIVER_DECODES, MOST_AT_ONCE
 from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.sources.topic_guard import TopicGuard

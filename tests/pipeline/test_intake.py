@@ -35,11 +35,11 @@ from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.intake import Intake
 from bridge.pipeline.order import Order
-from bridge.pipeline.part_size import DRIVER_DECODES
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
+from bridge.sources.part_size import DRIVER_DECODES
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.kept_rows.large_steps import LARGE

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.pipeline.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from bridge.protocols.batch_decode import Messages
 from bridge.sources import range_reader as ranges
+from bridge.sources.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from bridge.sources.range_reader import (
     READ_AT_ONCE,
     OffsetRange,
