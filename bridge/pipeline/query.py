@@ -105,9 +105,7 @@ class Reading:
                 try:
                     stream = self._stream(session, applier, once=once)
                     intake.start()
-                    intake.read_ahead(stream)
-                    while not session.is_over(_POLL_SECONDS, lambda: intake.has_ended or self._is_over(worker)):
-                        pass
+                    intake.take_ahead(stream, partial(session.is_over, abandoned=partial(self._is_over, worker)))
                     if not intake.has_ended and not self._is_over(worker):
                         spark = session.get(partial(self._is_over, worker))
                         folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))

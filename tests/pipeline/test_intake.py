@@ -409,13 +409,17 @@ class Few:
 
 def test_small_micro_batches_are_taken_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Those that come afterwards follow without a gap."""
-    name, taker = topic(1), Taker()
+    name, taker, is_there = topic(1), Taker(), threading.Event()
     stream: Any = Few(Planned(kafka, name, 5), 3, ends=False)
     intake = _intake(kafka, name, taker)
     intake.start()
-    intake.read_ahead(stream)
-    assert any(len(taker.came) == 3 or intake.wait_for_end(0.05) for _ in range(200))
+    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
+    ahead.start()
+    assert any(len(taker.came) == 3 or is_there.wait(0.05) for _ in range(200))
     assert not intake.has_ended
+    is_there.set()
+    ahead.join(10)
+    assert not ahead.is_alive()
     stream._count = 5
     for _ in range(2):
         intake.take(stream, cast("Any", None), 0)
@@ -428,29 +432,27 @@ def test_a_stream_may_end_before_spark_is_there(kafka: Kafka, topic: Callable[..
     name, taker = topic(1), Taker()
     intake = _intake(kafka, name, taker)
     intake.start()
-    intake.read_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)))
-    assert intake.wait_for_end(10)
+    intake.take_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)), lambda _: False)
+    assert intake.has_ended
     assert any(intake.wait_until_done(0.2) for _ in range(150))
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2)]
 
 
 def test_an_applier_that_takes_nothing_does_not_keep_spark_waiting(kafka: Kafka, topic: Callable[..., str]) -> None:
     """What was planned before is kept, and comes first."""
-    name, taker = topic(1), Slow()
+    name, taker, is_there = topic(1), Slow(), threading.Event()
     stream: Any = Few(Planned(kafka, name, 5), 5, ends=False)
     intake = _intake(kafka, name, taker)
     intake.start()
-    intake.read_ahead(stream)
-    ahead: Any = intake._ahead
+    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
+    ahead.start()
     ahead.join(0.5)
     assert ahead.is_alive()
     assert stream.number < 5
-    callback = threading.Thread(target=intake.take, args=(stream, cast("Any", None), 0))
-    callback.start()
+    is_there.set()
     ahead.join(10)
     assert not ahead.is_alive()
     taker.takes.set()
-    callback.join(10)
     while stream.number < 5:
         intake.take(stream, cast("Any", None), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(150))
