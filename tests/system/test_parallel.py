@@ -25,7 +25,7 @@ LARGE = ("stream.writers=8", "spark.spark.master=local[8]", "stream.driver_rows=
 
 @pytest.mark.parametrize(
     ("events", "settings"),
-    [pytest.param(24_000, SMALL, marks=pytest.mark.soak), (40_000, LARGE)],
+    [(24_000, SMALL), pytest.param(120_000, LARGE, marks=pytest.mark.soak)],
     ids=["small", "large"],
 )
 def test_killed_in_mid_stream_it_ends_equal(
