@@ -215,8 +215,9 @@ class Intake:
 
     def _size(self) -> int:
         """Returns the number of messages of the next part."""
-        if writers := self._writers_apart:
-            return self._part_size.wanted(self._limit, processes=writers)
+        writers = self._writers_apart
+        if writers and (stays := self._part_size.wanted(self._limit, processes=writers)) >= LARGE.rows:
+            return stays
         return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
 
     @property

@@ -346,6 +346,15 @@ def test_a_large_part_stays_where_executors_write_it(monkeypatch: pytest.MonkeyP
     assert (came, stayed) == (([*sizes], []) if not writers else ([sizes[0]], [sizes[1]]))
 
 
+@pytest.mark.parametrize(("by_memory", "size"), [(1_000, 1_000), (10_000, 80_000)])
+def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPatch, by_memory: int, size: int) -> None:
+    """Although several executors would hold it: with large rows it has too few messages to stay with them."""
+    intake = _alone(Taker(), limit=500_000)
+    monkeypatch.setattr(intake, "_writers", lambda: 8)
+    intake._part_size.by_rate, intake._part_size.by_memory = 500_000, by_memory
+    assert intake._size() == size
+
+
 def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:
     """What messages take is only known when they are decoded: a part that is too large is parted anew, whatever lies
     behind it follows, and parts grow again where messages are small."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from bridge.rows.amount import Amount
 
 ENOUGH: Final = 8
-"""From so many connections and task slots on, executors write.  They do a third to a half more work than the driver
+"""From so many connections and task slots on, executors write.  They do two thirds more work than the driver
 does for the same rows, but the driver renders and sends with one thread, which eight cores outrun (measured on two
 cores, with a target that takes rows for nothing; `bridge help performance`)."""
 LARGE: Final = Amount(50_000, 64 << 20)
