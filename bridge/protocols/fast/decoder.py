@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from bridge.events import Event
 from bridge.protocols.decoder import FAILURES, BatchResult, DecodeError, PlainDecoder, RowEvents
-from bridge.protocols.fast.code_cache import are_compiled
 from bridge.protocols.fast.message_shape import Lesson
 from bridge.protocols.fast.texts import Numbers, Texts
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _MANY: Final = 512
 """From this many messages on, reading them together costs less than parsing them."""
-_WORTH_LOADING, _WORTH_COMPILING = 50_000, 500_000
+_WORTH_LOADING, _WORTH_COMPILING = 8_000, 500_000
 """After so many messages, to have loaded the compiled functions, or to have compiled them, would have cost less than
 parsing did."""
 _READER: Final = "bridge.protocols.fast.reader"
@@ -89,7 +88,11 @@ class FastDecoder:
         self._seen += messages
         if _READER in sys.modules or self._seen > _WORTH_COMPILING:
             return True
-        return self._seen > _WORTH_LOADING and are_compiled()
+        if self._seen <= _WORTH_LOADING:
+            return False
+        from bridge.protocols.fast.compiled.native_code import are_compiled
+
+        return are_compiled()
 
     def _read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers

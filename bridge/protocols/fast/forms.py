@@ -17,10 +17,12 @@ import orjson
 
 from bridge.events import Event
 from bridge.protocols.debezium.columns import raw_literal
-from bridge.protocols.fast.compiled.machine_bytes import address_of
-from bridge.protocols.fast.compiled.values import (
+from bridge.protocols.fast.compiled.codes import (
+    ANY,
     BASE64,
     BYTES_IN_BASE64,
+    COMMIT_TS,
+    CONSTANT,
     DATE,
     DATETIME,
     DECIMAL,
@@ -28,25 +30,20 @@ from bridge.protocols.fast.compiled.values import (
     INTEGER,
     INTEGER_OR_DOUBLE,
     LATIN1,
-    NATURAL,
-    TEXT,
-    TIME,
-    UNUSUAL,
-)
-from bridge.protocols.fast.compiled.walk import (
-    ANY,
-    COMMIT_TS,
-    CONSTANT,
     MOMENT,
+    NATURAL,
     NOT_READ,
     NUMBER,
     SAME,
     SCHEMA,
+    STRING,
     TABLE,
+    TEXT,
+    TIME,
+    UNUSUAL,
     VALUE,
-    fill_slots,
 )
-from bridge.protocols.fast.compiled.walk import TEXT as STRING
+from bridge.protocols.fast.compiled.functions import fill_slots
 from bridge.protocols.fast.message_shape import Hole, Lesson, Node, Part, ValueHole, flattened
 from bridge.protocols.fast.texts import BEHIND
 from bridge.protocols.open_protocol.types import base64_binary, base64_text
@@ -191,7 +188,8 @@ class Forms:
         self._members += [self._constant(member) for member in part.members]
         slots = np.full(2 << len(part.members).bit_length(), NOT_READ, np.int32)
         consts = self._bytes()
-        fill_slots(address_of(consts), np.array(self._members, np.int32).reshape(-1, 2), first, slots)
+        members = _rows(self._members, 2)
+        fill_slots(consts, members, first, len(members), slots, len(slots))
         at = sum(map(len, self._slots))
         self._slots.append(slots)
         return SAME, at, len(part.members), len(slots)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import bridge.protocols.fast.open_protocol_frames
 import bridge.protocols.fast.reader  # noqa: F401
-from bridge.protocols.fast.code_cache import note_compiled
+from bridge.protocols.fast.compiled.native_code import loaded_functions
 
-note_compiled()
+loaded_functions()

@@ -9,10 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bridge.protocols.fast.compiled.frames import split
-from bridge.protocols.fast.compiled.machine_bytes import address_of
-from bridge.protocols.fast.compiled.values import TEXT
-from bridge.protocols.fast.compiled.walk import COMMIT_TS, CONSTANT, NOT_READ, VALUE, walk
+from bridge.protocols.fast.compiled.codes import COMMIT_TS, CONSTANT, NOT_READ, TEXT, VALUE
+from bridge.protocols.fast.compiled.functions import split, walk
 from bridge.protocols.fast.reader import Outside
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
 from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
@@ -102,7 +100,8 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
     texts = Texts.of(messages)
     counts = np.zeros(len(messages), np.int64)
     room = np.empty((len(texts.content) // _LENGTH + 1, 4), np.int64)
-    found = room[: split(address_of(texts.numbers()), texts.starts + behind, texts.ends, room, counts)]
+    count, _ = split(texts.numbers(), texts.starts + behind, texts.ends, len(messages), room, counts)
+    found = room[:count]
     return Frames(found[:, 0], found[:, 1], Texts(texts.content, found[:, 2].copy(), found[:, 3].copy())), counts
 
 
@@ -111,9 +110,9 @@ def heads_of(frames: Frames) -> Heads:
     texts, size = frames.texts, len(frames.messages)
     values, firsts, moments = np.empty((2 * size, 3), np.int32), np.empty(size, np.int64), np.zeros((size, 2), np.int64)
     walk(
-        address_of(texts.numbers()), texts.starts, texts.ends, np.zeros(size, np.int32), np.zeros((1, 5), np.int32),
-        np.array([[0, len(_HEAD)]], np.int32), _HEAD, address_of(_CONTENT), _NOTHING, np.empty(0, np.int32), values,
-        firsts, _NOTHING, moments,
+        texts.numbers(), texts.starts, texts.ends, size, np.zeros(size, np.int32), np.zeros((1, 5), np.int32),
+        np.array([[0, len(_HEAD)]], np.int32), _HEAD, _CONTENT, _NOTHING, np.empty(0, np.int32), np.empty(0, np.int64),
+        values, firsts, _NOTHING, moments,
     )  # fmt: skip
     names: list[bytes | None] = [None] * size
     read = np.flatnonzero(firsts != NOT_READ)

@@ -16,10 +16,8 @@ import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.fast.compiled.images import write_images
-from bridge.protocols.fast.compiled.json_text import MARK
-from bridge.protocols.fast.compiled.machine_bytes import address_of
-from bridge.protocols.fast.compiled.walk import NOT_READ, walk
+from bridge.protocols.fast.compiled.codes import MARK, NOT_READ
+from bridge.protocols.fast.compiled.functions import walk, write_images
 from bridge.protocols.fast.forms import IMAGES, Forms, Rows
 from bridge.protocols.fast.message_shape import Lesson, likeness
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
@@ -194,10 +192,11 @@ class Reader:
         most = int(cells[known.table[kinds[kinds != NOT_READ], 0]].sum())
         values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
         firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
-        text_at = address_of(texts.numbers())
+        seen = np.full(len(known.members), NOT_READ, np.int64)
+        content = texts.numbers()
         count, conversions = walk(
-            text_at, texts.starts, texts.ends, kinds, known.table, known.forms, known.steps, address_of(known.consts),
-            known.members, known.slots, values, firsts, converted, moments,
+            content, texts.starts, texts.ends, size, kinds, known.table, known.forms, known.steps, known.consts,
+            known.members, known.slots, seen, values, firsts, converted, moments,
         )  # fmt: skip
         commit_ts = moments[:, 0] if outside is None else outside.commit_ts
         if self._forms.has_moments:
@@ -211,9 +210,9 @@ class Reader:
         for number in range(len(IMAGES)):
             out = np.empty(room, np.uint8)
             ends = np.zeros(size + 1, np.int32)
-            size_of_all = write_images(
-                number, text_at, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers, made.ends,
-                address_of(made.literals), address_of(scratch), address_of(out), ends[1:],
+            size_of_all, _ = write_images(
+                number, content, size, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers,
+                made.ends, made.literals, scratch, out, ends[1:],
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)

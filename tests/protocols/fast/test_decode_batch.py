@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast import forms
-from bridge.protocols.fast.compiled.values import TEXT
+from bridge.protocols.fast.compiled.codes import TEXT
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.values import literals
 from tests.bench.decoding import rows_of

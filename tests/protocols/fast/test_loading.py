@@ -6,17 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from bridge.protocols.fast.compiled.functions import fill_slots
+from bridge.protocols.fast.compiled.native_code import FILE, kept_code
 
 _DECODE = """
 import sys
 from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.fast import code_cache
 message = {messages}[0]
 decoder = make_decoder("canal-json", DecodeOptions("UTC"))
-for _ in range({lots}):
-    decoder.decode_batch([None] * 1000, [message] * 1000)
-print("numba" in sys.modules, code_cache.are_compiled(), len(decoder.decode_batch([None] * 1000, [message] * 1000)[1]))
+for _ in range({lots} + 1):
+    left = len(decoder.decode_batch([None] * 1000, [message] * 1000)[1])
+print(left, *(name for name in ("llvmlite", "numba") if name in sys.modules))
 """
 ROW = (
     b'{"id":0,"database":"d","table":"t","pkNames":["id"],"isDdl":false,"type":"INSERT","es":1,"ts":1,"sql":"",'
@@ -34,25 +37,57 @@ def decoded(lots: int, cache: Path) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache in which everything is compiled."""
+    """A cache in which everything is compiled, by a process with very many messages."""
     folder = tmp_path_factory.mktemp("cache")
-    loads = [sys.executable, "-m", "bridge.protocols.fast.loading"]
-    subprocess.run(loads, check=True, env={"XDG_CACHE_HOME": str(folder)})
+    assert decoded(501, folder) == "0 llvmlite numba"
     return folder
 
 
 def test_few_messages_load_nothing(compiled: Path) -> None:
-    """Nor do many, where nothing is compiled yet."""
-    assert decoded(48, compiled) == "False True 1000"
-    assert decoded(60, compiled / "empty") == "False False 1000"
+    """They are all left to the plain path."""
+    assert decoded(6, compiled) == "1000"
 
 
 def test_many_messages_load_what_is_compiled(compiled: Path) -> None:
-    """From then on they are read together."""
-    assert decoded(60, compiled) == "True True 0"
+    """From then on they are read together; Numba is not loaded for that."""
+    assert decoded(9, compiled) == "0 llvmlite"
+
+
+def test_where_nothing_is_compiled_many_messages_do_not_pay_for_it(tmp_path: Path) -> None:
+    """They are left to the plain path."""
+    assert decoded(60, tmp_path) == "1000 llvmlite"
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     """Everything is compiled again, each time."""
     tmp_path.joinpath("bridge").write_text("a file in the place of the folder")
-    assert decoded(501, tmp_path) == "True False 0"
+    assert decoded(501, tmp_path) == "0 llvmlite numba"
+
+
+@pytest.mark.parametrize("left", [0, 8, 100])
+def test_what_a_lost_disk_left_of_a_file_is_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """A file that is cut is not loaded."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kept_code(lambda: bytes(100)) == bytes(100)
+    (file,) = tmp_path.glob(f"bridge/*/{FILE}")
+    file.write_bytes(file.read_bytes()[:left])
+    assert kept_code(lambda: b"anew") == b"anew"
+    assert kept_code(lambda: b"never") == b"anew"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros((3, 2), np.int64),
+        np.zeros((3, 3), np.int32),
+        np.zeros(6, np.int32),
+        np.zeros((2, 3), np.int32).T,
+        np.zeros((6, 2), np.int32)[::2],
+    ],
+)
+def test_an_array_of_another_kind_is_refused(wrong: np.ndarray) -> None:
+    """Compiled functions would read beside it."""
+    with pytest.raises(TypeError, match="an argument of fill_slots is"):
+        fill_slots(np.zeros(64, np.uint8), wrong, 0, 0, np.zeros(4, np.int32), 4)

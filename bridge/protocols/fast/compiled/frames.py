@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.protocols.fast.compiled.machine_bytes import ADDRESS, NUMBERS, TABLE, Bytes, bytes_at, entry, inner
+from bridge.protocols.fast.compiled.machine_bytes import Bytes, bytes_at, entry, inner, long_rows_at, numbers_at
 
 _LENGTH: Final = 8
 """In bytes; the highest comes first."""
@@ -20,16 +20,17 @@ def _length(text: Bytes, at: Any) -> Any:
     return number
 
 
-@entry(ADDRESS, NUMBERS, NUMBERS, TABLE, NUMBERS)
-def split(text_at: Any, starts: Any, ends: Any, frames: Any, counts: Any) -> Any:
+@entry
+def split(text_at: Any, starts_at: Any, ends_at: Any, count: Any, frames_at: Any, counts_at: Any) -> Any:
     """Finds the frames of messages, and gives how many there are.
 
-    starts, ends: where the frames of each message start and end.
+    starts, ends: where the frames of each of the `count` messages start and end.
     frames: room for the number of the message, the number of the frame in it, and where the frame starts and ends.
     counts: becomes the number of frames of each message, 0 for a message that does not consist of frames.
     """
-    text, found = bytes_at(text_at), 0
-    for number in range(len(starts)):
+    text, starts, ends = bytes_at(text_at), numbers_at(starts_at), numbers_at(ends_at)
+    frames, counts, found = long_rows_at(frames_at, 4), numbers_at(counts_at), 0
+    for number in range(count):
         at, first = starts[number], found
         while at + _LENGTH <= ends[number]:
             start = at + _LENGTH

@@ -8,6 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from bridge.protocols.fast.compiled.codes import (
+    BYTES_OF_BASE64,
+    BYTES_OF_LATIN1,
+    CONVERTED,
+    ESCAPED,
+    IN_QUOTES,
+    NOT_READ,
+    NULL,
+    PLAIN,
+    VALUE,
+    WITH_EXPONENT,
+)
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
     BAD,
@@ -19,11 +31,6 @@ from bridge.protocols.fast.compiled.json_text import (
     wide_end,
 )
 from bridge.protocols.fast.compiled.machine_bytes import (
-    ADDRESS,
-    NUMBER,
-    NUMBERS,
-    ROW,
-    ROWS,
     Bytes,
     bytes_at,
     copied,
@@ -33,21 +40,13 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     inner,
     marked,
     marked_below,
+    numbers_at,
     put_word,
+    row_at,
+    rows_at,
     word,
 )
-from bridge.protocols.fast.compiled.values import (
-    BYTES_OF_BASE64,
-    BYTES_OF_LATIN1,
-    CONVERTED,
-    ESCAPED,
-    IN_QUOTES,
-    NULL,
-    PLAIN,
-    WITH_EXPONENT,
-    six_bits,
-)
-from bridge.protocols.fast.compiled.walk import NOT_READ, VALUE
+from bridge.protocols.fast.compiled.values import six_bits
 
 _APOSTROPHE, _E, _X, _A = (ord(character) for character in "'exa")
 _CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
@@ -213,27 +212,28 @@ def _put_null(out: Bytes, to: Any) -> Any:
     return to
 
 
-@entry(
-    NUMBER, ADDRESS, ROW, ROWS, ROWS, ROWS, ROWS, NUMBERS, ROW, NUMBERS, ADDRESS, ADDRESS, ADDRESS, ROW,
-)  # fmt: skip
+@entry
 def write_images(
-    image: Any, text_at: Any, kinds: Any, table: Any, forms: Any, steps: Any, values: Any, firsts: Any, made: Any,
-    made_ends: Any, made_at: Any, scratch_at: Any, out_at: Any, ends: Any,
+    image: Any, text_at: Any, count: Any, kinds_at: Any, table_at: Any, forms_at: Any, steps_at: Any, values_at: Any,
+    firsts_at: Any, made_numbers_at: Any, made_ends_at: Any, made_at: Any, scratch_at: Any, out_at: Any, ends_at: Any,
 ) -> Any:  # fmt: skip
-    """Writes one of the images of each message, and gives how many bytes they all have.
+    """Writes one of the images of each of `count` messages, and gives how many bytes they all have.
 
     What `walk` has read of the messages is described there.  firsts: becomes NOT_READ for a message with a value that
     a converter refuses, or with a text that is not UTF-8.
-    made: for each value that its column's converter makes, the number of its literal, or NOT_READ.
-    made_ends, made_at: where each of these literals ends behind the one before, and their bytes.
-    scratch_at, out_at: room for the longest value, and for all literals.
+    made_numbers: for each value that its column's converter makes, the number of its literal, or NOT_READ.
+    made_ends, made: where each of these literals ends behind the one before, and their bytes.
+    scratch, out: room for the longest value, and for all literals.
     ends: becomes where the image of each message ends, behind that of the message before; a message that is not read
     has none.
     """
     text, literals = bytes_at(text_at), bytes_at(made_at)
     scratch, out = bytes_at(scratch_at), bytes_at(out_at)
+    kinds, table, forms, steps = row_at(kinds_at), rows_at(table_at, 5), rows_at(forms_at, 2), rows_at(steps_at, 4)
+    values, firsts, made = rows_at(values_at, 3), numbers_at(firsts_at), row_at(made_numbers_at)
+    made_ends, ends = numbers_at(made_ends_at), row_at(ends_at)
     to = 0
-    for number in range(len(kinds)):
+    for number in range(count):
         begin, cell = to, firsts[number]
         if cell != NOT_READ:
             form = table[kinds[number], 0]

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from bridge.protocols.fast.compiled.codes import MARK
 from bridge.protocols.fast.compiled.machine_bytes import Bytes, first_of, in_all, inner, marked, marked_below, word
 
 BAD: Final = -1
 """There is no such value here."""
 
-MARK, BACKSLASH, COMMA, COLON, MINUS, ZERO, NINE, SPACE, U = (ord(character) for character in '"\\,:-09 u')
+BACKSLASH, COMMA, COLON, MINUS, ZERO, NINE, SPACE, U = (ord(character) for character in "\\,:-09 u")
 OPEN_BRACE, CLOSE_BRACE, CLOSE_BRACKET = (ord(character) for character in "{}]")
 _ESCAPED: Final = tuple(ord(character) for character in '"\\/bfnrt')
 _TRUE, _FALSE, _NULL = (tuple(word) for word in (b"true", b"false", b"null"))

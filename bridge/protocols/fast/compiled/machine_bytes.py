@@ -8,81 +8,83 @@ must own some bytes (`texts.BEHIND`) behind the last one that a function may loo
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Final, TypeVar, cast
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import config
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
-from bridge.protocols.fast.code_cache import code_folder
-
-ADDRESS, NUMBER, NUMBERS, TABLE, ROW, ROWS = (
-    "uint64",
-    "int64",
-    "int64[::1]",
-    "int64[:, ::1]",
-    "int32[::1]",
-    "int32[:, ::1]",
-)
-"""Types of arguments: the address of bytes; a number; arrays of numbers of 64 and of 32 bits."""
 Bytes = Any
 """The address of bytes in a compiled function: `text[at]` is one of them."""
 Function = TypeVar("Function", bound=Callable[..., Any])
-_POINTER: Final[Any] = numba.types.CPointer(numba.types.uint8)  # type: ignore[no-untyped-call]
+_njit: Final[Any] = numba.njit
+_make_array: Final[Any] = make_array
+_populate_array: Final[Any] = populate_array
+_BARE: Final[dict[str, Any]] = {"_nrt": False, "error_model": "numpy"}
+"""Functions allocate nothing and raise nothing, so that they can do without Numba when they run."""
+_NUMBER: Final = numba.types.int64
+_POINTER, _ROW, _NUMBERS_POINTER = (
+    numba.types.CPointer(of)  # type: ignore[no-untyped-call]
+    for of in (numba.types.uint8, numba.types.int32, numba.types.int64)
+)
 _U64: Final = np.uint64
 _LOWS: Final = _U64(0x0101010101010101)
 _HIGHS: Final = _U64(0x8080808080808080)
 _NUMBERS: Final = _U64(0x0001020304050607)
 
 
-def _prepare_cache() -> bool:
-    """Tells whether what is compiled can be kept."""
-    try:
-        code_folder().mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # a read-only disk, or nobody's home
-        return False
-    config.CACHE_DIR = str(code_folder())  # type: ignore[attr-defined]
-    return True
-
-
-_IS_KEPT: Final = _prepare_cache()
-
-
 def inner(function: Function) -> Function:
     """Compiles a function that only compiled functions call."""
-    made: Any = numba.njit(function)
+    made: Any = _njit(**_BARE)(function)
     return cast(Function, made)
 
 
-def entry(*takes: str) -> Callable[[Function], Function]:
-    """Compiles a function that Python calls, at once; other threads go on while it runs.
-
-    takes: the types of its arguments.  It gives one number, or two.
-    """
-
-    def compiled(function: Function) -> Function:
-        made: Any = numba.njit([f"({', '.join(takes)})"], cache=_IS_KEPT, nogil=True)(function)
-        return cast(Function, made)
-
-    return compiled
+def entry(function: Function) -> Function:
+    """Compiles a function for Python, which takes numbers and addresses (`functions`), and gives one or two
+    numbers."""
+    takes = (_NUMBER,) * len(signature(function).parameters)
+    made: Any = _njit([takes], no_cpython_wrapper=True, no_cfunc_wrapper=True, **_BARE)(function)
+    return cast(Function, made)
 
 
 def _intrinsic(generator: Any) -> Any:
     return intrinsic(generator)
 
 
-def address_of(array: np.ndarray[Any, Any]) -> np.uint64:
-    """Gives the address of an array's first byte, which is valid as long as the array lives."""
-    return np.uint64(array.ctypes.data)
+def _pointer_at(pointer: Any) -> Any:
+    def make_pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+        return pointer(_NUMBER), generate
+
+    return _intrinsic(make_pointer)
 
 
-def _make_pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+def _array_at(item: Any) -> Any:
+    array = numba.types.Array(item, 2, "C")
 
-    return _POINTER(numba.types.uint64), generate
+    def make_table(typing_context: Any, address: Any, width: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
+            made: Any = _make_array(array)(context, builder)
+            kind = context.get_data_type(item)
+            size, one = (context.get_constant(numba.types.intp, n) for n in (context.get_abi_sizeof(kind), 1))
+            _populate_array(
+                made,
+                data=builder.inttoptr(values[0], kind.as_pointer()),
+                shape=[one, values[1]],
+                strides=[builder.mul(values[1], size), size],
+                itemsize=size,
+                meminfo=None,
+            )
+            return made._getvalue()
+
+        return array(_NUMBER, _NUMBER), generate
+
+    return _intrinsic(make_table)
 
 
 def _read_word(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001
@@ -91,7 +93,7 @@ def _read_word(typing_context: Any, text: Any, at: Any) -> Any:  # noqa: ARG001
         loaded.align = 1
         return loaded
 
-    return numba.types.uint64(_POINTER, numba.types.int64), generate
+    return numba.types.uint64(_POINTER, _NUMBER), generate
 
 
 def _write_word(typing_context: Any, text: Any, at: Any, value: Any) -> Any:  # noqa: ARG001
@@ -99,15 +101,23 @@ def _write_word(typing_context: Any, text: Any, at: Any, value: Any) -> Any:  # 
         builder.store(values[2], _place_of_word(builder, *values[:2])).align = 1
         return context.get_dummy_value()
 
-    return numba.types.void(_POINTER, numba.types.int64, numba.types.uint64), generate
+    return numba.types.void(_POINTER, _NUMBER, numba.types.uint64), generate
 
 
 def _place_of_word(builder: Any, text: Any, at: Any) -> Any:
     return builder.bitcast(builder.gep(text, [at]), ir.IntType(64).as_pointer())
 
 
-bytes_at: Final[Callable[[Any], Bytes]] = _intrinsic(_make_pointer)
+bytes_at: Final[Callable[[Any], Bytes]] = _pointer_at(_POINTER)
 """Makes Bytes of an address."""
+row_at: Final[Callable[[Any], Any]] = _pointer_at(_ROW)
+"""Makes a row of numbers of 32 bits of an address: `row[at]` is one of them."""
+numbers_at: Final[Callable[[Any], Any]] = _pointer_at(_NUMBERS_POINTER)
+"""Does the same for numbers of 64 bits."""
+rows_at: Final[Callable[[Any, Any], Any]] = _array_at(numba.types.int32)
+"""Makes a table of numbers of 32 bits of an address and the number of its columns."""
+long_rows_at: Final[Callable[[Any, Any], Any]] = _array_at(numba.types.int64)
+"""Does the same for numbers of 64 bits."""
 word: Final[Callable[[Bytes, Any], Any]] = _intrinsic(_read_word)
 """Reads the eight bytes at a place."""
 put_word: Final[Callable[[Bytes, Any, Any], None]] = _intrinsic(_write_word)

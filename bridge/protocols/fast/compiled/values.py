@@ -9,6 +9,28 @@ from typing import Any, Final
 
 import numpy as np
 
+from bridge.protocols.fast.compiled.codes import (
+    BASE64,
+    BYTES_IN_BASE64,
+    BYTES_OF_BASE64,
+    BYTES_OF_LATIN1,
+    CONVERTED,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    ESCAPED,
+    FROM_BASE64,
+    IN_QUOTES,
+    INTEGER,
+    INTEGER_OR_DOUBLE,
+    LATIN1,
+    NATURAL,
+    PLAIN,
+    TEXT,
+    TIME,
+    UNUSUAL,
+    WITH_EXPONENT,
+)
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
     BAD,
@@ -21,14 +43,6 @@ from bridge.protocols.fast.compiled.json_text import (
     is_integer,
 )
 from bridge.protocols.fast.compiled.machine_bytes import Bytes, inner
-
-NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
-"""How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
-marks, and escaped as SQL does; the same after it is decoded; as bytes; as bytes after it is decoded; by its column's
-converter."""
-TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
-INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
-"""What the usual values of a column are; with UNUSUAL, its converter converts each."""
 
 _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "-.: ")
 _MOST_DECIMALS, _MOST_INTEGERS = 20, 40

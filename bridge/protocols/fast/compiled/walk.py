@@ -9,11 +9,25 @@ from typing import Any, Final
 
 import numpy as np
 
+from bridge.protocols.fast.compiled.codes import (
+    ANY,
+    COMMIT_TS,
+    CONSTANT,
+    CONVERTED,
+    MARK,
+    MOMENT,
+    NOT_READ,
+    NULL,
+    NUMBER,
+    SAME,
+    SCHEMA,
+    TABLE,
+    VALUE,
+)
 from bridge.protocols.fast.compiled.json_text import (
     BAD,
     CLOSE_BRACE,
     COMMA,
-    MARK,
     OPEN_BRACE,
     ZERO,
     are_digits,
@@ -24,36 +38,20 @@ from bridge.protocols.fast.compiled.json_text import (
     token_end,
 )
 from bridge.protocols.fast.compiled.machine_bytes import (
-    ADDRESS,
-    NUMBERS,
-    ROW,
-    ROWS,
     Bytes,
     bytes_at,
     entry,
     first_bytes,
     inner,
+    long_rows_at,
+    numbers_at,
+    row_at,
+    rows_at,
     same,
     word,
 )
-from bridge.protocols.fast.compiled.machine_bytes import NUMBER as _NUMBER
-from bridge.protocols.fast.compiled.machine_bytes import TABLE as _TABLE
-from bridge.protocols.fast.compiled.values import CONVERTED, NULL, way_of
+from bridge.protocols.fast.compiled.values import way_of
 
-CONSTANT, SCHEMA, TABLE, COMMIT_TS, NUMBER, TEXT, MOMENT, SAME, ANY, VALUE = range(10)
-"""What a step does.
-
-CONSTANT: compares bytes: where they begin in the constants, and how many they are.
-SCHEMA, TABLE: compare the name of the message's kind.
-COMMIT_TS: reads a TSO.
-NUMBER, TEXT: pass an integer or a string.
-MOMENT: notes where a string is.
-SAME: passes an object with these members in any order: the first member, their number, the size of their slots.
-ANY: passes an object of strings, integers, booleans and nulls.
-VALUE: notes a column's value: what its usual strings are, what its other usual values are, the image.
-"""
-NOT_READ: Final = -1
-"""In `firsts`: a message that is not of its form."""
 _LONGEST_TSO: Final = 18
 _PRIME: Final = np.uint64(0x100000001B3)
 _MOST_SLOTS: Final = np.uint64(0xFFFFFFF)
@@ -70,16 +68,17 @@ def slot_of(text: Bytes, at: Any, size: Any) -> Any:
     return np.int64((found ^ (found >> np.uint64(29))) & _MOST_SLOTS)
 
 
-@entry(ADDRESS, ROWS, _NUMBER, ROW)
-def fill_slots(consts_at: Any, members: Any, first: Any, slots: Any) -> None:
+@entry
+def fill_slots(consts_at: Any, members_at: Any, first: Any, behind: Any, slots_at: Any, count: Any) -> Any:
     """Puts the members from `first` on into free slots, which hold NOT_READ; there are more slots than members, and
     their number is a power of two."""
-    consts = bytes_at(consts_at)
-    for member in range(first, len(members)):
-        slot = slot_of(consts, members[member, 0], members[member, 1]) & (len(slots) - 1)
+    consts, members, slots = bytes_at(consts_at), rows_at(members_at, 2), row_at(slots_at)
+    for member in range(first, behind):
+        slot = slot_of(consts, members[member, 0], members[member, 1]) & (count - 1)
         while slots[slot] != NOT_READ:
-            slot = (slot + 1) & (len(slots) - 1)
+            slot = (slot + 1) & (count - 1)
         slots[slot] = member
+    return behind - first
 
 
 @inner
@@ -208,37 +207,46 @@ def _walk_one(
     return (cell if at == end else NOT_READ), count
 
 
-@entry(
-    ADDRESS, NUMBERS, NUMBERS, ROW, ROWS, ROWS, ROWS, ADDRESS, ROWS, ROW, ROWS, NUMBERS, ROWS, _TABLE,
-)  # fmt: skip
+@entry
 def walk(
-    text_at: Any, starts: Any, ends: Any, kinds: Any, table: Any, forms: Any, steps: Any, consts_at: Any, members: Any,
-    slots: Any, values: Any, firsts: Any, converted: Any, moments: Any,
+    text_at: Any, starts_at: Any, ends_at: Any, count: Any, kinds_at: Any, table_at: Any, forms_at: Any,
+    steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any, firsts_at: Any,
+    converted_at: Any, moments_at: Any,
 ) -> Any:  # fmt: skip
     """Walks through messages, and gives how many values and how many of `converted` there are.
 
-    starts, ends: where each message is.
+    starts, ends: where each of the `count` messages is.
     kinds: the kind of each message, a row of `table`: its form, and for each of its names (as JSON) where it is in the
     constants and how many bytes it has; -1 for messages that are not read.
     forms: the first step of each form, and the one behind its last.
-    values: room for the values: where each begins and ends, and how it becomes a literal (`values`).
+    members, slots: the members of objects, and the slots that `fill_slots` has put them into.
+    seen: a number for each member, all NOT_READ.
+    values: room for the values: where each begins and ends, and how it becomes a literal (`codes`).
     firsts: becomes the number of the first value of each message, or NOT_READ.
     converted: room for the values that their columns' converters convert: the number of the value, and of the step.
     moments: becomes the TSO of each message, or where its moment is, and where that ends.
     """
     text, consts = bytes_at(text_at), bytes_at(consts_at)
-    seen = np.full(len(members) + 1, -1, np.int64)
-    cell, count = 0, 0
-    for number in range(len(starts)):
+    starts, ends, kinds, table = (
+        numbers_at(starts_at),
+        numbers_at(ends_at),
+        row_at(kinds_at),
+        rows_at(table_at, 5),
+    )
+    forms, steps, members, slots = rows_at(forms_at, 2), rows_at(steps_at, 4), rows_at(members_at, 2), row_at(slots_at)
+    seen, values, firsts = numbers_at(seen_at), rows_at(values_at, 3), numbers_at(firsts_at)
+    converted, moments = rows_at(converted_at, 2), long_rows_at(moments_at, 2)
+    cell, found = 0, 0
+    for number in range(count):
         firsts[number] = NOT_READ
         if kinds[number] < 0:
             continue
         form = table[kinds[number], 0]
-        behind, found = _walk_one(
+        behind, more = _walk_one(
             text, starts[number], ends[number], steps, forms[form, 0], forms[form, 1], table, kinds[number], consts,
-            members, slots, seen, number, values, cell, converted, count, moments,
+            members, slots, seen, number, values, cell, converted, found, moments,
         )  # fmt: skip
         if behind != NOT_READ:
             firsts[number] = cell
-            cell, count = behind, found
-    return cell, count
+            cell, found = behind, more
+    return cell, found

@@ -1,0 +1,35 @@
+"""Compiles the functions with Numba, and makes object code of them, which needs no Numba any more."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from bridge.protocols.fast.compiled.frames import split
+from bridge.protocols.fast.compiled.images import write_images
+from bridge.protocols.fast.compiled.walk import fill_slots, walk
+
+_ENTRIES: Final[dict[str, Any]] = {"split": split, "fill_slots": fill_slots, "walk": walk, "write_images": write_images}
+
+
+def object_code(machine: Any) -> bytes:
+    """Gives the object code of all functions for a machine, in which each has its own name.
+
+    A function takes the address of room for two numbers, that of room for a pointer, and its arguments, of 64 bits
+    each.  It writes what it gives to the first, and gives 0 (Numba, notes on its calling convention).
+    Raises RuntimeError for a function that needs something of Numba when it runs.
+    """
+    whole = llvm.parse_assembly("")
+    for name, entry in _ENTRIES.items():
+        (signature,) = entry.signatures
+        module = llvm.parse_assembly(entry.inspect_llvm(signature))
+        (function,) = (
+            one for one in module.functions if one.linkage == llvm.Linkage.external and not one.is_declaration
+        )
+        function.name = name
+        needed = [one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")]
+        if needed:
+            raise RuntimeError(f"the compiled function {name} needs {', '.join(needed)}")
+        whole.link_in(module)
+    return bytes(machine.emit_object(whole))

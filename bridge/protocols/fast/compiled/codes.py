@@ -1,0 +1,29 @@
+"""The numbers by which Python and the compiled functions understand each other.  This module does not load Numba."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONSTANT, SCHEMA, TABLE, COMMIT_TS, NUMBER, STRING, MOMENT, SAME, ANY, VALUE = range(10)
+"""What a step does.
+
+CONSTANT: compares bytes: where they begin in the constants, and how many they are.
+SCHEMA, TABLE: compare the name of the message's kind.
+COMMIT_TS: reads a TSO.
+NUMBER, STRING: pass an integer or a string.
+MOMENT: notes where a string is.
+SAME: passes an object with these members in any order: the first member, their number, the size of their slots.
+ANY: passes an object of strings, integers, booleans and nulls.
+VALUE: notes a column's value: what its usual strings are, what its other usual values are, the image.
+"""
+NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
+"""How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
+marks, and escaped as SQL does; the same after it is decoded; as bytes; as bytes after it is decoded; by its column's
+converter."""
+TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
+INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
+"""What the usual values of a column are; with UNUSUAL, its converter converts each."""
+NOT_READ: Final = -1
+"""Stands for a message that is not of its form, and for a value that its converter refuses."""
+MARK: Final = ord('"')
+"""The quotation mark of a JSON string."""
