@@ -125,7 +125,7 @@ def runs(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@runs(30)
+@runs(20)
 @given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
 def test_windows_give_the_upstream_states(
     bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect

@@ -175,13 +175,16 @@ def session(target: str) -> Iterator[Session]:
         yield session
 
 
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.soak)], ids=["few", "many"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
-def test_parts_of_rows_give_the_upstream_rows(target: str, session: Session, name: str, writers: int) -> None:
+def test_parts_of_rows_give_the_upstream_rows(
+    target: str, session: Session, name: str, writers: int, seeds: range
+) -> None:
     """Updates without the columns that stay as they are, of keys that move, come back, swap and are respelled, in
     windows of any size: afterwards the target holds the upstream's rows."""
     shape = SHAPES[name]
-    for seed in range(10):
+    for seed in seeds:
         session.execute("CREATE OR REPLACE TABLE m.t (" + shape.ddl + ") DEFAULT CHARSET utf8mb4")
         random = Random(seed)
         upstream = Upstream(shape, random)
