@@ -31,8 +31,8 @@ from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
-from bridge.mysql.apply.upstream_zone import UTC, known_zone
-from bridge.mysql.connection import SQL_MODE, Session
+from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
+from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
@@ -57,10 +57,6 @@ _CHANGED: Final = (
     "the target refused it, and was changed by hand since then; where that did what the statement says, running it"
     " would undo it"
 )
-_ROUNDS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_ROUND_FRACTIONAL'"
-_CUTS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_TRUNCATE_FRACTIONAL'"
-"""What becomes of the fraction of a time where a column holds fewer digits.  TiDB always rounds it.  MySQL rounds it
-and MariaDB cuts it; each of these two knows only the mode that has it do as the other one does."""
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
@@ -369,8 +365,8 @@ class SchemaChangeRunner:
             if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
                 raise
             session.execute(f"USE {quote_name(self._schema)}")
-        fractions = () if session.is_tidb else (_CUTS if self._rules.source == "mariadb" else _ROUNDS,)
-        for setting in (*_SESSION, *fractions):
+        set_fractions(session, self._rules.source)
+        for setting in _SESSION:
             try:
                 session.execute(setting)
             except MySQLError as error:
