@@ -109,8 +109,7 @@ class ParallelWriter(Writer):
             return source(replace(rendering, load_bytes=0))  # a load may be the cause
 
         try:
-            self._mark(step)
-            fence = Fence.of(self._table, self._ownership.epoch, step)
+            fence = self._mark(step)
             server = "" if self.session().is_tidb else self.session().server
             write = ExecutorWriter(self._target, fence, self._ownership.lock, server)
             rendering = self._rendering(may_load=True)
@@ -203,20 +202,20 @@ class ParallelWriter(Writer):
     def _spread(self, step: Advance, waiting: deque[Unit]) -> bool:
         """Commits all units on several connections.  Gives False when one connection must write them instead."""
         try:
-            self._mark(step)
+            fence = self._mark(step)
             self._open()
-            fence = Fence.of(self._table, self._ownership.epoch, step)
             _all_of([partial(shard.write, fence, waiting) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             log.warning("written_again", why=str(error))
             return False
         return True
 
-    def _mark(self, step: Advance) -> None:
+    def _mark(self, step: Advance) -> Fence:
         session = self.session()
         session.begin()
         try:
-            if not self._table.mark(session, self._ownership.epoch, step):
+            marked_ts = self._table.mark(session, self._ownership.epoch, step)
+            if marked_ts is None:
                 self._raise_fenced(session, step)
             session.commit()
         except (MySQLError, OSError):
@@ -224,6 +223,7 @@ class ParallelWriter(Writer):
             raise
         self._marked_on = session
         self._trace("marked")
+        return Fence(self._table, self._ownership.epoch, step.old_ts, marked_ts)
 
     def _open(self) -> None:
         opened = [shard.open() for shard in self._shards]
