@@ -36,7 +36,7 @@ from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
-from bridge.mysql.state.shard_journal import ruling_by_journal
+from bridge.mysql.state.shard_journal import ShardJournal
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -98,6 +98,7 @@ class SchemaChangeRunner:
         self._pipeline, self._schema, self._trace = pipeline, schema, trace
         self._rules = replace(rules, own_schema=schema)
         self._journal = Journal(pipeline, schema)
+        self._shards = ShardJournal(self._journal, rules.routes)
         self._probed: tuple[int, Capabilities] | None = None
         self._zones: dict[int, str | None] = {}
         self._held: set[str] = set()
@@ -113,6 +114,7 @@ class SchemaChangeRunner:
             return
         if entry is not None and entry.state is JournalState.HELD and change.statement_hash in self._held:
             raise _held(entry, change)
+        self._shards.begin(change)
         plan = self._plan(session, change, entry)
         if plan is None:
             return
@@ -217,7 +219,7 @@ class SchemaChangeRunner:
             return ""
         if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
-        ruling = ruling_by_journal(session, self._journal, shard, self._rules.routes)
+        ruling = self._shards.ruling(session, shard)
         is_held = ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved)
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             is_held = not self._is_made(session, change, rewritten)

@@ -15,8 +15,7 @@ version          which form these tables have (`mysql.state.schema`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -219,5 +218,4 @@ def _load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
 
 
 def _dump_pending(pending: Iterable[SchemaChange]) -> str:
-    documents: list[dict[str, Any]] = [asdict(change) for change in pending]
-    return orjson.dumps(documents).decode()
+    return orjson.dumps(list(pending)).decode()
