@@ -18,7 +18,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
-from bridge.mysql.parallel.parallel_writer import ParallelWriter
+from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -99,13 +99,19 @@ class Assembly:
         """Makes the ends, as `ends_of`."""
         return ends_of(self.settings, self.target, self.source, stop, once=once)
 
-    def writer(self, table: ProgressTable, ownership: Ownership, end: End) -> Writer:
-        """Makes the writer for the setting `consistency`."""
-        ddl = self.settings.ddl_rules()
-        if self.settings.consistency == "atomic":
-            return Writer(self.target, table, ownership, end=end, ddl=ddl)
-        writers = self.settings.stream.writers
-        return ParallelWriter(self.target, table, ownership, writers=writers, end=end, ddl=ddl)
+    def writer(self, table: ProgressTable, ownership: Ownership, progress: Progress, end: End) -> Writer:
+        """Makes the writer for the setting `consistency`.  progress: as it was at the start."""
+        return writer_of(
+            self.target,
+            table,
+            ownership,
+            progress,
+            is_parallel=self.settings.consistency == "parallel",
+            rows=self.settings.stream.rows_per_transaction,
+            writers=self.settings.stream.writers,
+            end=end,
+            ddl=self.settings.ddl_rules(),
+        )
 
     def heartbeat(
         self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float

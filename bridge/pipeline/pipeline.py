@@ -102,18 +102,18 @@ class Pipeline:
         if self._watcher is not None:
             self._watcher.starting(ends)
         with _expected_errors(self._assembly.target), self._own(plan, ends.target) as owned:
-            writer = self._assembly.writer(owned.table, owned.ownership, ends.target)
+            writer = self._assembly.writer(owned.table, owned.ownership, owned.progress, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),
                 self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
                 self._assembly.steering(owned.table, heartbeat) as steering,
             ):
-                heartbeat.report_on(StartReporter(owned.applied_ts, ends))
+                heartbeat.report_on(StartReporter(owned.progress.applied_ts, ends))
                 extents = self._first_extents(ends.source)
                 if extents is None:
                     seconds = time.monotonic() - began
-                    return Outcome(applied_ts=owned.applied_ts, seconds=seconds, interrupted=True)
+                    return Outcome(applied_ts=owned.progress.applied_ts, seconds=seconds, interrupted=True)
                 reading = time.monotonic()
                 with (
                     nullcontext() if plan.once else made_beside(),
@@ -236,7 +236,7 @@ class Pipeline:
                     ownership.revive()
                     keep_routes(ownership.control, table.schema, progress, self._settings.table_routes)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
-            yield _Owned(table, ownership, begins, progress.applied_ts)
+            yield _Owned(table, ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:
         ownership = Ownership(target, table)
@@ -301,13 +301,13 @@ class _Owned:
     """The progress row that this process owns.
 
     begins: where the topics begin that do not begin with the pipeline (TSO).
-    applied_ts: how far the target was at the start.
+    progress: as it was at the start.
     """
 
     table: ProgressTable
     ownership: Ownership
     begins: Mapping[str, int]
-    applied_ts: int
+    progress: Progress
 
     def keep_topics(self, now: Mapping[str, str]) -> dict[str, str]:
         """Stores the present ids of the topics; returns what is stored.  Raises OwnedError when another process owns

@@ -6,6 +6,7 @@ import os
 import signal
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,7 +28,7 @@ from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
 from tests.support.pipelines import admin, contents, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
-from tests.support.upstreams import boundary, in_one_partition, row_change
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims
 
 STATEMENTS = st.lists(
@@ -141,6 +142,41 @@ def test_an_interrupted_step_is_there_as_a_whole_before_anything_is_said_to_be(t
         run_all(target, events, batch=1, rows_per_transaction=1, writers=writers, trace=look)
     assert [(ts, min(10, ts - 10)) for ts, _ in seen] == seen
     assert [ts for ts, _ in seen] == [17, 18, 19, 20, 50]
+
+
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+def test_an_interrupted_step_stays_one_though_a_schema_change_cuts_it_now(
+    target: str, victims: Victims, writers: int
+) -> None:
+    """The next bridge may run a schema change in its midst that the filter left out before: what was written behind it
+    stays noted, so that a crash after the change is no moment at which the target would be a state of the upstream."""
+    events = [t_row(10, 1, 1), boundary(11), schema_change(12, "ALTER TABLE u ADD c INT", table="u"), boundary(13)]
+    events += [event for ts in (14, 16, 18) for event in (t_row(ts, ts, ts), boundary(ts + 1))] + [boundary(20)]
+    kept, progress = victims.keep(in_one_partition(events)), ProgressTable("bridge")
+    seen: list[tuple[int, int]] = []
+
+    def look(step: str) -> None:
+        if step == "committed":
+            seen.append(session.rows("SELECT applied_ts, (SELECT COUNT(*) FROM m.t) FROM _bridge.progress")[0])
+
+    def killed_at(step: str, writers: int, **options: Any) -> None:
+        os.kill(victims.stop_at(target, kept, step, take_over=True, writers=writers, **options), signal.SIGKILL)
+        assert victims.exit_code() == -signal.SIGKILL
+
+    with admin(target) as session:
+        begin(session, [T, "CREATE TABLE m.u (id INT PRIMARY KEY)"])
+        killed_at("before commit", 2, tables=["*.*", "!m.u"])
+        killed_at("part committed" if writers else "committed", writers)
+        killed_at("ddl taken off", writers)
+        found = progress.read(session)
+        assert found is not None
+        assert (found.applied_ts, found.applying_ts) == (13, 20)
+        assert (found.in_parts, session.value("SELECT COUNT(*) FROM m.t")) == (True, 4)
+        with pytest.raises(UsageError, match="may hold parts of what comes up to commit ts 20, beyond --until 15"):
+            check_until(found, 15)
+        run_all(target, in_one_partition(events), take_over=True, batch=2, writers=writers, trace=look)
+        assert set(seen) == {(20, 4)}
+        assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(20, 20)]
 
 
 def test_a_step_that_lacks_a_boundary_now_is_waited_for(target: str) -> None:

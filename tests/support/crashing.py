@@ -24,6 +24,7 @@ import pyarrow.acero  # pyarrow imports it late; here once for all children
 
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import BridgeError
+from bridge.filters.table_filter import TableFilter
 from tests.support.pipelines import admin, drop_all, run_all
 from tests.support.scenarios import K, T, begin, k_row, t_row
 from tests.support.upstreams import boundary, in_one_partition, schema_change
@@ -103,7 +104,9 @@ def _child(url: str, events: str, crash_at: int | str, said: str, options: dict[
     try:
         with pa.ipc.open_file(events) as file:
             table = file.read_all()
-        run_all(url, table, trace=Trace(crash_at, Path(said)), ddl=ddl_rules(**options.pop("ddl", {})), **options)
+        options["ddl"] = ddl_rules(**options.get("ddl", {}))
+        options["tables"] = TableFilter(tuple(options.get("tables", ())))
+        run_all(url, table, trace=Trace(crash_at, Path(said)), **options)
     except BridgeError as error:
         print(error)
         os._exit(error.exit_code)

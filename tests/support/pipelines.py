@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.parallel.parallel_writer import ParallelWriter
+from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
@@ -101,15 +101,23 @@ def opened(
     ownership = Ownership(target, table)
     end = End("target", target.place, retry_seconds=retry_seconds)
     options: dict[str, Any] = {"end": end, "ddl": ddl, "trace": trace}
-    writer = (
-        ParallelWriter(target, table, ownership, writers=writers, min_bytes=0, **options)
-        if writers
-        else Writer(target, table, ownership, **options)
-    )
-    try:
+    with ExitStack() as stack:
+        stack.callback(ownership.release)
         ownership.acquire(start_ts, take_over=take_over)
         progress = table.read(ownership.control)
         assert progress is not None
+        writer = writer_of(
+            target,
+            table,
+            ownership,
+            progress,
+            is_parallel=writers > 0,
+            rows=rows_per_transaction,
+            writers=writers or 2,
+            min_bytes=0,
+            **options,
+        )
+        stack.callback(writer.close)
         config = ApplierConfig(
             tables=tables,
             transaction=Amount(rows_per_transaction, bytes_per_transaction),
@@ -131,9 +139,6 @@ def opened(
         )
         applier.finish_pending(progress.pending)
         yield Pipeline(target, table, ownership, writer, applier)
-    finally:
-        writer.close()
-        ownership.release()
 
 
 def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:

@@ -185,9 +185,10 @@ def writes(target: str, pipeline: Pipeline, old_ts: int, new_ts: int, server: st
     """What tasks get when a step of these ts begins.  server: the driver's, when it is another one."""
     step = Advance(old_ts, new_ts, {})
     with admin(target) as session:
-        assert pipeline.table.mark(session, pipeline.ownership.epoch, step)
+        marked_ts = pipeline.table.mark(session, pipeline.ownership.epoch, step)
+        assert marked_ts == step.new_ts
         session.commit()
-    fence = Fence.of(pipeline.table, pipeline.ownership.epoch, step)
+    fence = Fence(pipeline.table, pipeline.ownership.epoch, step.old_ts, marked_ts)
     server = pipeline.writer.session().server if server is None else server
     write = ExecutorWriter(Target(target), fence, pipeline.ownership.lock, server)
     found: ExecutorWriter = pickle.loads(pickle.dumps(write))

@@ -94,13 +94,13 @@ class _Shard:
 class Track:
     """The schema changes of the shards of one table.  past: those before, in order, each with what became of it."""
 
-    def __init__(self, past: Iterable[tuple[ShardStatement, Fate]]) -> None:
+    def __init__(self, past: Iterable[tuple[ShardStatement, Fate]] = ()) -> None:
         self._shards: dict[TableName, _Shard] = {}
         self._runs: list[_Run] = []
         self._others: list[_Run] = []
         self._made: dict[str, tuple[TableName, int]] = {}
         for change, fate in past:
-            (self._note_made if change.makes else self._note)(change, fate)
+            self.note(change, fate)
 
     def ruling(self, change: ShardStatement) -> Ruling:
         """Rules on the next schema change."""
@@ -154,7 +154,11 @@ class Track:
         """Gives a shard.  One that was there before all of these changes has all of them before it."""
         return self._shards.setdefault(name, _Shard([*self._runs], [*self._others]))
 
-    def _note(self, change: ShardStatement, fate: Fate) -> None:
+    def note(self, change: ShardStatement, fate: Fate) -> None:
+        """Notes what became of the next schema change."""
+        (self._note_made if change.makes else self._note_altered)(change, fate)
+
+    def _note_altered(self, change: ShardStatement, fate: Fate) -> None:
         shard = self._of(change.shard)
         if change.never or shard.meet(change.text) or fate is Fate.CONFIRMED:
             return

@@ -31,12 +31,12 @@ from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
-from bridge.mysql.apply.upstream_zone import UTC, known_zone
-from bridge.mysql.connection import SQL_MODE, Session
+from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
+from bridge.mysql.connection import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
-from bridge.mysql.state.shard_journal import ruling_by_journal
+from bridge.mysql.state.shard_journal import ShardJournal
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -57,10 +57,6 @@ _CHANGED: Final = (
     "the target refused it, and was changed by hand since then; where that did what the statement says, running it"
     " would undo it"
 )
-_ROUNDS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_ROUND_FRACTIONAL'"
-_CUTS: Final = f"SET SESSION sql_mode = '{SQL_MODE},TIME_TRUNCATE_FRACTIONAL'"
-"""What becomes of the fraction of a time where a column holds fewer digits.  TiDB always rounds it.  MySQL rounds it
-and MariaDB cuts it; each of these two knows only the mode that has it do as the other one does."""
 _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
@@ -102,6 +98,7 @@ class SchemaChangeRunner:
         self._pipeline, self._schema, self._trace = pipeline, schema, trace
         self._rules = replace(rules, own_schema=schema)
         self._journal = Journal(pipeline, schema)
+        self._shards = ShardJournal(self._journal, rules.routes)
         self._probed: tuple[int, Capabilities] | None = None
         self._zones: dict[int, str | None] = {}
         self._held: set[str] = set()
@@ -117,6 +114,7 @@ class SchemaChangeRunner:
             return
         if entry is not None and entry.state is JournalState.HELD and change.statement_hash in self._held:
             raise _held(entry, change)
+        self._shards.begin(change)
         plan = self._plan(session, change, entry)
         if plan is None:
             return
@@ -221,7 +219,7 @@ class SchemaChangeRunner:
             return ""
         if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
-        ruling = ruling_by_journal(session, self._journal, shard, self._rules.routes)
+        ruling = self._shards.ruling(session, shard)
         is_held = ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved)
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             is_held = not self._is_made(session, change, rewritten)
@@ -369,8 +367,8 @@ class SchemaChangeRunner:
             if error_code(error) != _NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
                 raise
             session.execute(f"USE {quote_name(self._schema)}")
-        fractions = () if session.is_tidb else (_CUTS if self._rules.source == "mariadb" else _ROUNDS,)
-        for setting in (*_SESSION, *fractions):
+        set_fractions(session, self._rules.source)
+        for setting in _SESSION:
             try:
                 session.execute(setting)
             except MySQLError as error:

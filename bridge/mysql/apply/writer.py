@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import pyarrow as pa
 import structlog
@@ -365,7 +366,7 @@ class Writer:
             yield statement
             self.phases.enter(Phase.RENDERING)
 
-    def _raise_fenced(self, session: Session, step: Advance) -> None:
+    def _raise_fenced(self, session: Session, step: Advance) -> NoReturn:
         progress = self._table.read(session, lock=True)
         session.rollback()
         if progress is None or progress.epoch != self._ownership.epoch:

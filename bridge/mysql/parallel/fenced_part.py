@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bridge.model import Advance
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.run_statement import check_matched
 from bridge.mysql.apply.writer import no_trace
@@ -20,24 +19,23 @@ class FencedError(Exception):
 
 @dataclass(frozen=True)
 class Fence:
-    """Tells by the progress row whether a step is still being written: its owner has the epoch, and progress is where
-    the step begins, and is to go where it ends.  A step that begins again with other changes, as after the loss of an
-    executor, mostly ends elsewhere."""
+    """Tells by the progress row whether a step is still being written: its owner has the epoch, progress is where the
+    step begins, and the row is marked as it was for the step.  A step that begins again with other changes, as after
+    the loss of an executor, mostly ends elsewhere.
+
+    marked_ts: what `ProgressTable.mark` gave for the step: its end, or that of a longer step that was interrupted
+    before.
+    """
 
     table: ProgressTable
     epoch: int
     old_ts: int
-    new_ts: int
-
-    @classmethod
-    def of(cls, table: ProgressTable, epoch: int, step: Advance) -> Fence:
-        """Makes the fence of a step that is marked (`ProgressTable.mark`)."""
-        return cls(table, epoch, step.old_ts, step.new_ts)
+    marked_ts: int
 
     def hold(self, session: Session, lock: str) -> None:
         """Keeps the progress row as it is until the session's transaction ends: nobody can take over meanwhile, and the
         step cannot end.  Raises FencedError when either has happened."""
-        if self.table.standing(session, lock) != (self.epoch, self.old_ts, self.new_ts):
+        if self.table.standing(session, lock) != (self.epoch, self.old_ts, self.marked_ts):
             raise FencedError("progress is not where the step begins, or is to go elsewhere")
 
 

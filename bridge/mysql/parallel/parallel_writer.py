@@ -29,6 +29,7 @@ from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection import Session, Target
+from bridge.mysql.parallel.begun_step import BegunStep
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
 from bridge.mysql.server_errors import LOST, LockConflictError
@@ -61,6 +62,8 @@ class ParallelWriter(Writer):
 
     writers: how many connections.
     min_bytes: one connection writes a step with fewer bytes.
+    begun: the step that was interrupted before, None when there was none.
+    only_begun: whether the consistency is `atomic`, so that only that step is written in parts.
     options: those of `Writer`.
     """
 
@@ -74,10 +77,12 @@ class ParallelWriter(Writer):
         *,
         writers: int,
         min_bytes: int = MIN_BYTES,
+        begun: BegunStep | None = None,
+        only_begun: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(target, table, ownership, **options)
-        self._min_bytes = min_bytes
+        self._min_bytes, self._begun, self._only_begun = min_bytes, begun, only_begun
         self._unreached, self._is_told = 0, False
         self._marked_on: Session | None = None
         self._shards = [
@@ -95,10 +100,15 @@ class ParallelWriter(Writer):
         Raises what `Writer.apply` raises: if a connection cannot write its part, one transaction writes the whole step,
         and its outcome counts.
         """
-        if isinstance(source, RowStatements) and source.rows.is_apart:
+        if self._only_begun and not self._has_begun(step):
+            super().apply(step, source)
+        elif isinstance(source, RowStatements) and source.rows.is_apart:
             super().apply(step, self._left_apart(step, source))
         else:
             self._apply_here(step, source)
+
+    def _has_begun(self, step: Advance) -> bool:
+        return self._begun is not None and step.old_ts < self._begun.end_ts
 
     def _left_apart(self, step: Advance, source: RowStatements) -> StatementSource:
         """Has executors write what they have, and gives what is left for the transaction that moves progress."""
@@ -109,8 +119,7 @@ class ParallelWriter(Writer):
             return source(replace(rendering, load_bytes=0))  # a load may be the cause
 
         try:
-            self._mark(step)
-            fence = Fence.of(self._table, self._ownership.epoch, step)
+            fence = self._mark(step)
             server = "" if self.session().is_tidb else self.session().server
             write = ExecutorWriter(self._target, fence, self._ownership.lock, server)
             rendering = self._rendering(may_load=True)
@@ -157,7 +166,8 @@ class ParallelWriter(Writer):
             return
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
         is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
-        is_done = is_large and self._spread(step, units(shared))
+        most_bytes = self._begun.part_bytes(source, shared) if self._begun and self._has_begun(step) else None
+        is_done = is_large and self._spread(step, units(shared), most_bytes)
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
             if is_large and (rendering.safe_mode or not is_done or not self._has_parts):  # a load may be the cause
@@ -200,23 +210,24 @@ class ParallelWriter(Writer):
         for shard in self._shards:
             shard.close()
 
-    def _spread(self, step: Advance, waiting: deque[Unit]) -> bool:
-        """Commits all units on several connections.  Gives False when one connection must write them instead."""
+    def _spread(self, step: Advance, waiting: deque[Unit], most_bytes: int | None) -> bool:
+        """Commits all units on several connections.  Gives False when one connection must write them instead.
+        most_bytes: as of `_Shard.write`."""
         try:
-            self._mark(step)
+            fence = self._mark(step)
             self._open()
-            fence = Fence.of(self._table, self._ownership.epoch, step)
-            _all_of([partial(shard.write, fence, waiting) for shard in self._shards])
+            _all_of([partial(shard.write, fence, waiting, most_bytes) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             log.warning("written_again", why=str(error))
             return False
         return True
 
-    def _mark(self, step: Advance) -> None:
+    def _mark(self, step: Advance) -> Fence:
         session = self.session()
         session.begin()
         try:
-            if not self._table.mark(session, self._ownership.epoch, step):
+            marked_ts = self._table.mark(session, self._ownership.epoch, step)
+            if marked_ts is None:
                 self._raise_fenced(session, step)
             session.commit()
         except (MySQLError, OSError):
@@ -224,6 +235,7 @@ class ParallelWriter(Writer):
             raise
         self._marked_on = session
         self._trace("marked")
+        return Fence(self._table, self._ownership.epoch, step.old_ts, marked_ts)
 
     def _open(self) -> None:
         opened = [shard.open() for shard in self._shards]
@@ -279,16 +291,21 @@ class _Shard:
             self._session.close()
             self._session = None
 
-    def write(self, fence: Fence, waiting: deque[Unit]) -> None:
-        """Writes units until none is left, all in one transaction.  After a lock conflict it puts them back and begins
-        anew.
+    def write(self, fence: Fence, waiting: deque[Unit], most_bytes: int | None) -> None:
+        """Writes units until none is left, in transactions of about `most_bytes`; None: all in one.  After a lock
+        conflict it puts them back and begins anew.
 
         Raises OwnedError after a take-over, and the server's error when beginning anew does not help.
         """
+        self._write_some(fence, waiting, most_bytes)
+        while waiting:
+            self._write_some(fence, waiting, most_bytes)
+
+    def _write_some(self, fence: Fence, waiting: deque[Unit], most_bytes: int | None) -> None:
         for attempt in range(_ATTEMPTS):
             taken: list[Unit] = []
             try:
-                self._transact(fence, waiting, taken)
+                self._transact(fence, _taken_from(waiting, taken, most_bytes))
             except FencedError as error:
                 self.close()
                 raise self._ownership.lost() from error
@@ -305,11 +322,11 @@ class _Shard:
             else:
                 return
 
-    def _transact(self, fence: Fence, waiting: deque[Unit], taken: list[Unit]) -> None:
+    def _transact(self, fence: Fence, taken: Iterator[Unit]) -> None:
         session = self._session
         if session is None:
             raise OSError("the connection is closed")
-        write_part(session, fence, chain.from_iterable(_taken_from(waiting, taken)), self._trace)
+        write_part(session, fence, chain.from_iterable(taken), self._trace)
 
     def _abandon(self, error: BaseException) -> None:
         if isinstance(error, LOST):
@@ -319,14 +336,20 @@ class _Shard:
                 self._session.rollback()
 
 
-def _taken_from(waiting: deque[Unit], taken: list[Unit]) -> Iterator[Unit]:
-    """Takes units until none is left, and notes them."""
-    while True:
+def _taken_from(waiting: deque[Unit], taken: list[Unit], most_bytes: int | None) -> Iterator[Unit]:
+    """Takes units until none is left, or those taken have about `most_bytes`, and notes them."""
+    size = 0
+    while most_bytes is None or size < most_bytes:
         try:
             taken.append(waiting.popleft())
         except IndexError:
             return
+        size += _size(taken[-1])
         yield taken[-1]
+
+
+def _size(unit: Unit) -> int:
+    return sum(statement.size for statement in unit)
 
 
 def _all_of(parts: list[Callable[[], None]]) -> None:
@@ -360,4 +383,4 @@ def units(statements: Iterable[Statement]) -> deque[Unit]:
         else:
             together.setdefault(statement.table, []).append(statement)
     found = [*together.values(), *alone]
-    return deque(sorted(found, key=lambda unit: -sum(statement.size for statement in unit)))
+    return deque(sorted(found, key=lambda unit: -_size(unit)))

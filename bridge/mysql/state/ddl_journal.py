@@ -3,7 +3,7 @@ decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -123,6 +123,20 @@ class Journal:
         """Gives the rows in these states, in the order of the upstream."""
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
+
+    def fates(
+        self, session: Session, states: Iterable[JournalState], since: int
+    ) -> Iterator[tuple[int, str, str, str, JournalState]]:
+        """Gives commit ts, hash, database, text and state of the rows in these states from commit ts `since` on, in the
+        order of the upstream."""
+        wanted = [state.value for state in states]
+        rows = session.rows(
+            f"SELECT commit_ts, statement_hash, schema_name, statement, state FROM {self._table} WHERE name = %s"
+            f" AND commit_ts >= %s AND state IN ({', '.join(['%s'] * len(wanted))}) ORDER BY commit_ts, started_at",
+            (self._pipeline, since, *wanted),
+        )
+        for commit_ts, statement_hash, schema, statement, state in rows:
+            yield int(commit_ts), statement_hash, schema, statement, JournalState(state)
 
     def done(self, session: Session, classes: Sequence[str]) -> list[JournalEntry]:
         """Gives the rows of what has run, of schema changes with exactly these classes each, in the order of the

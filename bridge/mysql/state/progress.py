@@ -15,8 +15,7 @@ version          which form these tables have (`mysql.state.schema`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -113,16 +112,16 @@ class ProgressTable:
 
     def advance(self, session: Session, epoch: int, step: Advance) -> bool:
         """Does the compare-and-set at the start of every target transaction, and writes the step's quarantine
-        entries.  What `mark` has recorded holds until a step goes further.  Gives False when the row is not as
+        entries.  What `mark` has recorded holds until progress has passed it.  Gives False when the row is not as
         expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
         is_mine = self._update(
             session,
-            "applied_ts = %s, applying_ts = COALESCE(%s, applying_ts), positions = %s, pending = %s"
+            "applied_ts = %s, applying_ts = GREATEST(applying_ts, %s), positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (
                 step.new_ts,
-                step.new_ts if step.new_ts > step.old_ts else None,
+                step.new_ts,
                 _dump_positions(step.positions),
                 _dump_pending(step.pending),
                 self.name,
@@ -134,15 +133,19 @@ class ProgressTable:
             quarantine.add_entries(session, self.schema, self.name, step.quarantined)
         return is_mine
 
-    def mark(self, session: Session, epoch: int, step: Advance) -> bool:
-        """Records that changes below step.new_ts are being written in parts.  Gives False when the row is not as
-        expected.  Raises ProgressOrderError, ReadOnlyError."""
+    def mark(self, session: Session, epoch: int, step: Advance) -> int | None:
+        """Records that changes below step.new_ts are being written in parts, and gives the commit_ts (TSO) up to which
+        the target may hold parts now: a step that was interrupted before may end later.  Gives None when the row is not
+        as expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
-        return self._update(
+        is_mine = self._update(
             session,
-            "applying_ts = %s WHERE name = %s AND epoch = %s AND applied_ts = %s",
+            "applying_ts = GREATEST(applying_ts, %s) WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (step.new_ts, self.name, epoch, step.old_ts),
         )
+        if not is_mine:
+            return None
+        return int(session.value(f"SELECT applying_ts FROM {self._progress} WHERE name = %s", (self.name,)))
 
     def standing(self, session: Session, lock: str) -> tuple[int, int, int] | None:
         """Gives the epoch, the applied ts and what `mark` has recorded, and keeps them from changing until the
@@ -215,5 +218,4 @@ def _load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
 
 
 def _dump_pending(pending: Iterable[SchemaChange]) -> str:
-    documents: list[dict[str, Any]] = [asdict(change) for change in pending]
-    return orjson.dumps(documents).decode()
+    return orjson.dumps(list(pending)).decode()

@@ -36,12 +36,15 @@ class ColumnChanges:
     dropped: columns that are gone; a column of that name may come again with other values.
     retyped: columns whose values may look different after the statement.
     loses_rows: whether partitions were dropped or emptied, and rows with them.
+    converts_texts: whether all texts of the table got another character set or collation; they look the same, but
+    others of them may be equal.
     """
 
     renamed: Mapping[str, str]
     dropped: frozenset[str]
     retyped: frozenset[str]
     loses_rows: bool
+    converts_texts: bool = False
 
 
 def column_changes(statement: str) -> ColumnChanges:
@@ -49,13 +52,15 @@ def column_changes(statement: str) -> ColumnChanges:
     renamed: dict[str, str] = {}
     dropped: set[str] = set()
     retyped: set[str] = set()
-    loses_rows = False
+    loses_rows = converts_texts = False
     for part in _specifications(tokens(statement)):
         words = [token.word for token in part]
         names = [token.name for token in part]
         match words:
             case ["DROP" | "TRUNCATE", "PARTITION", *_]:
                 loses_rows = True
+            case ["CONVERT", "TO", *_]:
+                converts_texts = True
             case ["RENAME", "COLUMN", *_] if len(part) >= 5:
                 renamed[_lower(names[2])] = _lower(names[4])
             case ["DROP", *_]:
@@ -67,7 +72,7 @@ def column_changes(statement: str) -> ColumnChanges:
                 retyped.add(old)
                 if old != new:
                     renamed[old] = new
-    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
+    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts)
 
 
 def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:

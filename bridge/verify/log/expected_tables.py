@@ -24,6 +24,15 @@ from bridge.verify.log.key_cuts import WHOLE, KeyNumbers, divided
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"
 MAY_BE_GONE: Final = "bridge may be gone"
+RANK: Final = "bridge rank"
+"""Which step of a key counts where the key's type or collation was changed (see `ExpectedTable`): 0 for a step since,
+-n for an image from n forms of the key ago, the lowest for a row that went before."""
+WENT_IN: Final = "bridge went in"
+"""The last of these forms, as a number like n above, in which any spelling of the key went."""
+WENT_AT: Final = "bridge went at"
+"""The last commit_ts (TSO) at which any spelling of the key went in one of these forms."""
+SPELLING: Final = "bridge spelling"
+"""The literals of the key."""
 COMMIT_TS: Final = "bridge commit_ts"
 PARTITION: Final = "bridge partition"
 OFFSET: Final = "bridge offset"
@@ -32,14 +41,23 @@ _META: Final = (
     (GONE, "BOOL NOT NULL"),
     (KNOWN, "TEXT CHARACTER SET ascii NOT NULL"),
     (MAY_BE_GONE, "BOOL NOT NULL"),
+    (RANK, "INT NOT NULL"),
+    (WENT_IN, "INT NOT NULL"),
+    (WENT_AT, "BIGINT NOT NULL"),
+    (SPELLING, "LONGBLOB NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
     (PARTITION, "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
     (OFFSET, "BIGINT NOT NULL"),
     (INDEX, "INT NOT NULL"),
 )
-_DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS)
+_DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS, RANK)
 """The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
 must stay the same while one column after the other takes the later step's value."""
+_REKEYED: Final = (RANK, WENT_IN, WENT_AT, SPELLING)
+_ANY: Final = {WENT_IN: "LEAST", WENT_AT: "GREATEST"}
+"""The columns that tell something of all spellings of a key, and how two values become one."""
+_EVER: Final = 1 << 30
+"""More forms than a key ever has."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -50,12 +68,14 @@ class Insert(NamedTuple):
 
     must_fit: whether the table has to take every row.  Otherwise one that it refuses is not there: no row of the target
     can have its key.
+    is_converted: whether schema changes have converted the keys of these rows.
     """
 
     head: str
     rows: list[str]
     tail: str
     must_fit: bool
+    is_converted: bool = False
 
     @property
     def sql(self) -> str:
@@ -78,7 +98,12 @@ class ExpectedTable:
     shapes: the lists of columns that messages have, each joined by SEP.
     index: columns of the index that a table without a key is compared by.
     may_be_gone: whether some rows may have been deleted with their table partitions.
+    is_rekeyed: whether the type or the collation of the key was changed within the log.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
+
+    Two keys of the log may be one for the target.  Then the last step counts.  Where the key was changed, keys of
+    earlier messages may be one only since: the deletion of one of them says nothing of the other, and of two images the
+    last one counts, as the change would have failed if both rows had been there.
     """
 
     name: str
@@ -87,6 +112,7 @@ class ExpectedTable:
     shapes: tuple[str, ...]
     index: tuple[str, ...] = ()
     may_be_gone: bool = False
+    is_rekeyed: bool = False
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
 
     @property
@@ -123,11 +149,12 @@ class ExpectedTable:
             yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
 
     def _inserts(self, rows: pa.Table) -> Iterator[Insert]:
-        kinds = ("by_time", "lacks", "names", "may_be_gone")
+        rows = rows.append_column("is_converted", pc.greater(rows["forms"], 0))
+        kinds = ("by_time", "lacks", "names", "may_be_gone", "is_converted")
         for kind in _distinct(rows, *kinds):
             alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
             mine = rows.filter(reduce(pc.and_, alike))
-            by_time, lacks, names, _ = kind
+            by_time, lacks, names, *_ = kind
             stays = pc.is_valid(mine["image"])
             known = self._known(names, lacks=lacks)
             yield from self._load(mine.filter(stays), names.split(SEP), "image", known, by_time=by_time)
@@ -163,6 +190,8 @@ class ExpectedTable:
             OFFSET: rows["offset"].combine_chunks().cast(TEXT),
             INDEX: rows["index"].combine_chunks().cast(TEXT),
         }
+        if self.is_rekeyed:
+            told |= _forms(rows, is_gone=known is None)
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(rows[values].combine_chunks(), SEP, ","),
             *(told[name] for name, _ in self._meta()),
@@ -170,22 +199,29 @@ class ExpectedTable:
         )
         for run in runs(_repeated(bodies, rows), STATEMENT_BYTES):
             texts = run.to_pylist()
-            yield Insert(head, ["),(".join(texts)] if must_fit else texts, tail, must_fit)
+            rows_of = ["),(".join(texts)] if must_fit else texts
+            yield Insert(head, rows_of, tail, must_fit, rows["is_converted"][0].as_py())
 
     def _last_wins(self, *, by_time: bool) -> str:
         newer = _LATER_BY_TIME if by_time else _LATER
+        if self.is_rekeyed:
+            rank = quote_name(RANK)
+            newer = f"VALUES({rank})>{rank} OR (VALUES({rank})={rank} AND ({newer}))"
+        meta = [name for name, _ in self._meta()]
         names = [
             *(column.name for _, column in self._columns()),
-            *(name for name, _ in self._meta() if name not in _DECIDE),
-            *_DECIDE,
+            *(name for name in meta if name not in {*_DECIDE, *_ANY}),
+            *(name for name in _DECIDE if name in meta),
         ]
-        return " ON DUPLICATE KEY UPDATE " + ",".join(
-            f"{name}=IF({newer},VALUES({name}),{name})" for name in map(quote_name, names)
-        )
+        any_of = [(name, both) for name, both in _ANY.items() if name in meta]
+        told = [f"{name}=IF({newer},VALUES({name}),{name})" for name in map(quote_name, names)]
+        told += (f"{quote_name(name)}={both}({quote_name(name)},VALUES({quote_name(name)}))" for name, both in any_of)
+        return " ON DUPLICATE KEY UPDATE " + ",".join(told)
 
     def _meta(self) -> list[tuple[str, str]]:
         """The columns that are added, and their types: those that would be the same in all rows are left out."""
         differs = {KNOWN: self.is_partly_known, MAY_BE_GONE: self.may_be_gone}
+        differs |= dict.fromkeys(_REKEYED, self.is_rekeyed)
         return [(name, kind) for name, kind in _META if differs.get(name, True)]
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
@@ -245,6 +281,18 @@ def _partitions(rows: pa.Table) -> pa.Array:
     numbers = rows["partition"].combine_chunks().cast(TEXT)
     where = pc.binary_join_element_wise(begun.take(topics.indices), numbers, pa.scalar("/", TEXT))
     return pc.binary_join_element_wise(where, pa.scalar("'", TEXT), pa.scalar("", TEXT))
+
+
+def _forms(rows: pa.Table, *, is_gone: bool) -> dict[str, pa.Array]:
+    """Gives the values that decide where the key was changed."""
+    forms, ts = rows["forms"].combine_chunks(), rows["commit_ts"].combine_chunks()
+    went = pc.and_(pc.greater(forms, 0), is_gone)
+    return {
+        RANK: pc.if_else(went, -_EVER, pc.negate(forms)).cast(TEXT),
+        WENT_IN: pc.if_else(went, forms, _EVER).cast(TEXT),
+        WENT_AT: pc.if_else(went, ts, -1).cast(TEXT),
+        SPELLING: pa.array([f"x'{key.encode().hex()}'" for key in rows["key"].to_pylist()], TEXT),
+    }
 
 
 def _repeated(bodies: pa.Array, rows: pa.Table) -> pa.Array:

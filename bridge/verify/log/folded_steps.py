@@ -171,7 +171,7 @@ def _in_partition_order(
     return np.where(by_time, raised, times)
 
 
-_OF_KEYS: Final = ("basis", "lacks")
+_OF_KEYS: Final = ("forms", "basis", "lacks")
 _SAME_CHANGE: Final = ("table_number", "key", "names", "may_be_gone", "commit_ts", "by_time")
 
 
@@ -199,7 +199,11 @@ def _counted(found: pa.Table) -> pa.Table:
         ].combine_chunks()
         for field in STEP_SCHEMA
         if field.name not in _OF_KEYS
-    } | {"basis": pa.nulls(added.num_rows, TEXT), "lacks": pa.repeat(False, added.num_rows)}
+    } | {
+        "forms": pa.repeat(0, added.num_rows),
+        "basis": pa.nulls(added.num_rows, TEXT),
+        "lacks": pa.repeat(False, added.num_rows),
+    }
     return pa.Table.from_arrays([columns[field.name].cast(field.type) for field in STEP_SCHEMA], schema=STEP_SCHEMA)
 
 

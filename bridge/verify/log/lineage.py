@@ -93,13 +93,16 @@ class Span:
     table: the table that holds the rows now, None when they are gone or nothing is known of them.
     columns: from lower-case names in messages to present names, None for columns that are gone; columns that are not
     listed kept their names.
-    retyped: columns, by their present names, whose values may look different since.
+    retyped: columns, by their present names, whose values may look different since, and how often their type was
+    changed.
+    converted: how often the texts of all columns got another character set or collation since.
     may_be_gone: whether rows may have been deleted with their table partition.
     """
 
     table: TableName | None
     columns: Mapping[str, str | None] = field(default_factory=dict)
-    retyped: frozenset[str] = frozenset()
+    retyped: Mapping[str, int] = field(default_factory=dict)
+    converted: int = 0
     may_be_gone: bool = False
 
     def now(self, name: str) -> str | None:
@@ -283,7 +286,7 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
 
 
 def _alter(lineage: Lineage, name: TableName, changes: ColumnChanges, cut: Cut) -> None:
-    if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows):
+    if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows or changes.converts_texts):
         return
     lineage.history(name)
     lineage.alter(name, partial(_altered, changes=changes))
@@ -295,10 +298,11 @@ def _altered(span: Span, changes: ColumnChanges) -> Span:
     for name in {*span.columns, *changes.renamed, *changes.dropped}:
         now = span.now(name)
         columns[name] = None if now is None or now in changes.dropped else changes.renamed.get(now, now)
-    retyped = (span.retyped | changes.retyped) - changes.dropped
+    retyped = Counter(span.retyped) + Counter(changes.retyped)
     return replace(
         span,
         columns=columns,
-        retyped=frozenset(changes.renamed.get(name, name) for name in retyped),
+        retyped={changes.renamed.get(name, name): n for name, n in retyped.items() if name not in changes.dropped},
+        converted=span.converted + changes.converts_texts,
         may_be_gone=span.may_be_gone or changes.loses_rows,
     )

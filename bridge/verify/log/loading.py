@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from pymysql.err import MySQLError
 
+from bridge.mysql.apply.upstream_zone import fractions_of
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import REFUSED_VALUE, error_code, server_words
 from bridge.verify.log.expected_tables import Insert
@@ -26,12 +27,14 @@ class LoadedPart:
     """A part of a table, mostly the whole of it, whose expected rows are in a session.
 
     number: of the part.
+    source: the kind of the upstream, as in `DdlRules`, for rows whose key schema changes have converted.
     refused: what the target said when it refused a value, "" when it took them all.
     """
 
     table: LoggedTable
     number: int
     session: Session
+    source: str = "tidb"
     refused: str = ""
 
     def create(self) -> None:
@@ -40,9 +43,15 @@ class LoadedPart:
 
     def load(self, insert: Insert) -> None:
         """Loads rows, unless the target has refused a value before.  Raises any other error."""
-        if not self.refused and not self._run(insert.sql, may_refuse=not insert.must_fit):
+        if self.refused:
+            return
+        with fractions_of(self.session, self.source) if insert.is_converted else nullcontext():
+            self._load(insert)
+
+    def _load(self, insert: Insert) -> None:
+        if not self._run(insert.sql, may_refuse=not insert.must_fit):
             for half in insert.halves():
-                self.load(half)
+                self._load(half)
 
     def _run(self, sql: str, *, may_refuse: bool = False) -> bool:
         """Returns whether the target took the values.  may_refuse: whether it need not."""
@@ -57,10 +66,10 @@ class LoadedPart:
         return True
 
 
-def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list[LoadedPart]:
-    """Spreads the parts of tables over the sessions, in the order of tables and parts."""
+def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session], source: str) -> list[LoadedPart]:
+    """Spreads the parts of tables over the sessions, in the order of tables and parts.  source: as of `LoadedPart`."""
     places = ((table, part) for table in tables for part in range(len(table.ranges)))
-    return [LoadedPart(table, part, sessions[i % len(sessions)]) for i, (table, part) in enumerate(places)]
+    return [LoadedPart(table, part, sessions[i % len(sessions)], source) for i, (table, part) in enumerate(places)]
 
 
 def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, Insert]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,9 +14,19 @@ from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, key_parts
-from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
+from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
-from bridge.verify.log.expected_tables import GONE, KNOWN, MAY_BE_GONE, ExpectedTable
+from bridge.verify.log.expected_tables import (
+    COMMIT_TS,
+    GONE,
+    KNOWN,
+    MAY_BE_GONE,
+    RANK,
+    SPELLING,
+    WENT_AT,
+    WENT_IN,
+    ExpectedTable,
+)
 from bridge.verify.log.hashes.literal_hashes import literal
 from bridge.verify.log.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.lineage import Lineage
@@ -43,8 +53,8 @@ class LoggedTable:
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     is_lost: whether changes hold parts of rows, and no key tells which rows, so that the log does not say what the rows
     are.
-    is_rekeyed: whether the type of a key's column was changed within the log.  Two keys may then have become one: what
-    says that one of them is gone tells nothing about the other.
+    overwrites: whether an image may have taken the place of another spelling's row, of which no message says that it
+    went.
     """
 
     number: int
@@ -55,7 +65,7 @@ class LoggedTable:
     missing: tuple[str, ...]
     is_whole: bool
     is_lost: bool
-    is_rekeyed: bool
+    overwrites: bool
 
     @property
     def name(self) -> TableName:
@@ -68,10 +78,6 @@ class LoggedTable:
         columns = tuple(self.definition.columns[name] for name in self.expected_table.named_columns)
         names = [column.name.lower() for column in columns]
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
-
-    def fixable(self, differences: Sequence[Difference]) -> list[Difference]:
-        """Gives the differences that a fix may end: a row that is extra may be right where keys have become one."""
-        return [one for one in differences if not (self.is_rekeyed and one.finding is DifferenceKind.EXTRA)]
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -119,7 +125,19 @@ class LoggedTable:
     @property
     def matched(self) -> str:
         """A FROM clause of the target's rows that the log names."""
-        return f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
+        named = f"{self._same_key} AND {self._is_named()}" if self.expected_table.is_rekeyed else self._same_key
+        return f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {named}"
+
+    def _is_named(self) -> str:
+        """Writes the condition for rows of the target that the log names: not those of which it only says that another
+        key went, before this one became equal to it.  Where the log holds every row, there was no other."""
+        if self.is_whole:
+            return "1=1"
+        spelled = [literal(self.definition.columns[part], _ACTUAL) for part in self.replicated.key]
+        separator = f",x'{SEP.encode().hex()}',"
+        texts = [f"CONVERT({one} USING utf8mb4)" for one in spelled if one is not None]
+        same = f"CONCAT({separator.join(texts)})={_EXPECTED}.{quote_name(SPELLING)}" if None not in spelled else "1=0"
+        return f"({_EXPECTED}.{quote_name(WENT_AT)}<0 OR {_EXPECTED}.{quote_name(GONE)}=0 OR {same})"
 
     @property
     def _same_key(self) -> str:
@@ -169,10 +187,23 @@ class LoggedTable:
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
-        if not self.expected_table.may_be_gone:
+        doubts = list(self._doubts())
+        if not doubts:
             return stays
         there = f"EXISTS (SELECT 1 FROM {quote_name(*self.name)} {_ACTUAL} WHERE {self._same_key})"
-        return f"{stays} AND ({_EXPECTED}.{quote_name(MAY_BE_GONE)}=0 OR {there})"
+        return f"{stays} AND (NOT ({' OR '.join(doubts)}) OR {there})"
+
+    def _doubts(self) -> Iterator[str]:
+        """Writes the conditions for rows that may be there or not."""
+        rank, went_in, went_at, commit_ts, may_be_gone = (
+            f"{_EXPECTED}.{quote_name(name)}" for name in (RANK, WENT_IN, WENT_AT, COMMIT_TS, MAY_BE_GONE)
+        )
+        if self.expected_table.may_be_gone:
+            yield f"{may_be_gone}=1"
+        if self.expected_table.is_rekeyed:
+            yield f"({rank}<0 AND {went_in}<-{rank})"  # another spelling went in a later form, in which they may be one
+        if self.expected_table.is_rekeyed and self.overwrites:
+            yield f"({rank}<0 AND {went_at}>={commit_ts})"
 
 
 def _also_in(actual: Side, expected: Side) -> str:
@@ -199,6 +230,7 @@ def logged_table(
     key = lineage.key_of(table.name)
     may_be_gone = key in lineage.may_be_gone
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
+    is_rekeyed = any(_is_rekeyed(replicated, shape) for shape in shapes)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()
     expected_table = ExpectedTable(
@@ -208,6 +240,7 @@ def logged_table(
         tuple(sorted(known - {""})),
         index,
         may_be_gone and bool(replicated.key),
+        is_rekeyed,
     )
     return LoggedTable(
         number,
@@ -220,7 +253,14 @@ def logged_table(
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
         not replicated.key and _hold_parts(shapes),
-        any(set(replicated.key) & set(shape.retyped.split(SEP)) for shape in shapes),
+        any(shape.overwrites for shape in shapes),
+    )
+
+
+def _is_rekeyed(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
+    """Tells whether `rekeyed` says so of some span with this shape."""
+    return bool(set(replicated.key) & set(shape.retyped.split(SEP))) or (
+        shape.converted and any(replicated.table.columns[part].charset for part in replicated.key)
     )
 
 

@@ -34,6 +34,7 @@ STEP_SCHEMA: Final = pa.schema(
         pa.field("names", pa.string()),
         pa.field("image", TEXT),
         pa.field("may_be_gone", pa.bool_()),
+        pa.field("forms", pa.int32()),
         pa.field("commit_ts", pa.int64()),
         pa.field("by_time", pa.bool_()),
         pa.field("topic", pa.string()),
@@ -48,7 +49,8 @@ STEP_SCHEMA: Final = pa.schema(
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
-row goes; names: of the image's columns on the target, joined by SEP.  copies: 0 for tables with a key, else how many
+row goes; names: of the image's columns on the target, joined by SEP.  forms: how often the type or the collation of the
+key was changed since (`rekeyed`).  copies: 0 for tables with a key, else how many
 copies of the image come (> 0) or go; resent: how many of them the producer sent again.
 
 basis: for an image that holds only a part of its row, the key whose row had the rest just before; null when the image
@@ -97,7 +99,7 @@ class LogPlan:
     @property
     def has_retyped(self) -> bool:
         """Whether the type of some column was changed, so that shapes depend on values."""
-        return any(span.retyped for history in self.histories.values() for span in history.spans)
+        return any(span.retyped or span.converted for history in self.histories.values() for span in history.spans)
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
@@ -172,6 +174,9 @@ class LoggedShape(NamedTuple):
     handle: the names of the handle key's columns.
     retyped: columns whose type was changed since.
     numbered: those of them of which some value is a bare number (`numbered`).
+    converted: whether the texts of all columns got another character set or collation since.
+    overwrites: whether some change of an existing row does not tell the row before, which may have been the row of
+    another spelling of its key.  Only known where a type was changed since, or texts were converted.
     first: the lowest commit_ts of any change.
     in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
     which they lack kept their values; -1 when there is none.
@@ -183,6 +188,8 @@ class LoggedShape(NamedTuple):
     handle: str
     retyped: str
     numbered: str
+    converted: bool
+    overwrites: bool
     first: int
     in_place: int
 
@@ -205,9 +212,23 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
             mine = changes.filter(pc.equal(changes["columns"], shape["columns"])) if span.retyped else changes
             of_names = names, handle, sorted(span.retyped), sorted(numbered(span, mine, names))
             columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
+            since = bool(span.converted), bool(span.retyped or span.converted) and _overwrites(changes)
             times = shape["commit_ts_min"], shape["in_place_max"]
-            found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *times))
+            found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *since, *times))
     return found
+
+
+def _overwrites(changes: pa.Table) -> bool:
+    is_update = pc.equal(changes["kind"], int(Kind.UPDATE))
+    return bool(pc.any(pc.and_(is_update, pc.is_null(changes["before"]))).as_py())
+
+
+def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
+    """Tells how often the type or the collation of the key may have been changed since a span.  Keys that differ in one
+    form may be one key in the next."""
+    retyped = sum(span.retyped.get(part, 0) for part in replicated.key)
+    has_text = bool(retyped) or any(replicated.table.columns[part].charset for part in replicated.key)
+    return retyped + (span.converted if has_text else 0)
 
 
 def numbered(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
@@ -316,14 +337,17 @@ def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, name
     before, after = (whole(changes[image]) for image in ("before", "after"))
     old, new = (_literals(images, positions, len(names)) for images in (before, after))
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
-    joined_names = SEP.join(names)
+    joined_names, forms = SEP.join(names), rekeyed(plan.tables[number], span)
     basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.tables[number].columns else None
-    made = _step_table(number, span, changes, pc.coalesce(new, old), joined_names, after, zero, zero, basis)
+    made = _step_table(
+        number, span, changes, pc.coalesce(new, old), joined_names, after, zero, zero, basis, forms=forms
+    )
     yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
     moves = pc.fill_null(pc.not_equal(old, new), False)
     if pc.any(moves).as_py():
         nothing = pa.nulls(changes.num_rows, TEXT)
-        yield _step_table(number, span, changes, old, joined_names, nothing, zero, zero).filter(moves)
+        moved = _step_table(number, span, changes, old, joined_names, nothing, zero, zero, forms=forms)
+        yield moved.filter(moves)
 
 
 def _literals(images: pa.Array, positions: list[int], count: int) -> pa.Array:
@@ -392,6 +416,7 @@ def _step_table(
     resent: pa.Array,
     basis: pa.Array | None = None,
     unit: pa.Array | None = None,
+    forms: int = 0,
 ) -> pa.Table:
     size = changes.num_rows
     position = [
@@ -403,6 +428,7 @@ def _step_table(
         pa.repeat(names, size),
         image,
         pa.repeat(span.may_be_gone, size),
+        pa.repeat(pa.scalar(forms, pa.int32()), size),
         *position,
         copies,
         resent,

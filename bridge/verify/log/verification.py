@@ -163,7 +163,7 @@ class LogVerification:
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
+        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source)
         self._load(parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
         report.tables += self._results(hashed, parts, self._all_parts(parts, sessions))
         if not (tables or report.tables):
@@ -379,11 +379,8 @@ class LogVerification:
             result.not_covered = self._not_covered(part, reader, result)
         result.notes = _notes(table)
         result.shown = [self._shown(table, reader, d) for d in differences[: self._options.shown_rows]]
-        fixable = table.fixable(differences)
-        if len(fixable) < len(differences):
-            result.notes += (_REKEYED,)
-        if self._fix and fixable:
-            self._fix.add_rows(table.replicated.table, table.shape, fixable)
+        if self._fix and differences:
+            self._fix.add_rows(table.replicated.table, table.shape, differences)
 
     def _tally(self, part: LoadedPart, reader: SnapshotReader, throttle: Throttle) -> tuple[LoadedPart, Tally]:
         """Compares a part; gives it as it was compared.
@@ -485,12 +482,6 @@ def _has_run(change: LoggedChange, applied_ts: int, read: Mapping[PartitionId, P
     starts = [(offset, read[where]) for where, offset in change.offsets.items() if where in read]
     is_below = not change.by_time and any(change.commit_ts < (start.floor or 0) for _, start in starts)
     return is_below or any(offset < start.offset for offset, start in starts)
-
-
-_REKEYED: Final = (
-    "the type of its key was changed within the log, by which keys may have become one: rows that are extra may be"
-    " right, and the fix file does not delete them; compare with the source (--against upstream)"
-)
 
 
 def _notes(table: LoggedTable) -> tuple[str, ...]:

@@ -32,3 +32,12 @@ def test_effects(case: tuple[str, dict[str, str], set[str], set[str], bool]) -> 
     """Columns that are renamed, dropped or retyped, and partitions that go with their rows."""
     statement, renamed, dropped, retyped, loses_rows = case
     assert column_changes(statement) == ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
+
+
+@pytest.mark.parametrize(
+    "charset", ["CHARACTER SET utf8mb4", "CHARSET latin1 COLLATE latin1_bin", "CHARACTER SET DEFAULT"]
+)
+def test_texts_are_converted(charset: str) -> None:
+    """By CONVERT TO, and not by the default of new columns."""
+    assert column_changes(f"ALTER TABLE t ADD COLUMN a INT, CONVERT TO {charset}").converts_texts
+    assert not column_changes(f"ALTER TABLE t DEFAULT {charset}").converts_texts

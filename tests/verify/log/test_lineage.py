@@ -68,7 +68,7 @@ def test_columns_of_earlier_rows(case: tuple[list[str], str, str | None]) -> Non
 def test_retyped_columns_follow_their_names() -> None:
     """A value of another type is told apart under the column's later name too."""
     first = spans("ALTER TABLE t MODIFY a BIGINT", "ALTER TABLE t RENAME COLUMN a TO b")[0]
-    assert (first.now("a"), first.retyped) == ("b", {"b"})
+    assert (first.now("a"), first.retyped) == ("b", {"b": 1})
 
 
 WHOLE = [
